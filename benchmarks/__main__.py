@@ -2,19 +2,24 @@
 
 A page has the whole table between ``<!-- bench:NAME -->`` and ``<!-- /bench:NAME -->``, or a part of it between
 ``<!-- bench:NAME columns 1 3 rows "label" "other label" -->`` and the same end: columns by number, rows by their first
-cell.
+cell. A table too long for a page is kept whole in ``docs/tables/NAME.csv``.
 """
 
 import argparse
+import csv
 import importlib
+import io
 import pkgutil
 import re
 import shlex
 from itertools import pairwise
 from pathlib import Path
 
+from benchmarks._timing import markdown_table
+
 FOLDER = Path(__file__).parent
-PAGES = (FOLDER.parent / "README.md", *sorted((FOLDER.parent / "docs").glob("*.md")))
+DOCS = FOLDER.parent / "docs"
+PAGES = (FOLDER.parent / "README.md", *sorted(DOCS.glob("*.md")))
 
 
 def main() -> None:
@@ -35,7 +40,9 @@ def main() -> None:
 
 
 def write_into_pages(name: str, table: str) -> None:
-    """Replace what stands between a benchmark's markers, on all pages that have them."""
+    """Replace a benchmark's table on all pages with its markers, and its CSV file if it has one."""
+    if (file := DOCS / "tables" / f"{name}.csv").exists():
+        file.write_text(to_csv(table), encoding="utf-8")
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if (changed := with_table(text, name, table)) != text:
@@ -50,6 +57,29 @@ def with_table(text: str, name: str, table: str) -> str:
         return f"{match[1]}{part_of(table, match[2] or '')}\n{match[3]}"
 
     return re.sub(pattern, fill, text, flags=re.S)
+
+
+def to_csv(table: str) -> str:
+    r"""Return the rows of a Markdown table as CSV.
+
+    >>> to_csv("| a | b |\n|---|---:|\n| x, y | 1 |\n\nA sentence.")
+    'a,b\n"x, y",1\n'
+    """
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([cell.strip() for cell in line.strip("|").split("|")] for line in lines[:1] + lines[2:])
+    return text.getvalue()
+
+
+def from_csv(text: str) -> str:
+    r"""Return the Markdown table that a CSV file was made from.
+
+    >>> from_csv(to_csv("| a | b |\n| --- | ---: |\n| x, y | 1 |"))
+    '| a | b |\n| --- | ---: |\n| x, y | 1 |'
+    """
+    headings, *rows = csv.reader(io.StringIO(text))
+    return markdown_table(headings, rows)
 
 
 def part_of(table: str, wanted: str) -> str:

@@ -221,7 +221,7 @@ def make_parts_page() -> str:
         if family == "attack":
             lines += [
                 "All have `num_byzantine` (or `clients`), `probability` and `byzantine_set`. *Knows* is what an",
-                "attacker sees beside its own upload; `attack.strength` addresses the option in bold.",
+                "attacker sees besides its own upload; `attack.strength` addresses the option in bold.",
                 "",
             ]
         if more:
@@ -298,7 +298,7 @@ def describe(parameter: Any) -> str:
     """Return the help text and the default, if there is one worth telling."""
     # A backslash keeps Rich from taking a bracket for markup.
     text = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\\[", "[")
-    if parameter.default not in (None, False, [], ()) and not callable(parameter.default):
+    if parameter.default not in (None, False, "", [], ()) and not callable(parameter.default):
         text += f" Default: {parameter.default}."
     return text
 

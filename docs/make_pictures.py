@@ -1,7 +1,8 @@
-"""Take the pictures of the explorer and of the report for the README and these pages, in a real Chromium.
+"""Take the pictures of the playground, the explorer and the report for the README and these pages, in a real Chromium.
 
-Run as `python docs/make_pictures.py [explorer] [report]`; it needs Chromium and what `make install` installs. The
-report's is taken of out/report.html, as `psofed reproduce all` writes it.
+Run as `python docs/make_pictures.py [playground] [explorer] [report]`; it needs Chromium and what `make install`
+installs. The playground's is taken of site/, as `make docs` builds it, and the report's of out/report.html, as
+`psofed reproduce all` writes it.
 """
 
 import io
@@ -23,11 +24,24 @@ def main(names: list[str]) -> None:
     if reason := chromium.why_none():
         raise SystemExit(f"no pictures: {reason}")
     with chromium.chromium() as browser:
+        if "playground" in names:
+            playground(browser, ROOT / "site" / "playground.html")
         if "explorer" in names:
             with chromium.explorer() as address:
                 explorer(browser, address)
         if "report" in names:
             report(browser, ROOT / "out" / "report.html")
+
+
+def playground(browser: Any, path: Path) -> None:
+    """Take the playground, without the site around it."""
+    page = new_page(browser, viewport={"width": 1400, "height": 1000})
+    page.goto(path.as_uri())
+    page.locator("#pg-value").wait_for()
+    box = page.locator("#pg-root").bounding_box()
+    clip = {"x": box["x"] - 20, "y": box["y"] - 10, "width": box["width"] + 40, "height": box["height"] + 20}
+    save(page, "playground", full_page=True, clip=clip)
+    page.close()
 
 
 def explorer(browser: Any, address: str) -> None:
@@ -74,15 +88,15 @@ def new_page(browser: Any, **options: Any) -> Any:
     return page
 
 
-def save(page: Any, name: str) -> None:
+def save(page: Any, name: str, **options: Any) -> None:
     """Keep what the window shows, in 128 colours: a third of the bytes, and nobody sees it."""
     from PIL import Image
 
     page.wait_for_timeout(1500)  # for the last drawing
-    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    picture = Image.open(io.BytesIO(page.screenshot(**options))).convert("RGB")
     picture.quantize(128, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
     print(IMAGES / f"{name}.png")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["explorer", "report"])
+    main(sys.argv[1:] or ["playground", "explorer", "report"])

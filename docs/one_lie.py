@@ -1,9 +1,10 @@
-"""Follow a single lie through a fleet, and draw where it goes: docs/images/one_lie.svg.
+"""Follow a single lie through a fleet, and draw where it goes: docs/images/one_lie.svg, and a still picture of it.
 
 Two runs on the same draws differ in one upload. The recursion is linear, so the difference of the two runs is what the
 lie does, alone. Run as `python docs/one_lie.py`.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from psofed.parts import Attack, option
 from psofed.reference.draws import draw_trial
 from psofed.reference.literal import run_literally
 
-PICTURE = Path(__file__).parent / "images" / "one_lie.svg"
+IMAGES = Path(__file__).parent / "images"
+STILL = 6  # iterations after the lie, where nothing may move
 CLIENTS, DIMENSION, PARTICIPANTS, STEPSIZE = 12, 5, 3, 0.1
 START, SHOWN, SEED = 30, 40, 3  # when the lie is told, for how many iterations it is followed
 
@@ -43,9 +45,16 @@ def follow(num_shared: int) -> tuple[FloatArray, FloatArray]:
 
 
 def main() -> None:
-    """Draw the picture."""
-    PICTURE.write_text(picture({m: follow(m) for m in (DIMENSION, 1)}), encoding="utf-8")
-    print(PICTURE)
+    """Draw the pictures."""
+    for name, text in pictures().items():
+        (IMAGES / name).write_text(text, encoding="utf-8")
+        print(IMAGES / name)
+
+
+def pictures() -> dict[str, str]:
+    """Return the files' contents by name."""
+    moving = picture({m: follow(m) for m in (DIMENSION, 1)})
+    return {"one_lie.svg": moving, "one_lie_still.svg": still(moving)}
 
 
 # The picture: two panels of models, five cells each, whose colour is the size of the deviation.
@@ -73,6 +82,21 @@ def picture(runs: dict[int, tuple[FloatArray, FloatArray]]) -> str:
         '</style><rect width="840" height="344" rx="6" fill="#fff"/>'
         f"{panels}{clock}</svg>\n"
     )
+
+
+def still(moving: str) -> str:
+    """Return an animation as it is `STILL` iterations after the lie."""
+
+    def fix(match: re.Match[str]) -> str:
+        times, values = ([*part.split(";")] for part in match.group("times", "values"))
+        value = [v for t, v in zip(times, values, strict=True) if float(t) <= STILL / SHOWN][-1]
+        return f'{match["start"]}{match["name"]}="{value}"{match["rest"]}'
+
+    animated = (
+        r'(?P<start><(?:rect|text)[^>]*?)(?P<name>fill-opacity|opacity)="[^"]*"(?P<rest>[^>]*>[^<]*)'
+        r'<animate [^>]*keyTimes="(?P<times>[^"]*)" values="(?P<values>[^"]*)"/>'
+    )
+    return re.sub(animated, fix, moving)
 
 
 def label(n: int) -> str:

@@ -3,6 +3,7 @@
 - Links that leave docs/ (to source files, examples, the licence) lead to the repository if its address is known
   (``PSOFED_REPO_URL``), and are plain text otherwise.
 - The playground's tables are computed, and tutorials are offered as notebooks.
+- Pictures lead to themselves in full size.
 - Formulas between dollar signs become MathML while the site is built: nothing is fetched or computed when it is read.
 """
 
@@ -34,6 +35,7 @@ BOOST = {
     **dict.fromkeys(MADE, 0.4),
 }
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)[^)\s]*)\)")
+_PICTURE = re.compile(r'(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)')
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
 
 
@@ -74,8 +76,23 @@ def on_page_markdown(markdown: str, page: Page, config: Any, **_: Any) -> str:
     return _LINK.sub(lead, markdown)
 
 
+def on_post_page(output: str, page: Page, config: Any) -> str:
+    """Say what a link to the page shows where it is shared: title, description and picture."""
+    picture = page.url.count("/") * "../" + "images/playground.png"
+    tags = {
+        "og:title": str(page.title),
+        "og:description": page.meta.get("description") or config.site_description or config.site_name,
+        "og:image": posixpath.join(config.site_url, "images/playground.png") if config.site_url else picture,
+    }
+    made = "".join(f'<meta property="{name}" content="{html.escape(text)}">' for name, text in tags.items())
+    return output.replace(
+        "</head>", f'{made}<meta name="twitter:card" content="summary_large_image"></head>', 1
+    )
+
+
 def on_page_content(content: str, page: Page, **_: Any) -> str:
-    """Turn formulas into MathML; one that is not understood fails the build."""
+    """Link pictures to their full size and turn formulas into MathML; one that is not understood fails the build."""
+    content = _PICTURE.sub(r'<a class="full-size" href="\2">\1</a>', content)
 
     def render(match: re.Match[str]) -> str:
         source = html.unescape(match[3]).strip()

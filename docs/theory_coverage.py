@@ -104,7 +104,7 @@ DRAWS: dict[str, tuple[tuple[str, ...], float, bool]] = {
 def main() -> None:
     """Print a row per draw."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    print("| scenarios drawn | covered | as the paper's iteration | refused most for |\n|---|---|---|---|")
+    print("| scenarios drawn | covered | with the paper's parts only | refused most for |\n|---|---|---|---|")
     for name, (families, mean, algorithms) in DRAWS.items():
         share, plain, reasons = measure(count, families, mean, algorithms)
         most = ", ".join(

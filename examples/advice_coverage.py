@@ -99,6 +99,7 @@ def check_groups(tables: int) -> None:
     kinds = {
         "all alike": 25,
         "2 of 25 with other laws": 25,
+        "2 of 25 with other laws, little noise": 25,
         "12 and 13 with a law each": 25,
         "none alike": 25,
         "6 alike": 6,
@@ -114,7 +115,8 @@ def check_groups(tables: int) -> None:
                 weights[:12] *= -rng.uniform(0.6, 1.2, 4)
             elif kind.startswith("none"):
                 weights = rng.choice([-1, 1], (clients, 4)) * rng.uniform(0.3, 0.8, (clients, 4))
-            data = make_table(rng, weights, 200, rng.standard_normal((200, clients)))
+            noise = (0.3 if kind.endswith("little noise") else 1.0) * rng.standard_normal((200, clients))
+            data = make_table(rng, weights, 200, noise)
             advice = psofed.advise(data, byzantine=0, trials=8)
             sizes = " + ".join(str(len(group.clients)) for group in advice.groups)
             answers[advice.verdict + (f" ({advice.winner})" if advice.winner else ""), sizes] += 1

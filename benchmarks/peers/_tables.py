@@ -1,4 +1,4 @@
-"""Tables of docs/comparison_tables.md and docs/comparison.md, from what was measured."""
+"""Tables of docs/comparison.md and docs/tables, from what was measured."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def _errors(msd: dict[str, list[float]]) -> str:
         values = np.array(trials)
         beside = "" if name == OURS else _signed(values, np.array(msd[OURS]))
         rows.append([name, _decibels(float(values.mean())), beside])
-    return markdown_table(["", "server's MSD", "above `psofed, M = 1` (paired)"], rows)
+    return markdown_table(["", "server MSD", "above `psofed, M = 1` (paired)"], rows)
 
 
 def _signed(values: Any, ours: Any) -> str:
@@ -69,10 +69,12 @@ def _bytes(sizes: dict[str, dict[str, list[int]]]) -> str:
 
 def _rates(rates: dict[str, float]) -> str:
     ordered = sorted(rates.items(), key=lambda item: -item[1])
-    rows = [[name, _short(rate), f"{float(f'{rates[OURS] / rate:.2g}'):,.0f}"] for name, rate in ordered]
-    return markdown_table(
-        ["", "client updates per processor second", "psofed's simulator is faster by"], rows
-    )
+    rows = [[name, _short(rate), _faster(rates[OURS] / rate)] for name, rate in ordered]
+    return markdown_table(["", "client updates per CPU second", "psofed's simulator is"], rows)
+
+
+def _faster(ratio: float) -> str:
+    return "" if ratio == 1 else f"{float(f'{ratio:.2g}'):,.0f} times faster"
 
 
 def _short(rate: float) -> str:

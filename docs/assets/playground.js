@@ -133,7 +133,7 @@
     const everything = level(dimension, state.mu), share = Math.round((100 * state.m) / dimension);
     if (everything === null) return [what, number, `. Sharing everything is unstable at this stepsize.`];
     const ratio = everything / value;
-    const relation = Math.abs(ratio - 1) < 0.005 ? "the same error as" : ratio > 1 ? `${ratio.toPrecision(2)} times lower error than` : `${(1 / ratio).toPrecision(2)} times higher error than`;
+    const relation = Math.abs(ratio - 1) < 0.005 ? "the same error as" : ratio > 1 ? `${ratio.toPrecision(2)} times less error than` : `${(1 / ratio).toPrecision(2)} times more error than`;
     return [what, number, `. That is ${relation} sharing everything (${show(everything)}), with ${share} % of the traffic.`];
   }
 

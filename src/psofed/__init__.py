@@ -8,14 +8,18 @@ is instant.
 """
 
 import sys
+from functools import partial
 from importlib import import_module
 
 from psofed._version import __version__ as __version__
 from psofed.common.lazy import lazy_names
-from psofed.parts.registry import FAMILIES
+from psofed.parts.registry import FAMILIES, class_in, class_names
 
 __getattr__, __dir__, __all__ = lazy_names(__file__, moved={"fit_scenario": "psofed.Scenario.from_data"})
 
-for _family in FAMILIES.values():
+for _family, _folder in FAMILIES.items():
     # Under both names, so that `from psofed.attacks import Gaussian` works; the parts themselves load when used.
-    sys.modules[f"psofed.{_family}"] = globals()[_family] = import_module(f"psofed.parts.{_family}")
+    _package = sys.modules[f"psofed.{_folder}"] = globals()[_folder] = import_module(
+        f"psofed.parts.{_folder}"
+    )
+    vars(_package).update(__getattr__=partial(class_in, _family), __dir__=partial(class_names, _family))

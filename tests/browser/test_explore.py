@@ -20,6 +20,7 @@ import pytest
 
 import psofed
 from psofed.explore.headline import difference
+from psofed.paper.figures import load_figure
 
 pytestmark = [pytest.mark.explore, pytest.mark.slow, pytest.mark.takes(100)]
 
@@ -127,12 +128,32 @@ def test_sliders_presets_sides_and_copies(
     expect_numbers(page, fleet)
     assert page.inner_text("#sentence").startswith("Sharing 1 of 4 parameters with stepsize 0.08 gives −")
 
+    # The simple level: five sliders, what they mean, and the best stepsize
+    assert page.locator("#form .field").count() == 5
+    assert "Larger learns faster" in page.inner_text("#field-stepsize-note")
+    page.fill("#field-stepsize", "0.9")
+    page.locator("#sentence", has_text="Unstable: stepsize 0.9 exceeds").wait_for(timeout=READY)
+    page.locator(".card.empty .why", has_text="Unstable: stepsize 0.9 exceeds").first.wait_for(timeout=READY)
+    assert page.locator("#sentence .trouble").count() == 0
+    page.locator("#use-best:not([disabled])").click(timeout=READY)
+    best = fleet.replace(stepsize=psofed.tune(fleet, shared=(1,)).recommended.stepsize)
+    page.locator("#sentence", has_text=f"with stepsize {best.stepsize:.2g} gives").wait_for(timeout=READY)
+    page.go_back()
+    page.locator("#sentence", has_text="Unstable").wait_for(timeout=READY)
+    page.click("#undo")
+    expect_numbers(page, fleet)
+    assert page.is_disabled("#undo")
+    assert page.input_value("#field-stepsize") == "0.08"
+    page.click("#level-expert")
+    page.click("[aria-controls=field-stepsize-note]")
+    assert "Larger learns faster" in page.inner_text("#field-stepsize-note")
+
     # Sliders, and a field that is typed into
     move(page, "num_shared", 3)
     expect_numbers(page, fleet := fleet.replace(num_shared=3))
     move(page, "stepsize", 500)
-    page.locator("#field-stepsize").evaluate("e => e.value")
     stepsize = float(page.input_value("#field-stepsize"))
+    assert page.get_attribute("#field-stepsize-slider", "aria-valuetext") == f"{stepsize:g}"
     expect_numbers(page, fleet := fleet.replace(stepsize=stepsize))
     page.fill("#field-attack-variance", "1.5")
     expect_numbers(page, fleet := fleet.replace(attack=fleet.attack.replace(variance=1.5)))
@@ -183,6 +204,16 @@ def test_sliders_presets_sides_and_copies(
     )
     expect_numbers(page, readme, "B")
 
+    # A figure of the paper opens on both sides, and is drawn
+    page.select_option("#preset", "fig5")
+    for side, scenario in zip("AB", load_figure("fig5").examples(), strict=True):
+        expect_numbers(page, scenario, side)
+    page.locator(".card:first-child figcaption", has_text="Lines: exact theory").wait_for(timeout=READY)
+    screenshot(page, "explorer_figure")
+    page.click("#undo")
+    expect_numbers(page, readme, "B")
+    assert page.locator(".card").first.is_hidden()
+
     # The link restores both sides
     page = open_page(link)
     expect_numbers(page, fleet, "A")
@@ -197,7 +228,10 @@ def test_where_theory_refuses_the_page_says_why_and_simulates(
     page.locator("#status", has_text="256 trials simulated").wait_for(timeout=2 * READY)
     simulated = psofed.simulate(small_fleet().replace(aggregation="median"), trials=256)
     assert page.inner_text("#simulated-A") == shown(simulated.network_mse.mean)
+    assert page.locator("#sentence .trouble").count() == 0
+    assert page.locator(".card.empty").count() == 1  # the sources of error
     # Growing dots can be stopped, and the page stays awake meanwhile
+    page.click("#level-expert")
     page.fill("#field-iterations", "100000")
     page.locator("#simulate", has_text="Stop").wait_for(timeout=READY)
     page.fill("#field-num_shared", "9")
@@ -232,6 +266,7 @@ def test_theory_that_takes_long_says_why_and_can_be_stopped(address: str, open_p
 def test_a_number_of_any_size_leaves_the_page_alive(address: str, open_page: Any) -> None:
     page = open_page(address)
     expect_numbers(page, small_fleet())
+    page.click("#level-expert")
     page.fill("#field-attack-variance", "1e308")
     page.fill("#field-num_clients", "1000000000")
     page.locator("#field-num_clients-note", has_text="the explorer's limit").wait_for(timeout=READY)
@@ -258,6 +293,9 @@ def test_it_fits_wide_and_narrow_windows_by_day_and_by_night(
         page.click("#settings > summary")
         page.locator("#field-stepsize").wait_for()
         assert sideways(page) == []
+        # The sentence stays in sight above the slider.
+        page.locator("#field-stepsize-slider").evaluate("e => e.scrollIntoView({block: 'center'})")
+        assert page.locator("#sentence").bounding_box()["y"] == pytest.approx(0, abs=1)
     # Everything has a label, and sliders follow the keyboard
     nameless = page.locator("#form").evaluate(
         """form => [...form.querySelectorAll('input, select')]

@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from psofed.engine.attackers import byzantine_of, draw_shocks, first_word, group_of, make_attackers
+from psofed.engine.attackers import (
+    byzantine_of,
+    draw_shocks,
+    first_word,
+    group_of,
+    make_attackers,
+    redraw_byzantine,
+)
+from psofed.engine.compiling import compiled
 from psofed.engine.frames import attack, poison
 from psofed.engine.streams import make_stream
 from psofed.parts.contexts import scratch_size
@@ -19,6 +27,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from plain_frames import CLIENTS, LANES, draw_fleet, normal_at, one_lane, uniform_at
 
 pytestmark = [pytest.mark.engine, pytest.mark.parts]
+
+# In kernels it is a part of theirs, which Python cannot call.
+redraw = compiled(redraw_byzantine.py_func)
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +44,7 @@ def _without_compiling(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, "first_word", first_word.py_func)
         monkeypatch.setattr(module, "attacks_now", attacks_now)
         monkeypatch.setattr(module, "own_normal", normal_at)
+        monkeypatch.setattr(module, "redraw_byzantine", redraw, raising=False)
         monkeypatch.setattr(module, "group_of", group_of.py_func)
         monkeypatch.setattr(module, "byzantine_of", byzantine_of.py_func)
     monkeypatch.setattr(attack, "common_normal", common_normal)

@@ -204,40 +204,6 @@ def test_white_inputs_given_as_covariances_are_predicted_alike() -> None:
         assert other.max_stepsize == pytest.approx(one.max_stepsize, rel=1e-4)
 
 
-def test_masks_known_in_advance_exchange_vectors_exactly() -> None:
-    # All participate and nothing is random: the moments of given vectors must become those of the exchanged ones.
-    from psofed.parts.affine import Affine
-    from psofed.theory.moments.layout import Entries, Participation
-    from psofed.theory.moments.second import ClientMoments, PairMoments
-    from psofed.theory.steps.corruption import AttackChances, Corruption
-    from psofed.theory.steps.fixed_masks import FixedMasks
-    from psofed.theory.steps.uploads import UploadLaw
-
-    generator = np.random.default_rng(1)
-    masks = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
-    z = generator.standard_normal((3, 3))
-
-    def block(a, b):
-        return np.outer(a, b).ravel()
-
-    cross = np.stack([block(z[0], z[1]), block(z[0], z[2])])
-    own = np.stack([block(z[1], z[1]), block(z[2], z[2])])
-    pair = np.zeros((2, 2, 9))
-    pair[0, 1], pair[1, 0] = block(z[1], z[2]), block(z[2], z[1])
-    drawn, entries = Participation(2, 2), Entries.full(3)
-    exchange = FixedMasks(drawn, entries, np.repeat(masks, 3, axis=-1), np.tile(masks, 3))
-    honest = UploadLaw(drawn, entries, Corruption(AttackChances(np.zeros(2)), Affine()))
-    clients, pairs = exchange.exchange(
-        honest, ClientMoments(block(z[0], z[0]), cross, cross, own, own), PairMoments(pair, pair, pair)
-    )
-    server = z[0] + sum(masks[k] * (z[k + 1] - z[0]) for k in range(2)) / 2
-    v = [z[k + 1] + masks[k] * (server - z[k + 1]) for k in range(2)]
-    np.testing.assert_allclose(clients.server, block(server, server), atol=1e-13)
-    np.testing.assert_allclose(clients.cross1[1], block(server, v[1]), atol=1e-13)
-    np.testing.assert_allclose(clients.own1[0], block(v[0], v[0]), atol=1e-13)
-    np.testing.assert_allclose(pairs.both[0, 1], block(v[0], v[1]), atol=1e-13)
-
-
 def test_steady_state_is_where_the_learning_curve_ends() -> None:
     for pattern, coordinated in itertools.product(("random", "round-robin"), (True, False)):
         scenario = Scenario(

@@ -1,13 +1,16 @@
 """The explorer without its page: settings, links, fields, words, steps and files."""
 
 import csv
+import functools
 import io
 import json
+import queue
 import re
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,12 @@ import pytest
 
 import psofed
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.numbers import to_decibels
 from psofed.explore.answers import Answers, Dot, Interval, Simulation, Theory
 from psofed.explore.exports import Origin, as_command, as_python, numbers_as_csv, numbers_as_json
 from psofed.explore.fields import field_for_error, form_groups
-from psofed.explore.headline import sentence, simulated_sentence, tiles
+from psofed.explore.glossary import GLOSSARY
+from psofed.explore.headline import headline, sentence, simulated_sentence, tiles
 from psofed.explore.presets import make_presets, readme_fleet
 from psofed.explore.settings import (
     Limits,
@@ -33,10 +38,11 @@ from psofed.explore.sides import Side, SideMaker, with_dependents
 from psofed.explore.simulating import TRIALS, simulation_steps
 from psofed.explore.theory import Cache, theory_steps
 from psofed.explore.workers import Pool, TheoryQuestion, Worker
+from psofed.paper.figures import load_figure
 from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
 
-pytestmark = [pytest.mark.explore, pytest.mark.takes(23)]
+pytestmark = [pytest.mark.explore, pytest.mark.takes(12)]
 
 FLEET = psofed.Scenario(
     num_clients=10, dimension=3, num_participants=3, stepsize=0.1, iterations=200,
@@ -171,7 +177,12 @@ def test_an_attack_and_a_drift_can_be_taken_away() -> None:
 
 
 def final_theory(scenario: Scenario, cache: Cache | None = None) -> Theory:
-    return list(theory_steps(scenario, cache or Cache()))[-1]
+    return _final_theory(scenario) if cache is None else list(theory_steps(scenario, cache))[-1]
+
+
+@functools.cache
+def _final_theory(scenario: Scenario) -> Theory:
+    return list(theory_steps(scenario, Cache()))[-1]
 
 
 def test_theory_comes_in_steps_and_says_what_predict_says() -> None:
@@ -216,9 +227,65 @@ def test_charts_keep_the_old_curves_until_the_new_ones_are_known() -> None:
     assert refused.over(before) == refused
 
 
-def test_an_unstable_stepsize_diverges_in_words() -> None:
+def test_an_unstable_stepsize_diverges_in_words_and_the_charts_say_what_to_do() -> None:
     unstable = FLEET.replace(stepsize=3.0)
-    assert "diverges" in sentence(unstable, final_theory(unstable))
+    theory = final_theory(unstable)
+    assert "diverges" in sentence(unstable, theory)
+    best, limit = psofed.tune(FLEET, shared=(1,)).recommended.stepsize, theory.limit
+    advice = f"Unstable: stepsize 3 exceeds the largest stable stepsize, {limit:.3g}; use {best:.3g}."
+    [line] = [
+        line
+        for line in headline({"A": side_of(unstable, theory)}, "network_mse").lines
+        if "Unstable" in line.text
+    ]
+    assert (line.text, line.trouble) == (advice, False)
+    pytest.importorskip("bokeh", reason="the explorer's extra is not installed")
+    from psofed.explore.charts import Charts
+
+    texts = Charts().show(
+        {"A": Answers(unstable, theory), "B": Answers(FLEET, final_theory(FLEET))}, "network_mse"
+    )
+    assert texts[0].caption == ""  # no figure of the paper
+    terms = texts[2]
+    assert (terms.gaps, terms.empty) == ((("A", advice),), False)
+    assert terms.summary.startswith("B: noise absorbed by the models 4 %, attack ")
+    assert "lowest −" in texts[1].summary
+
+
+def test_presets_of_the_paper_open_their_figure() -> None:
+    figures = [preset for preset in make_presets().values() if preset.figure]
+    assert len({(preset.scenario, preset.other, preset.figure) for preset in figures}) == 9
+    assert all(preset.scenario != preset.other for preset in figures)
+    pytest.importorskip("bokeh", reason="the explorer's extra is not installed")
+    from psofed.explore.charts import Charts
+
+    charts = Charts()
+    words = charts.show({"A": Answers(FLEET)}, "network_mse", "fig2")[0]
+    assert words.caption.startswith("Steady-state MSE of PSO-Fed for M = 1 … 5")
+    exact = [to_decibels(psofed.predict(load_figure("fig2").examples()[1].replace(num_shared=m)).network_mse)
+             for m in range(1, 6)]  # fmt: skip
+    assert charts.paper.lines["|S_B| = 15"] == pytest.approx(exact)
+
+
+def test_the_glossary_is_that_of_the_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    plain = " ".join(page.replace("*", "").replace(", `num_shared`", "").split())
+    for word, text in GLOSSARY.items():
+        assert f"### {word} {text}" in plain
+
+
+def test_the_simple_level_asks_who_attacks_how_and_what_is_shared() -> None:
+    def simple(scenario: Scenario) -> dict[str, str]:
+        groups = form_groups(scenario, scenario.to_mapping(), Limits())
+        return {field.name: field.label for group in groups for field in group.fields if field.simple}
+
+    assert set(simple(FLEET)) == {
+        "num_shared", "stepsize", "attack.num_byzantine", "attack.probability", "attack.variance"
+    }  # fmt: skip
+    assert simple(FLEET)["attack.variance"] == "attack strength (variance)"
+    assert set(simple(FLEET.replace(attack=None))) == {"num_shared", "stepsize", "attack.kind"}
+    named = psofed.attacks.Gaussian(clients=(1, 2))
+    assert "attack.clients" in simple(FLEET.replace(attack=named))
 
 
 def test_theory_that_refuses_says_why() -> None:
@@ -238,6 +305,7 @@ def test_simulated_dots_are_what_simulate_says() -> None:
     assert seen[-1] == simulation.progress == 1.0
     assert [count for count, _ in simulation.shared] == [1, 2, 3]
     assert FLEET.stepsize in dict(simulation.stepsizes)
+    assert simulation.participants == ((3, dict(simulation.shared)[3]),)  # theory has the others
     assert "trials" in simulated_sentence(FLEET, simulation)
     assert simulation.curve.iterations[-1] <= FLEET.iterations
 
@@ -254,8 +322,9 @@ def test_the_sentence_says_with_how_many_byzantine_clients_it_diverges() -> None
     fleet = FLEET.replace(attack=attack, stepsize=0.05)
     limit = psofed.attack_limits(fleet).num_byzantine
     assert limit is not None
-    text = f"and diverges with {limit + 1} or more Byzantine clients;"
-    assert text in sentence(fleet, final_theory(fleet))
+    first = next(theory_steps(fleet, Cache()))
+    theory = replace(first, full=first.point, most_byzantine=limit)
+    assert f"and diverges with {limit + 1} or more Byzantine clients;" in sentence(fleet, theory)
 
 
 def test_the_readmes_fleet_in_a_sentence() -> None:
@@ -326,21 +395,29 @@ def test_commands_name_data_and_plugins(tmp_path) -> None:
 # Processes and the command
 
 
-def test_a_newer_question_drops_the_older_one() -> None:
-    """The first would take minutes; its answer is never heard, and the second comes all the same."""
-    import queue
-
+@pytest.mark.slow
+def test_worker_processes(tmp_path: Path) -> None:
+    """A newer question drops the older one, a process serves page after page, and a killed one is replaced."""
+    (tmp_path / "leaning_parts.py").write_text(
+        "import psofed\n\n\nclass Leaning(psofed.Attack):\n    'Adds a constant.'\n\n"
+        "    size: float = psofed.option(default=0.1, low=0.0, strength=True)\n\n"
+        "    def corrupt(self, upload):\n        return upload.value + self.size\n",
+        encoding="utf-8",
+    )
+    psofed.load_plugin(tmp_path / "leaning_parts.py")
+    leaning = FLEET.replace(attack=find_part("attack", "leaning")(num_byzantine=2))
+    slow = Scenario(num_clients=200, dimension=12, data=psofed.Data(input_correlation=0.5), iterations=5)
     heard: queue.Queue[tuple[int, Theory]] = queue.Queue()
     pool = Pool()
     worker = Worker(pool, lambda number, update: heard.put((number, update)))
     try:
-        slow = Scenario(num_clients=200, dimension=12, data=psofed.Data(input_correlation=0.5), iterations=5)
+        # The first would take minutes; its answer is never heard, and the second comes all the same.
         worker.ask(TheoryQuestion(1, slow, metric="network_mse"))
-        worker.ask(TheoryQuestion(2, FLEET, metric="network_mse"))
+        worker.ask(TheoryQuestion(2, leaning, metric="network_mse"))
         number, update = heard.get(timeout=120)
-        assert number == 2
-        assert update.point.network_mse == psofed.predict(FLEET).network_mse
-        # The next page goes on with the same process, and hears nothing of what this one has not listened to.
+        assert (number, update.error) == (2, "")
+        assert update.point is not None or update.refusal
+        # The next page continues with the same process, and hears nothing of what this one has not listened to.
         process, listening = worker._process, threading.Event()
         worker._listener = lambda *_: listening.wait(60)
         worker.ask(TheoryQuestion(3, FLEET.replace(stepsize=0.01), metric="network_mse"))
@@ -350,32 +427,21 @@ def test_a_newer_question_drops_the_older_one() -> None:
         end = time.monotonic() + 30.0
         while process not in pool._ready and time.monotonic() < end:
             time.sleep(0.02)
-        other: queue.Queue[tuple[int, Theory]] = queue.Queue()
-        worker = Worker(pool, lambda number, update: other.put((number, update)))
+        heard = queue.Queue()
+        worker = Worker(pool, lambda number, update: heard.put((number, update)))
         assert worker._process is process
         worker.ask(TheoryQuestion(3, FLEET, metric="network_mse"))
-        assert other.get(timeout=60)[1].point.network_mse == psofed.predict(FLEET).network_mse
-    finally:
-        worker.close()
-        pool.close()
-
-
-def test_a_process_that_was_killed_is_reported_as_that_and_replaced() -> None:
-    import queue
-
-    heard: queue.Queue[tuple[int, Theory]] = queue.Queue()
-    pool = Pool()
-    worker = Worker(pool, lambda number, update: heard.put((number, update)))
-    try:
-        slow = Scenario(num_clients=200, dimension=12, data=psofed.Data(input_correlation=0.5), iterations=5)
-        worker.ask(TheoryQuestion(1, slow, metric="network_mse"))
+        assert heard.get(timeout=60)[1].point.network_mse == psofed.predict(FLEET).network_mse
+        # A killed process is reported as that, and replaced.
+        worker.ask(TheoryQuestion(4, slow, metric="network_mse"))
         worker._process._process.kill()
-        _, update = heard.get(timeout=120)
+        while (update := heard.get(timeout=120))[0] != 4:
+            pass
         expected = "The computing process ended: killed by SIGKILL. Change a setting to try again."
-        assert update == Theory(error=expected, finished=True)
-        worker.ask(TheoryQuestion(2, FLEET, metric="network_mse"))
+        assert update[1] == Theory(error=expected, finished=True)
+        worker.ask(TheoryQuestion(5, FLEET, metric="network_mse"))
         number, update = heard.get(timeout=120)
-        assert number == 2
+        assert number == 5
         assert update.point is not None
     finally:
         worker.close()
@@ -447,27 +513,3 @@ def test_adversarial_inputs_have_their_own_tile() -> None:
     assert re.fullmatch(r"−[\d.]+ to −[\d.]+ dB", text(None))
     measured = {"network_mse": Interval(0.1, 0.1, 0.1), "evasion_test_mse": Interval(0.05, 0.05, 0.05)}
     assert text(Dot(16, 0, measured)) == "−13.01 dB"
-
-
-def test_workers_compute_with_the_parts_of_a_plugin(tmp_path: Path) -> None:
-    import queue
-
-    (tmp_path / "leaning_parts.py").write_text(
-        "import psofed\n\n\nclass Leaning(psofed.Attack):\n    'Adds a constant.'\n\n"
-        "    size: float = psofed.option(default=0.1, low=0.0, strength=True)\n\n"
-        "    def corrupt(self, upload):\n        return upload.value + self.size\n",
-        encoding="utf-8",
-    )
-    psofed.load_plugin(tmp_path / "leaning_parts.py")
-    scenario = FLEET.replace(attack=find_part("attack", "leaning")(num_byzantine=2))
-    heard: queue.Queue[tuple[int, Theory]] = queue.Queue()
-    pool = Pool()
-    worker = Worker(pool, lambda number, answer: heard.put((number, answer)))
-    try:
-        worker.ask(TheoryQuestion(1, scenario, metric="network_mse"))
-        theory = heard.get(timeout=120)[1]
-        assert theory.error == ""
-        assert theory.point is not None or theory.refusal
-    finally:
-        worker.close()
-        pool.close()

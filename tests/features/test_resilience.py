@@ -201,6 +201,6 @@ def test_the_matrix_is_written_kept_and_not_computed_twice(tmp_path, monkeypatch
     assert "| `krum` |" in tables
     assert "| persistent | update ×10 | `mean` | M = 1, 6 | 100 % |" in tables
     seen.clear()
-    monkeypatch.setattr("psofed.paper.resilience_plots.save_picture", lambda *_, **__: None)  # they are there
+    monkeypatch.setattr("psofed.render.style.save_picture", lambda *_, **__: None)  # they are there
     run_resilience(tmp_path, quick=True, trials=4, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(18, 18)]

@@ -25,6 +25,8 @@ from flwr.proto.recorddict_pb2 import RecordDict
 from flwr.proto.run_pb2 import GetRunRequest
 from hypothesis import strategies as st
 
+from psofed.federation.flower.inline import INLINE_BYTES, inline_id
+
 SESSION = "01234567-89ab-cdef-0123-456789abcdef"
 KEY = b"-----BEGIN PUBLIC KEY-----"
 
@@ -78,6 +80,21 @@ def reply(node_id, *, to="question", root="reply", run_id=5, objects=None, **cha
         message_object_trees=[tree(object_id(root), *parts)],
         clientapp_runtime_list=[0.25],
     )
+
+
+def inline_reply(node_id, data=b"records", **changes):
+    """Return a node's reply that carries its content, `data`."""
+    request = reply(node_id, objects=(), **changes)
+    record = request.messages_list[0].content.items.add(key="psofed.packed").config_record
+    record.items.add(key="records").value.bytes = data
+    return with_own_id(request)
+
+
+def with_own_id(request):
+    """Give a message that carries its content the id that it must have."""
+    (message,), (announced,) = request.messages_list, request.message_object_trees
+    message.metadata.message_id = announced.object_id = inline_id(message)
+    return request
 
 
 def push_object(node_id, content, session=SESSION):
@@ -135,6 +152,11 @@ def honest_calls(node_id, key=KEY):
             lambda run, shape: Call("push-messages", _with_tree(reply(node_id, run_id=run), shape)),
             runs,
             trees,
+        ),
+        st.builds(
+            lambda run, data: Call("push-messages", inline_reply(node_id, data, run_id=run)),
+            runs,
+            st.binary(max_size=50),
         ),
     )
 
@@ -215,6 +237,59 @@ FORGERIES = {
     "no type": _set(ABOUT + "message_type", ""),
 }
 """Changes to an honest reply of node 7 that must each be refused, by what they make of it."""
+
+
+CONTENT = "messages_list.0.content.items.0."
+VALUE = CONTENT + "config_record.items.0.value."
+INLINE_FORGERIES = {
+    # Content and id do not match.
+    "another id": _change(
+        lambda r: (
+            _set(ABOUT + "message_id", object_id("other"))(r),
+            _set("message_object_trees.0.object_id", object_id("other"))(r),
+        )
+    ),
+    "other content": _set(VALUE + "bytes", b"other records"),
+    "less content": _set(VALUE + "bytes", b"record"),
+    "another date": _set(ABOUT + "created_at", 1.9e9),
+    "an answer to another message": _set(ABOUT + "reply_to_message_id", object_id("other")),
+    "no content": _change(lambda r: r.messages_list[0].content.Clear()),
+    # Content and objects, or an error, both.
+    "objects besides": _change(lambda r: r.message_object_trees[0].children.add(object_id=object_id("x"))),
+    "an error besides": _change(lambda r: r.messages_list[0].error.SetInParent()),
+    # Content of another form, with the id that it must have.
+    "two records": _change(
+        lambda r: with_own_id(_changed(r, lambda m: m.content.items.add().CopyFrom(m.content.items[0])))
+    ),
+    "two values": _change(
+        lambda r: with_own_id(
+            _changed(r, lambda m: m.content.items[0].config_record.items.add(key="n").value.SetInParent())
+        )
+    ),
+    "an empty record": _change(
+        lambda r: with_own_id(_changed(r, lambda m: m.content.items[0].config_record.Clear()))
+    ),
+    "an array": _change(
+        lambda r: with_own_id(_changed(r, lambda m: m.content.items[0].array_record.items.add(key="a")))
+    ),
+    "a text": _change(lambda r: (_set(VALUE + "string", "records")(r), with_own_id(r))),
+    "nested lists": _change(
+        lambda r: with_own_id(
+            _changed(
+                r,
+                lambda m: m.content.items[0].config_record.items[0].value.bytes_list.vals.extend([b"x"] * 9),
+            )
+        )
+    ),
+    "too much": _change(lambda r: (_set(VALUE + "bytes", bytes(INLINE_BYTES + 512))(r), with_own_id(r))),
+    "a long name": _change(lambda r: (_set(CONTENT + "key", "n" * 2 * INLINE_BYTES)(r), with_own_id(r))),
+}
+"""Changes to an honest reply of node 7 that carries its content, each of which must be refused."""
+
+
+def _changed(request, change):
+    change(request.messages_list[0])
+    return request
 
 
 def _deepen(place, levels):

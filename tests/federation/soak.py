@@ -164,7 +164,7 @@ class Soak:
     def measure(self):
         nodes = [node.memory() for node in self.nodes.values()]
         self.memory.append((family_memory(self.server) / 2**20, float(np.mean(nodes)) / 2**20))
-        grows = CheckpointStore(self.home.checkpoint).history_paths
+        grows = CheckpointStore(self.home.checkpoint).history.paths()
         kept = [p for p in self.home.folder.rglob("*") if p.suffix != ".log" and p not in grows]
         with contextlib.suppress(FileNotFoundError):  # one was just replaced
             self.disk.append(sum(path.stat().st_size for path in kept if path.is_file()) / 2**20)
@@ -239,16 +239,18 @@ def soak(folder, minutes, seed):
             time.sleep(it.random.uniform(1, 8))
         stop = it.start("stop", [*PSOFED, "stop", "--home", str(it.home.folder)])
         stop.process.wait(timeout=120)
-    state = CheckpointStore(it.home.checkpoint).load()
-    numbers = [record["round"] for record in state.history]
+    store = CheckpointStore(it.home.checkpoint)
+    state = store.load()
+    history = list(store.history.entries(state))
+    numbers = [record["round"] for record in history]
     if numbers != list(range(1, len(numbers) + 1)):
         it.problems.append("the history has gaps")
     orphans = living(it.seen_pids)
     if orphans:
         it.problems.append(f"processes {orphans} were left behind")
     tail = min(1000, len(numbers) // 2)
-    found = float(np.mean([record["evaluation"]["server-msd"] for record in state.history[-tail:]]))
-    low, high = band(state.history, tail)
+    found = float(np.mean([record["evaluation"]["server-msd"] for record in history[-tail:]]))
+    low, high = band(history, tail)
     if not low <= found <= high:
         it.problems.append(f"server MSD {found:.4g} outside of {low:.4g} to {high:.4g}")
     server, node = np.array(it.memory).T
@@ -257,10 +259,10 @@ def soak(folder, minutes, seed):
         it.problems.append("memory is not flat")
     if it.disk[-1] > it.disk[0] + 5.0:
         it.problems.append("the disk fills up")
-    back = {name for record in state.history[-200:] for name in record["accepted"]}
+    back = {name for record in history[-200:] for name in record["accepted"]}
     if back != set(it.names):
         it.problems.append(f"not in the last 200 rounds: {', '.join(sorted(set(it.names) - back))}")
-    seconds = [record["seconds"] for record in state.history]
+    seconds = [record["seconds"] for record in history]
     return {
         "minutes": minutes,
         "rounds": len(numbers),
@@ -276,10 +278,8 @@ def soak(folder, minutes, seed):
             round(max(it.disk), 2),
             round(it.disk[-1], 2),
         ],
-        "checkpoints": len(CheckpointStore(it.home.checkpoint).rounds()),
-        "history_bytes": sum(
-            path.stat().st_size for path in CheckpointStore(it.home.checkpoint).history_paths
-        ),
+        "checkpoints": len(store.rounds()),
+        "history_bytes": sum(path.stat().st_size for path in store.history.paths()),
         "problems": it.problems,
     }
 

@@ -5,7 +5,7 @@ import hashlib
 import calls
 import flwr.app
 import pytest
-from calls import FORGERIES, KEY, SESSION, honest_calls
+from calls import FORGERIES, INLINE_FORGERIES, KEY, SESSION, honest_calls
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     ActivateNodeResponse,
@@ -27,7 +27,7 @@ from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectSto
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from psofed.federation.flower import NOT_ACTIVATED, Gate, Sender, why_refused
+from psofed.federation.flower import NOT_ACTIVATED, Gate, Sender, identify, why_refused
 from psofed.federation.flower.calls import activated_id
 from psofed.federation.flower.trees import BadTreeError, collect_message, list_objects
 
@@ -62,6 +62,41 @@ def test_a_forged_reply_is_refused(name):
     refused = why_refused("push-messages", request.SerializeToString(), ME)
     assert refused.startswith("push-messages: ")
     assert "\n" not in refused
+
+
+@pytest.mark.parametrize("name", INLINE_FORGERIES)
+def test_a_forged_reply_that_carries_its_content_is_refused(name):
+    request = calls.inline_reply(7)
+    assert why_refused("push-messages", request.SerializeToString(), ME) is None
+    INLINE_FORGERIES[name](request)
+    body = request.SerializeToString()
+    if name == "no content":  # it is then an announcement, which names no object
+        assert refusal(gate_with_a_question(), "push-messages", request) is not None
+        return
+    refused = why_refused("push-messages", body, ME)
+    assert refused.startswith("push-messages: ")
+    assert len(refused) < 200
+
+
+@given(data=st.binary(min_size=1, max_size=40), cut=st.integers(1, 30))
+def test_a_reply_that_carries_its_content_is_refused_if_it_is_cut_short(data, cut):
+    whole = calls.inline_reply(7, data)
+    body = whole.SerializeToString()[:-cut]
+    if why_refused("push-messages", body, ME) is None:  # what was cut off is not part of the message
+        assert type(whole).FromString(body).messages_list[0] == whole.messages_list[0]
+
+
+def test_content_comes_only_in_answer_to_content():
+    """Only then the SuperLink keeps neither session nor object of it; the answer counts once, as any other."""
+    gate = gate_with_a_question("question")
+    assert "came without" in refusal(gate, "push-messages", calls.inline_reply(7))
+    question = calls.question(7)
+    question.messages_list[0].content.items.add(key="psofed.packed")
+    question.message_object_trees[0].ClearField("children")
+    gate.note("pull-messages", KEY, b"", question.SerializeToString())
+    taken = [refusal(gate, "push-messages", calls.inline_reply(7)) is None for _ in range(5)]
+    assert taken == [True] * 3 + [False] * 2
+    assert "answered" in refusal(gate, "push-messages", calls.inline_reply(7, b"another"))
 
 
 @given(
@@ -246,6 +281,7 @@ def test_an_object_of_the_server_keeps_its_children():
 
 def test_a_message_is_put_together_from_its_objects_whatever_was_announced_about_them():
     """Two nodes send the same record; the first gives it a child that never comes, and that the SuperLink believes."""
+    identify(run=5, node=1)
     message = flwr.app.Message(
         flwr.app.RecordDict(
             {"config": flwr.app.ConfigRecord({"rate": 1}), "empty": flwr.app.ConfigRecord({})}

@@ -15,7 +15,7 @@ from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import ALL_AT_ONCE, read_stream
 from psofed.federation.client.sources import Position
-from psofed.federation.client.state import latest_state
+from psofed.federation.client.state import memory_of
 from psofed.federation.deploy.app import ReadyMadeApp, client_app, run_server
 from psofed.federation.deploy.export import ExportedModel, load_model, predict_rows, save_model
 from psofed.federation.deploy.settings import RunSettings
@@ -173,7 +173,7 @@ def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
     assert result["examples"] == 3 * 280  # 20 rows of each only feed the means
     data = psofed.read_data(path, "station", "output", ["pressure", "wind"])
     np.testing.assert_allclose(result["model"], best_weights(data), atol=0.12)
-    scaling = read_stream(grid.contexts[7].state).scaling
+    scaling = read_stream(memory_of(grid.contexts[7]).of("").records).scaling
     assert scaling.rows == 300
     assert scaling.means[0] == pytest.approx(101325, abs=100)
     assert result["history"][0]["remarks"]["7"] == ALL_AT_ONCE, "said in the first round"
@@ -255,10 +255,10 @@ def test_nodes_find_their_columns_by_name(tmp_path, named):
         order = named.get("features", ["pressure", "wind"])
         assert result["columns"] == {"features": order, "target": "output"}
         assert read_json(tmp_path / "home" / "status.json")["columns"] == result["columns"]
-        assert latest_state(grid.contexts[8]).layout.columns.features == tuple(order)
+        assert memory_of(grid.contexts[8]).of("").state.layout.columns.features == tuple(order)
     assert models[0] == models[1]
     with pytest.raises(
-        PsofedError, match=r"is of a run with the columns .*a resumed run must keep its columns"
+        PsofedError, match=r"belongs to a run with the columns .*a resumed run must keep its columns"
     ):
         federation(
             tmp_path,
@@ -315,7 +315,7 @@ def test_named_and_unnamed_columns_do_not_mix(tmp_path):
     _, result = federation(tmp_path, nodes, rounds=2)
     assert result["columns"] is None
     assert set(result["bad_replies"]) == {"7"}
-    assert "columns have names (pressure, wind → output), the run's have not" in result["nodes"]["7"]["error"]
+    assert "columns have names (pressure, wind → output), the run's do not" in result["nodes"]["7"]["error"]
 
 
 def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
@@ -330,7 +330,7 @@ def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
         file.write("".join(lines[121:]))
     assert app.learn_arrived(context) == 180
     assert app.learn_arrived(context) == 0
-    stream = read_stream(context.state)
+    stream = read_stream(memory_of(context).of("").records)
     assert stream.examples == 180  # to be told to the server in the next round
     assert first["examples"] == 100
 
@@ -341,7 +341,7 @@ def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
         (["--features", "a"], "--features describes a table: add --data"),
         (["--data", "absent.csv", "--target-column", "y"], "--data absent.csv: no such file"),
         (["--data", "FILE", "--features", "gusts"], "no column gusts"),
-        (["--data", "FILE", "--target-column", "output", "--client", "north"], "belong together"),
+        (["--data", "FILE", "--target-column", "output", "--client", "north"], "add --client-column"),
         (["--data", "FILE", "--target-column", "height"], "no column height"),
     ],
 )

@@ -171,7 +171,7 @@ def test_a_process_that_ends_by_itself_is_reported_with_its_log(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "patience", "reason"),
-    [("refused", 0.5, "is its key known"), ("CERTIFICATE_VERIFY_FAILED", 60.0, "another authority")],
+    [("refused", 0.5, "is its key known"), ("CERTIFICATE_VERIFY_FAILED", 60.0, "not issued by --ca")],
 )
 def test_a_supernode_that_does_not_stay_up_is_given_up_with_the_reason(tmp_path, text, patience, reason):
     said = []
@@ -195,6 +195,9 @@ def test_a_supernode_is_given_up_only_once_it_has_failed_for_longer_than_the_pat
         def is_running(self):
             return now[0] < self.until
 
+        def rotate_log(self):
+            pass
+
         def tail(self, lines=10):
             return "refused"
 
@@ -207,6 +210,21 @@ def test_a_supernode_is_given_up_only_once_it_has_failed_for_longer_than_the_pat
     # Restarted after 14, 28 and 52 s; then it fails from 52 s on, and after 62, 76 and 90 s for not too long.
     assert len(said) == 6
     assert 1094.0 <= now[0] <= 1106.0
+
+
+def test_a_process_without_state_is_started_again_unless_it_keeps_ending(tmp_path):
+    """One refused request ends Flower's SuperExec; the server must outlive that."""
+    with Supervisor(tmp_path) as supervisor:
+        supervisor.start("fickle", ["true"], dict(os.environ), restart=True)
+        steady = supervisor.start("steady", ["sleep", "60"], dict(os.environ))
+        for _ in range(5):
+            supervisor.processes[0].process.wait(timeout=30)
+            supervisor.check()
+        supervisor.processes[0].process.wait(timeout=30)
+        with pytest.raises(PsofedError, match="fickle ended with code 0"):
+            supervisor.check()
+        assert steady.is_running
+    assert not steady.is_running
 
 
 def test_a_process_is_signalled_once(tmp_path):
@@ -480,7 +498,7 @@ def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
     cases = {
         ("server", "--home", str(tmp_path)): "psofed federation certs",
         ("run", str(scenario), "--home", str(tmp_path)): "psofed federation server",
-        ("resume", "--home", str(tmp_path)): "no completed round to take up",
+        ("resume", "--home", str(tmp_path)): "no completed round to resume",
         ("status", "--home", str(tmp_path / "absent")): "no federation",
         ("client", "--data", "absent.csv", "--home", str(tmp_path)): "--data absent.csv: no such file",
     }

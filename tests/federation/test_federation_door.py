@@ -127,7 +127,8 @@ class House:
     def __init__(self, folder, **limits):
         self.credentials = make_credentials(folder / "credentials", [], ["pump-1"])
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.credentials.certificate, self.credentials.key)
+        self.credentials.make_link_certificate()
+        context.load_cert_chain(self.credentials.link_certificate, self.credentials.link_key)
         self.link = http.server.ThreadingHTTPServer(("127.0.0.1", 0), SuperLink)
         self.link.daemon_threads = True
         self.link.seen, self.link.questions = [], []
@@ -442,8 +443,28 @@ def test_a_question_of_a_node_that_has_gone_is_not_passed_on(tmp_path):
         assert house.link.seen == []
 
 
+def test_a_certificate_is_renewed_while_the_door_is_open(tmp_path):
+    def shown():
+        return ssl.get_server_certificate(("127.0.0.1", house.door.port))
+
+    with House(tmp_path) as house:
+        before = shown()
+        key = house.credentials.key.read_bytes()
+        make_credentials(house.credentials.folder, ["new.example"], [])
+        new = house.credentials.key.read_bytes()
+        house.credentials.key.write_bytes(key)
+        with pytest.raises(ssl.SSLError):
+            house.door.renew(house.credentials)
+        assert shown() == before, "a certificate without its key is not taken up"
+        house.credentials.key.write_bytes(new)
+        house.door.renew(house.credentials)
+        assert shown() == house.credentials.certificate.read_text()
+        assert shown() != before
+
+
 def test_a_taken_port_is_a_clear_error(tmp_path):
     credentials = make_credentials(tmp_path / "c", [], [])
+    credentials.make_link_certificate()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert is_listening("127.0.0.1", port)

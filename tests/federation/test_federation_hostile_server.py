@@ -41,11 +41,19 @@ from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.deploy.processes import wait_until
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.flower import BadTreeError, identify, number_of_key, public_key_of
+from psofed.federation.flower.inline import INLINE_BYTES, check_inline, write_inline
 from psofed.federation.flower.trees import collect_message
 from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND, check_scenario
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DerivedMasks
-from psofed.federation.protocol.wire import START, Instruction, decode_instruction, encode_instruction
+from psofed.federation.protocol.packing import pack
+from psofed.federation.protocol.wire import (
+    START,
+    ClientTask,
+    Instruction,
+    decode_instruction,
+    encode_instruction,
+)
 
 pytestmark = [pytest.mark.federation, pytest.mark.takes(25)]
 
@@ -144,19 +152,17 @@ class Machine(http.server.ThreadingHTTPServer):
         }
         return (made[call].SerializeToString() if call in made else b""), headers
 
-    def instruct(self, change=None, objects=None, tree=None, **metadata):
+    def instruct(self, change=None, objects=None, tree=None, inline=None, **metadata):
         """Send the node an instruction for round 1, changed as the test wants."""
         layout = ModelLayout.of(ArrayRecord([np.zeros(4)]))
         instruction = Instruction(
             session="s",
             round_number=1,
             node=self.number,
-            kind=START,
-            expected=0,
             masks=DerivedMasks(seed=0, dimension=4, num_shared=2),
             digest=layout.digest,
             layout=layout,
-            values=np.zeros(2),
+            tasks=(ClientTask("", START, 0, np.zeros(2)),),
         )
         content = encode_instruction(instruction)
         if change is not None:
@@ -166,6 +172,12 @@ class Machine(http.server.ThreadingHTTPServer):
         message.metadata.__dict__["_message_id"] = message.object_id
         for name, value in metadata.items():
             message.metadata.__dict__[f"_{name}"] = value
+        if inline is not None:
+            message.content = pack(message.content)
+            proto, tree = write_inline(message)
+            inline(proto, tree)
+            self.queue.append(PullMessagesResponse(messages_list=[proto], message_object_trees=[tree]))
+            return
         self.objects |= {key: item.deflate() for key, item in get_all_nested_objects(message).items()}
         self.objects |= objects or {}
         proto = message_to_proto(message)
@@ -250,7 +262,7 @@ HOSTILE = {
     "an empty array with a side of a quintillion": (unshared([0, 10**18]), "entries"),
     "an array of strings of two gigabytes": (unshared([1], "S2000000000"), "something else than numbers"),
     "D = 2e8": (setting("dimension", 200_000_000), "200,000,000 entries"),
-    "another node's number": (setting("node", "1"), "takes this node for number 1"),
+    "another node's number": (setting("node", "1"), "addresses node 1"),
 }
 
 
@@ -289,6 +301,34 @@ def test_an_object_tree_without_children_or_as_a_graph_ends_no_node(machine):
         del bare.message_object_trees[0].children[:]
         machine.expect("do not make up a message")
     machine.check_alive()
+
+
+INLINE = {
+    "another date": lambda proto, tree: setattr(proto.metadata, "created_at", 1.0),
+    "a tree of another message": lambda proto, tree: setattr(tree, "object_id", calls.object_id("x")),
+    "objects besides": lambda proto, tree: tree.children.add(object_id=calls.object_id("x")),
+    "an error besides": lambda proto, tree: proto.error.SetInParent(),
+    "two records": lambda proto, tree: proto.content.items.add(key="x"),
+    "too much": lambda proto, tree: setattr(
+        proto.content.items[0].config_record.items[0].value, "bytes", bytes(2 * INLINE_BYTES)
+    ),
+}
+
+
+def test_a_message_that_carries_its_content_is_answered_alike_if_it_matches_its_id(machine):
+    for name, change in INLINE.items():
+        machine.said.clear()
+        machine.instruct(inline=change)
+        machine.expect("ignored: the server sent")
+        assert len(machine.said) == 1, (name, machine.said)
+    machine.run_id += 1
+    machine.instruct(inline=lambda proto, tree: None)
+
+    def answers():
+        return [reply for reply in machine.replies if reply.metadata.run_id == machine.run_id]
+
+    wait_until(answers, 60.0, "an answer")
+    check_inline(answers()[0], calls.tree(answers()[0].metadata.message_id))
 
 
 def test_an_array_that_repeats_its_chunk_is_not_built():
@@ -378,12 +418,10 @@ def test_a_client_takes_models_as_large_as_it_says(make_app):
         session="s",
         round_number=1,
         node=1,
-        kind=START,
-        expected=0,
         masks=DerivedMasks(seed=0, dimension=6, num_shared=2),
         digest=layout.digest,
         layout=layout,
-        values=np.zeros(2),
+        tasks=(ClientTask("", START, 0, np.zeros(2)),),
     )
     message = FlowerMessage(encode_instruction(instruction), 1, "train")
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})

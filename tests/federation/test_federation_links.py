@@ -5,23 +5,22 @@ import math
 import numpy as np
 import pytest
 from deployments import run_in_process
-from flwr.app import RecordDict
 
 from psofed import Links, NotCoveredError, PsofedError, Scenario
 from psofed.channels import Lossy, Noisy, Private, Quantised
-from psofed.federation.client.uplink import Uplink
+from psofed.federation.client.uplink import UPLINK, Uplink, read_link
 from psofed.federation.deploy.app import links_of
 from psofed.federation.deploy.settings import RunSettings
-from psofed.federation.protocol.node_options import NodeOptions
-from psofed.federation.protocol.wire import (
+from psofed.federation.protocol.answers import (
     LEARNED,
-    VALUES,
-    BadReplyError,
     FewBits,
+    NodeReply,
     Reply,
     decode_reply,
     encode_reply,
 )
+from psofed.federation.protocol.node_options import NodeOptions
+from psofed.federation.protocol.wire import VALUES, BadReplyError
 from psofed.results.privacy import gaussian_epsilon
 
 pytestmark = pytest.mark.federation
@@ -31,15 +30,16 @@ F8 = np.dtype(np.float64)
 
 
 def reply_of(values: np.ndarray, **changes) -> Reply:
-    fields = {
-        "session": "s",
-        "round_number": 3,
-        "node": 7,
-        "status": LEARNED,
-        "values": values,
-        "num_examples": 1,
-    }
-    return Reply(**{**fields, **changes})
+    return Reply(**{"status": LEARNED, "values": values, "num_examples": 1, **changes})
+
+
+def encoded(reply: Reply):
+    return encode_reply(NodeReply(session="s", round_number=3, node=7, replies=(reply,)))
+
+
+def arrived_of(content, length: int) -> Reply:
+    (reply,) = decode_reply(content, length, F8).replies
+    return reply
 
 
 @pytest.mark.parametrize("rounding", ["dithered", "stochastic"])
@@ -49,10 +49,10 @@ def test_quantised_values_travel_in_their_bits_and_arrive_as_the_channel_says(
 ) -> None:
     values = np.random.default_rng(0).uniform(-1.5, 1.5, 1000)
     uplink = Uplink((Quantised(bits=bits, reach=2.0, rounding=rounding),))
-    sent = uplink.send(reply_of(values), RecordDict(), 1000, np.arange(1000))
-    content = encode_reply(sent)
+    sent = uplink.send(reply_of(values), read_link({}, 1000), ("s", 7, 3), np.arange(1000))
+    content = encoded(sent)
     assert content.array_records["arrays"][VALUES].numpy().nbytes == math.ceil(1000 * bits / 8)
-    arrived = decode_reply(content, 1000, F8)
+    arrived = arrived_of(content, 1000)
     assert np.allclose(arrived.values, sent.values, atol=1e-12)
     step = 4.0 / 2**bits
     if rounding == "dithered" and bits > 1:
@@ -65,27 +65,27 @@ def test_quantised_values_travel_in_their_bits_and_arrive_as_the_channel_says(
 )
 def test_a_packed_reply_that_makes_no_sense_is_refused(change: dict) -> None:
     few_bits = FewBits(np.array([0, 15, 3], np.uint64), 4, 1.0, False)
-    content = encode_reply(reply_of(np.zeros(3), few_bits=few_bits))
-    assert decode_reply(content, 3, F8).values.tolist() == [-0.9375, 0.9375, -0.5625]
+    content = encoded(reply_of(np.zeros(3), few_bits=few_bits))
+    assert arrived_of(content, 3).values.tolist() == [-0.9375, 0.9375, -0.5625]
     for name, value in change.items():
         content.config_records["psofed"][name] = value
     with pytest.raises(BadReplyError):
         decode_reply(content, 3, F8)
     with pytest.raises(BadReplyError):
-        decode_reply(encode_reply(reply_of(np.zeros(3), few_bits=few_bits)), 5, F8)
+        decode_reply(encoded(reply_of(np.zeros(3), few_bits=few_bits)), 5, F8)
 
 
 def test_a_private_client_clips_adds_noise_and_counts_what_it_spends() -> None:
     uplink, records, entries = (
         Uplink((Private(clip=1.0, multiplier=0.5, delta=1e-6),)),
-        RecordDict(),
+        dict[str, object](),
         np.arange(400),
     )
     server, far = np.full(400, 3.0), reply_of(np.full(400, 1000.0))
     sent = []
     for n in (1, 2, 2, 3):  # the server asks for round 2 again
-        uplink.note(records, 400, entries, server, f"0 {n}")
-        sent.append(uplink.send(far, records, 400, entries))
+        records = {UPLINK: uplink.note(records, 400, entries, server, f"0 {n}")}
+        sent.append(uplink.send(far, read_link(records, 400), ("s", 7, n), entries))
     assert np.array_equal(sent[1].values, sent[2].values)
     assert not np.array_equal(sent[0].values, sent[1].values)
     assert np.std(sent[0].values) == pytest.approx(0.5, rel=0.15)

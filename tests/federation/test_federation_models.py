@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from psofed.common.errors import InvalidValueError
 from psofed.federation import PSOFed, Sharing, arrays_of, load_into, partial_sharing
-from psofed.federation.client.state import load_records, save_records
+from psofed.federation.client.state import ClientMemory, NodeMemory
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.testing import InProcessGrid
 
@@ -124,7 +124,7 @@ def test_a_thing_that_is_no_model_is_named():
         arrays_of(object())
 
 
-def test_all_records_of_a_state_survive_the_disk(tmp_path):
+def test_all_records_of_a_state_survive_the_disk():
     from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
     records = RecordDict(
@@ -135,8 +135,8 @@ def test_all_records_of_a_state_survive_the_disk(tmp_path):
             "config": ConfigRecord({"s": "t", "b": b"\x00\xff", "l": [b"1", b"2"], "t": True, "f": 0.1}),
         }
     )
-    save_records(records, tmp_path / "state.npz")
-    again = load_records(tmp_path / "state.npz")
+    memory = NodeMemory("s", 7, {"": ClientMemory(None, dict(records)), "other": ClientMemory()})
+    again = NodeMemory.from_bytes(memory.to_bytes(), "here").of("").records
     assert dict(again["config"]) == dict(records["config"])
     assert dict(again["metrics"]) == dict(records["metrics"])
     assert again["arrays"]["a"].numpy().tolist() == [0, 1, 2]

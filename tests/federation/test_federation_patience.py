@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from flwr.proto.node_pb2 import NodeInfo
 
 from psofed.common.errors import InvalidValueError
 from psofed.federation import PSOFed
@@ -138,3 +139,27 @@ def test_a_slow_node_costs_a_run_less_than_one_deadline_and_comes_back_when_it_i
     # What it sent for rounds 1 and 4 arrived too late and counts nowhere.
     accepted = {record["round"] for record in strategy.state.history if "14" in record["accepted"]}
     assert accepted == {9, 10, 11, 12}
+
+
+def test_nodes_that_left_and_came_back_are_not_waited_for_until_the_deadline(make_app, monkeypatch):
+    """Restarted with another folder, they are online again at once, and their messages went with the old processes."""
+    monkeypatch.setattr("psofed.federation.server.exchange._ROLL_CALL_EVERY", 0.05)
+    monkeypatch.setattr("psofed.federation.server.exchange._AFTER_RETURN", 0.2)
+    since = {}
+
+    class Restarting(InProcessGrid):
+        def get_nodes(self):
+            return [NodeInfo(node_id=n, last_activated_at=since.get(n, "at first")) for n in self.apps]
+
+        def push_messages(self, messages):
+            sent = super().push_messages(messages)
+            since.update(dict.fromkeys(self.silent, "just now"))
+            return sent
+
+    grid = Restarting({node: make_app() for node in (11, 12, 13, 14)})
+    grid.silent = {11, 12, 13}
+    strategy = PSOFed(2)
+    started = time.monotonic()
+    strategy.start(grid, np.zeros(4), num_rounds=1, timeout=600.0)
+    assert time.monotonic() - started < 60.0
+    assert strategy.state.history[0]["dropped"] == dict.fromkeys(("11", "12", "13"), "no-reply")

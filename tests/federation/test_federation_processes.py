@@ -53,7 +53,7 @@ def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path
 
     assert [record["round"] for record in result["history"]] == list(range(1, 17))
     assert interrupted < 16
-    assert result["bad_replies"] == {}
+    assert set(result["bad_replies"]) <= {"node-0"}  # the Byzantine one; its noise may be far from the others
     # The same federation within this process, never interrupted, gives the very same model.
     numbers = [deployment.number(k) for k in range(NODES)]
     settings = RunSettings(
@@ -79,7 +79,7 @@ def test_a_node_gives_up_on_what_cannot_heal_and_says_why(deployment, tmp_path):
         assert process.process.returncode == 2
         assert "Traceback" not in process.tail(100)
     assert "does not know this node's key" in unknown.tail()
-    assert "another authority" in wrong.tail()
+    assert "not issued by --ca" in wrong.tail()
     assert "psofed federation certs" in absent.tail()
 
 
@@ -111,10 +111,13 @@ print(os.getuid(), secret, link.getresponse().status)
 def test_another_user_of_the_servers_machine_is_refused(deployment, path):
     """The SuperLink listens on loopback, where every local user can connect."""
     info, credentials = read_json(deployment.home.server_info), deployment.home.credentials
-    for port in (info["superlink_port"], info["port"]):
-        with Control(port, credentials.authority) as control, pytest.raises(PsofedError, match="refused"):
+    for port, authority in (
+        (info["superlink_port"], credentials.link_certificate),
+        (info["port"], credentials.authority),
+    ):
+        with Control(port, authority) as control, pytest.raises(PsofedError, match="refused"):
             control.nodes()
-    with Control(info["superlink_port"], credentials.authority, credentials.read_secret()) as control:
+    with Control(info["superlink_port"], credentials.link_certificate, credentials.read_secret()) as control:
         assert [node["name"] for node in control.nodes()] == NAMES
     if os.getuid() != 0:
         pytest.skip("only root can start a process as another user")
@@ -141,9 +144,7 @@ def test_a_run_whose_clock_is_set_or_whose_process_is_killed_is_continued(deploy
     run = deployment.run("run-killed", scenario)
     wait_until(deployment.round_done(3, of=rounds), 120.0, "the first rounds", lambda: None)
     for ahead in (60, -60, 0):
-        deployment.clock.set_ahead(
-            ahead
-        )  # skipped in effect without a C compiler; the simulator sets clocks too
+        deployment.clock.set_ahead(ahead)  # without effect where there is no C compiler
         done = deployment.status()["round"]
         wait_until(deployment.round_done(done + 3, of=rounds), 120.0, f"rounds with a clock {ahead} s ahead")
     first = deployment.status()["run"]

@@ -11,8 +11,9 @@ from psofed.attacks import Gaussian
 from psofed.federation import PSOFed, Sharing, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.client.attacks import perturbing
 from psofed.federation.client.sources import Position, Samples
-from psofed.federation.client.state import find_state
+from psofed.federation.client.state import memory_of
 from psofed.federation.protocol.run_options import RoundPlan
+from psofed.federation.protocol.wire import client_number
 from psofed.federation.server.participants import SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
@@ -35,46 +36,67 @@ class ArraySource:
         return Samples(self.inputs[start.samples : end], self.targets[start.samples : end], ends)
 
 
-def run_federation(scenario, draws, upload_shift=0):
-    """Run the federation on given draws; `upload_shift` = −1 takes the wrong upload mask."""
+def run_federation(scenario, draws, upload_shift=0, gateways=0):
+    """Run the federation on given draws, on as many nodes as clients or on so many `gateways`.
+
+    `upload_shift` = −1 takes the wrong upload mask.
+    """
     target = draw_fleet(scenario).target
-    nodes = [FIRST_NODE + k for k in range(scenario.num_clients)]
+    clients = range(scenario.num_clients)
+    homes = {
+        k: (FIRST_NODE + (k % gateways if gateways else k), f"c{k}" if gateways else "") for k in clients
+    }
+    numbers = [client_number(*homes[k]) for k in clients]
     every_mask = np.concatenate([draws.download_masks, draws.upload_masks[-1:]])
     given = {
-        (n + 1, node): np.flatnonzero(mask[k])
+        (n + 1, number): np.flatnonzero(mask[k])
         for n, mask in enumerate(every_mask)
-        for k, node in enumerate(nodes)
+        for k, number in enumerate(numbers)
     }
     masks = SuppliedMasks(given)
 
-    def perturbation(round_number, node, count):
-        shocks, k = draws.shocks, node - FIRST_NODE
+    def perturbation(round_number, number, count):
+        shocks, k = draws.shocks, numbers.index(number)
         if not shocks.attacking[round_number - 1, k]:
             return None
         return (
-            scenario.attack.variance**0.5 * shocks.normals[round_number - 1, k][given[round_number + 1, node]]
+            scenario.attack.variance**0.5
+            * shocks.normals[round_number - 1, k][given[round_number + 1, number]]
         )
 
-    def make_app(k):
-        app = ClientApp()
+    learners = {}
+    for k in clients:
         targets = draws.inputs[:, k] @ target + draws.noise[:, k]
-        sharing = partial_sharing(catch_up=True, masks=masks)
+        learners[homes[k]] = online_regression(ArraySource(draws.inputs[:, k], targets), scenario.stepsize, 1)
+
+    def make_app(node):
+        app = ClientApp()
+        names = [name for home, name in homes.values() if home == node]
+        sharing = partial_sharing(catch_up=True, masks=masks, clients=names if gateways else None)
         mods = [perturbing(perturbation), sharing] if scenario.attack else [sharing]
-        app.train(mods=mods)(
-            online_regression(ArraySource(draws.inputs[:, k], targets), scenario.stepsize, 1)
-        )
+
+        @app.train(mods=mods)
+        def train(message, context):
+            return learners[node, message.content["config"].get("psofed-client", "")](message, context)
+
         return app
 
-    grid = InProcessGrid({node: make_app(k) for k, node in enumerate(nodes)})
-    server, clients = [], {}
+    grid = InProcessGrid({node: make_app(node) for node, _ in homes.values()})
+    server, models = [], {}
 
     def on_round(state):
         server.append(state.model.copy())
-        for node in map(int, state.history[-1]["accepted"]):
-            own = find_state(grid.contexts[node], state.session, node, None)
-            clients[state.round_number, node - FIRST_NODE] = own.model.copy()
+        for name in state.history[-1]["accepted"]:
+            k = int(name[1:]) if gateways else int(name) - FIRST_NODE
+            node, local = homes[k]
+            models[state.round_number, k] = memory_of(grid.contexts[node]).of(local).state.model.copy()
 
-    drawn = {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
+    drawn = {n + 1: [numbers[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
+    for node in (
+        {node for node, _ in homes.values()} if gateways else ()
+    ):  # they are asked for their clients first
+        given[1, node] = np.arange(scenario.num_shared)
+        drawn[1].append(node)
     strategy = PSOFed(
         Sharing(scenario.num_shared, supplied=ShiftedUploads(given) if upload_shift else masks),
         num_participants=SuppliedParticipants(drawn),
@@ -83,7 +105,7 @@ def run_federation(scenario, draws, upload_shift=0):
         on_round=on_round,
     )
     strategy.start(grid, np.zeros(scenario.dimension), num_rounds=scenario.iterations)
-    return np.array(server), clients, strategy
+    return np.array(server), models, strategy
 
 
 @dataclass(frozen=True)
@@ -123,12 +145,13 @@ SCENARIOS = {
 }
 
 
+@pytest.mark.parametrize("gateways", [0, 2])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_one_sample_per_round_equals_the_reference(name):
+def test_one_sample_per_round_equals_the_reference(name, gateways):
     scenario = SCENARIOS[name]
     draws = draw_trial(scenario, seed=3, trial=0)
     reference = run_literally(scenario, seed=3, trial=0)
-    server, clients, strategy = run_federation(scenario, draws)
+    server, clients, strategy = run_federation(scenario, draws, gateways=gateways)
     np.testing.assert_allclose(server, reference.models[1:, 0], rtol=0, atol=1e-12)
     assert len(clients) == scenario.iterations * scenario.num_participants
     for (round_number, k), model in clients.items():

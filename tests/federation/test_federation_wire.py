@@ -11,26 +11,35 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from psofed.federation.protocol.answers import (
+    DESCRIBED,
+    LEARNED,
+    NodeReply,
+    Reply,
+    encode_reply,
+)
 from psofed.federation.protocol.bounds import MAX_ROUND
 from psofed.federation.protocol.column_names import MAX_COLUMNS, MAX_NAME, ColumnNames
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DerivedMasks
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.protocol.wire import (
-    DESCRIBED,
+    EVALUATE,
     FULL,
-    LEARNED,
+    MAX_CLIENTS,
     PART,
+    START,
+    SYNC,
     BadReplyError,
+    ClientTask,
     Instruction,
-    Reply,
     clean_text,
+    client_number,
     decode_instruction,
-    decode_reply,
     encode_instruction,
-    encode_reply,
 )
-from psofed.federation.server.checks import KINDS, check_reply
+from psofed.federation.server.checks import KINDS, check_replies
+from psofed.federation.server.replies import Expectation, read_reply
 
 pytestmark = pytest.mark.federation
 
@@ -44,20 +53,33 @@ def npy(array, **options):
     return buffer.getvalue()
 
 
-def reply_of(values, **changes):
-    fields = {"session": SESSION, "round_number": 3, "status": LEARNED, "values": values, "num_examples": 5}
-    return encode_reply(Reply(**{**fields, **changes}))
+LAYOUT = ModelLayout(("w",), ((9,),), ("float32",))
+LIMITS = ReplyLimits(max_magnitude=10.0, max_examples=100)
+
+
+def reply_of(values, session=SESSION, round_number=3, columns=None, roster=None, **changes):
+    part = Reply(**{"status": LEARNED, "values": values, "num_examples": 5, **changes})
+    return encode_reply(
+        NodeReply(session=session, round_number=round_number, columns=columns, roster=roster, replies=(part,))
+    )
 
 
 def judge(content):
-    reply = decode_reply(content, 4, F4)
-    check_reply(reply, SESSION, 3, ReplyLimits(max_magnitude=10.0, max_examples=100))
-    return reply
+    """Return the replies that a message holds; what is wrong with any of them is raised."""
+    answer = read_reply(content, Expectation(SESSION, 3, 4, LAYOUT, LIMITS))
+    for error in {**answer.refused, **check_replies(answer.replies, LIMITS)}.values():
+        raise error
+    return answer
 
 
 def with_array(array):
     content = reply_of(np.zeros(4, F4))
     content["arrays"] = ArrayRecord({"values": array})
+    return content
+
+
+def changed(content, **settings):
+    content["psofed"] = ConfigRecord({**content["psofed"], **settings})
     return content
 
 
@@ -99,21 +121,28 @@ MORE_BAD = {
         "malformed",
         RecordDict({**reply_of(GOOD), "arrays": MetricRecord({"a": 1})}),
     ),
-    "no metrics": ("malformed", RecordDict({k: v for k, v in reply_of(GOOD).items() if k != "metrics"})),
-    "examples that are a list": (
+    "no metrics": ("malformed", changed(reply_of(GOOD), metrics=1)),
+    "metrics that are no mapping": ("malformed", changed(reply_of(GOOD), metrics=["[1]"])),
+    "metrics that are words": ("malformed", changed(reply_of(GOOD), metrics=['{"mse": "low"}'])),
+    "metrics that are deep": ("malformed", changed(reply_of(GOOD), metrics=["[" * 100_000])),
+    "metrics beyond 64 bits": ("malformed", changed(reply_of(GOOD), metrics=['{"a": 1%s}' % ("0" * 30)])),
+    "metrics for another client": ("malformed", changed(reply_of(GOOD), metrics=["{}", "{}"])),
+    "examples that are too many": ("malformed", changed(reply_of(GOOD), examples=[1, 2])),
+    "examples that are a number": ("malformed", changed(reply_of(GOOD), examples=1)),
+    "endless metrics": ("malformed", reply_of(GOOD, metrics={"x": [0.0] * 10_000})),
+    "a client twice": ("malformed", changed(reply_of(GOOD), clients=["", ""])),
+    "a client with an escape": ("malformed", changed(reply_of(GOOD), clients=["\x1b[2J"])),
+    "a roster with a nameless client": ("malformed", reply_of(GOOD, roster=["", "a"])),
+    "a roster beyond any use": (
         "malformed",
-        RecordDict({**reply_of(GOOD), "metrics": MetricRecord({"num-examples": [1, 2]})}),
+        reply_of(GOOD, roster=[f"c{k}" for k in range(MAX_CLIENTS + 1)]),
     ),
-    "endless metrics": (
-        "malformed",
-        RecordDict({**reply_of(GOOD), "metrics": MetricRecord({"num-examples": 1, "x": [0.0] * 10_000})}),
-    ),
-    "another format": ("malformed", RecordDict({**reply_of(GOOD), "psofed": ConfigRecord({"format": 99})})),
+    "another format": ("malformed", changed(reply_of(GOOD), format=99)),
 }
 
 
 def test_a_good_reply_comes_through():
-    reply = judge(reply_of(GOOD, metrics={"mse": 0.5}))
+    (reply,) = judge(reply_of(GOOD, metrics={"mse": 0.5})).replies
     assert (reply.values == GOOD).all()
     assert (reply.num_examples, reply.metrics) == (5, {"mse": 0.5})
 
@@ -206,10 +235,13 @@ keys = st.one_of(
             "format",
             "session",
             "round",
-            "status",
+            "clients",
+            "statuses",
+            "examples",
+            "metrics",
+            "roster",
             "values",
-            "num-examples",
-            "kind",
+            "kinds",
             "layout",
             "seed",
             "columns",
@@ -235,9 +267,13 @@ arrays = st.builds(
 )
 records = st.one_of(
     st.dictionaries(keys, arrays, max_size=3).map(ArrayRecord),
-    st.dictionaries(keys, st.one_of(scalars, st.lists(st.integers(0, 5), max_size=3)), max_size=12).map(
-        ConfigRecord
-    ),
+    st.dictionaries(
+        keys,
+        st.one_of(
+            scalars, st.lists(st.integers(0, 5), max_size=3), st.lists(st.text(max_size=3), max_size=3)
+        ),
+        max_size=12,
+    ).map(ConfigRecord),
     st.dictionaries(keys, st.one_of(numbers, st.lists(st.floats(), max_size=3)), max_size=3).map(
         MetricRecord
     ),
@@ -261,7 +297,8 @@ def test_no_reply_crashes_the_decoder(content, patch):
         kind = error.kind
     else:
         kind = "malformed"
-        assert reply.values is None or (np.isfinite(reply.values).all() and reply.values.shape == (4,))
+        for values in (part.values for part in reply.replies):
+            assert values is None or (np.isfinite(values).all() and values.shape == (4,))
     assert kind in KINDS
 
 
@@ -271,29 +308,50 @@ def test_no_instruction_crashes_the_client_with_anything_but_a_value_error(conte
         decode_instruction(content)
 
 
+KINDS_SENT = (PART, START, FULL, SYNC, EVALUATE)
+
+
 @given(
-    values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=2, max_size=9),
+    kinds=st.lists(st.sampled_from(KINDS_SENT), min_size=1, max_size=6),
+    num_shared=st.integers(1, 9),
+    coordinated=st.booleans(),
     n=st.integers(1, MAX_ROUND),
-    kind=st.sampled_from([PART, FULL]),
 )
-def test_an_instruction_survives_the_wire(values, n, kind):
-    layout = ModelLayout(("w",), ((9,),), ("float32",))
-    size = 9 if kind == FULL else len(values)
+def test_an_instruction_survives_the_wire(kinds, num_shared, coordinated, n):
+    """Whatever its clients are asked; what all of them get is sent once."""
+    model, common = np.arange(9, dtype=F4), np.arange(num_shared, dtype=F4)
+
+    def values(k, kind):
+        if kind in (FULL, SYNC):
+            return model
+        if kind == EVALUATE:
+            return None
+        return common if coordinated else np.full(num_shared, k, F4)
+
     sent = Instruction(
-        session=SESSION,
-        round_number=n,
-        node=2**64 - 1,
-        kind=kind,
-        expected=n - 1,
-        masks=DerivedMasks(seed=1, dimension=9, num_shared=len(values)),
-        digest=layout.digest,
-        layout=layout,
-        values=np.resize(np.array(values, F4), size),
-    )
-    got = decode_instruction(encode_instruction(sent))
-    assert (got.round_number, got.node, got.kind) == (n, sent.node, kind)
-    assert (got.masks, got.layout) == (sent.masks, layout)
-    assert (got.values == sent.values).all()
+        session=SESSION, round_number=n, node=2**64 - 1, digest=LAYOUT.digest, layout=LAYOUT, roster="r",
+        refused=("x",), masks=DerivedMasks(seed=1, dimension=9, num_shared=num_shared, coordinated=coordinated),
+        tasks=tuple(ClientTask(f"c{k}", kind, n - 1, values(k, kind)) for k, kind in enumerate(kinds)),
+    )  # fmt: skip
+    content = encode_instruction(sent)
+    got = decode_instruction(content)
+    for name in ("session", "round_number", "node", "masks", "layout", "digest", "roster", "refused"):
+        assert getattr(got, name) == getattr(sent, name)
+    for before, after in zip(sent.tasks, got.tasks, strict=True):
+        assert (before.client, before.kind, before.expected) == (after.client, after.kind, after.expected)
+        np.testing.assert_array_equal(before.values, after.values)
+    parts = sum(kind in (PART, START) for kind in kinds)
+    blocks = (min(parts, 1) if coordinated else parts) * num_shared
+    whole = 9 if {FULL, SYNC} & set(kinds) else 0
+    there = content.get("arrays")
+    assert (0 if there is None else there["values"].shape[0]) == blocks + whole
+
+
+def test_numbers_of_clients_are_those_of_their_nodes_or_follow_from_them():
+    assert client_number(7, "") == 7
+    numbers = {client_number(node, name) for node in (7, 8) for name in ("a", "b", "größe")}
+    assert len(numbers) == 6
+    assert all(0 <= number < 2**64 for number in numbers)
 
 
 @pytest.mark.parametrize("num_shared", [1, 10, 500, 999, 1000])
@@ -305,8 +363,8 @@ def test_no_share_costs_more_than_the_whole(num_shared):
         masks = DerivedMasks(seed=2**62, dimension=1000, num_shared=shared)
         content = encode_instruction(
             Instruction(
-                session="a" * 32, round_number=10**6, node=2**64 - 1, kind=kind, expected=10**6, masks=masks,
-                digest=layout.digest, layout=layout, values=np.zeros(count, F4),
+                session="a" * 32, round_number=10**6, node=2**64 - 1, masks=masks, digest=layout.digest,
+                layout=layout, tasks=(ClientTask("", kind, 10**6, np.zeros(count, F4)),),
             )
         )  # fmt: skip
         return len(content["arrays"]["values"].data) + len(content["psofed"].deflate())

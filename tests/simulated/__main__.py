@@ -1,9 +1,11 @@
 """Simulate the federation from seeds: ``python tests/simulated --help``."""
 
 import argparse
+import gc
 import subprocess
 import sys
 import time
+import tracemalloc
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -14,7 +16,9 @@ warnings.simplefilter("ignore", DeprecationWarning)  # Typer's and Click's, whil
 from breaks import BREAKS, broken  # noqa: E402
 from plans import draw_plan  # noqa: E402
 from shrinking import promise_of, shrink, tell  # noqa: E402
-from simulation import Finding, simulate  # noqa: E402
+from simulation import Finding, Simulation, simulate  # noqa: E402
+
+from psofed.federation.server.checkpoint import ServerState  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "federation_tests.md"
 BEGIN, END = "<!-- breaks: python tests/simulated --rounds 20 --breaks --write -->", "<!-- end of breaks -->"
@@ -33,6 +37,9 @@ def main() -> int:
         "--story", action="store_true", help="tell what happened in seeds without a finding as well"
     )
     parser.add_argument(
+        "--memory", action="store_true", help="say how much memory psofed and Flower hold, at ten moments"
+    )
+    parser.add_argument(
         "--breaks", nargs="*", choices=[*BREAKS, []], help="break the code, and count seeds until found"
     )
     parser.add_argument("--most", type=int, default=150, help="seeds to try for each break (default: 150)")
@@ -45,6 +52,8 @@ def main() -> int:
     if options.minutes is not None:
         begin = seed_of_commit() if options.begin is None else options.begin
         return run_for(options.minutes, begin, options.rounds)
+    if options.memory:
+        return measure(options.seeds[0] if options.seeds else 0, options.rounds)
     return max([replay(seed, options.rounds, options.story) for seed in options.seeds or [0]])
 
 
@@ -60,6 +69,26 @@ def replay(seed: int, rounds: int, story: bool) -> int:
     if story:
         print("\n".join(f"{when:10.3f} s  {text}" for when, text in simulation.world.story))
     return 0
+
+
+def measure(seed: int, rounds: int) -> int:
+    """Run one seed for long, and return 1 if the memory that psofed and Flower hold has grown in its second half."""
+    simulation, held = Simulation(draw_plan(seed, rounds)), []
+    check = simulation.promises.check_round
+    allocated = [tracemalloc.Filter(True, f"*/{package}/*") for package in ("psofed", "flwr")]
+
+    def check_round(state: ServerState) -> None:
+        check(state)
+        if state.round_number % max(1, rounds // 10) == 0:
+            gc.collect()
+            found = tracemalloc.take_snapshot().filter_traces(allocated).statistics("filename")
+            held.append(sum(entry.size for entry in found) / 1e6)
+            print(f"round {state.round_number}: {held[-1]:.2f} MB", flush=True)
+
+    simulation.promises.check_round = check_round  # type: ignore[method-assign]
+    tracemalloc.start()
+    simulation.run()
+    return int(held[-1] > 1.1 * max(held[: len(held) // 2]))
 
 
 def run_for(minutes: float, begin: int, rounds: int) -> int:

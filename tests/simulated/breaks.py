@@ -12,17 +12,19 @@ from typing import Any
 from unittest.mock import patch
 
 from flwr.app import Message
+from flwr.common.serde import message_from_proto
 from plans import HOSTILE, PAST_THE_DOOR
 from simulated_link import Link
 
 from psofed.common import files
 from psofed.common.disk import disk
-from psofed.federation.client import sharing as client
+from psofed.federation.client import gateway as client
 from psofed.federation.deploy.node import LongLivedNode
-from psofed.federation.flower import ReplyBounds, fleet, replies
+from psofed.federation.flower import BadTreeError, IncompleteReplyError, ReplyBounds, fleet, replies
 from psofed.federation.flower.clock import SteadyClock
 from psofed.federation.flower.fleet import FleetConnection
 from psofed.federation.flower.gate import Gate
+from psofed.federation.flower.inline import is_inline
 from psofed.federation.flower.signing import TimeSigner
 from psofed.federation.server import checkpoint, exchange, step
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
@@ -37,31 +39,39 @@ def _open_door() -> list[Change]:
 def _take_everything() -> list[Change]:
     """Take whatever is pulled for the reply of the node that was asked, as Flower's Grid gives it."""
 
-    def pull_reply(grid: Any, message_id: str, node_id: int, bounds: Any) -> Message | None:
-        pulled = _pull_as_flower_does(grid, message_id)
-        return pulled[-1] if pulled else None
+    def pull_replies(grid: Any, asked: Mapping[str, int]) -> dict[str, Any]:
+        pulled = {key: _pull_as_flower_does(grid, key) for key in asked}
+        return {key: found[-1] for key, found in pulled.items() if found}
 
-    return [(exchange, "pull_reply", pull_reply)]
+    return [(exchange, "pull_replies", pull_replies)]
 
 
 def _filter_late() -> list[Change]:
     """Let Flower fetch and build everything, and only then look for the reply."""
 
-    def pull_reply(grid: Any, message_id: str, node_id: int, bounds: Any) -> Message | None:
-        pulled = _pull_as_flower_does(grid, message_id)
-        return next(
-            (message for message in pulled if message.metadata.reply_to_message_id == message_id), None
-        )
+    def pull_replies(grid: Any, asked: Mapping[str, int]) -> dict[str, Any]:
+        return {
+            key: message
+            for key in asked
+            for message in _pull_as_flower_does(grid, key)
+            if isinstance(message, Exception) or message.metadata.reply_to_message_id == key
+        }
 
-    return [(exchange, "pull_reply", pull_reply)]
+    return [(exchange, "pull_replies", pull_replies)]
 
 
-def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message]:
-    """Pull all that is there, and raise BadTreeError if any of it cannot be built."""
-    pulled = []
-    for proto in replies._pull_all(grid._runtime_client, message_id):
+def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message | Exception]:
+    """Pull all that is there; if any of it cannot be built, that is all there is."""
+    pulled: list[Message | Exception] = []
+    for proto, _ in replies._pull_all(grid._runtime_client, [message_id])[0]:
         bounds = replies.ReplyBounds(objects=10**6, bytes=10**9, seconds=180.0)
-        pulled.append(replies._collect(grid._runtime_client, proto.metadata, bounds))
+        try:
+            if is_inline(proto):
+                pulled.append(message_from_proto(proto))
+            else:
+                pulled.append(replies._collect(grid._runtime_client, proto.metadata, bounds))
+        except (BadTreeError, IncompleteReplyError) as error:
+            return [error]
     return pulled
 
 
@@ -82,7 +92,8 @@ def _die_of_a_bad_tree() -> list[Change]:
             raise fleet.UnknownKeyError(str(error)) from None  # one of the few that end a node
         try:
             fleet_identify(run_id, self._fleet.node_id)
-            self._fleet.send(self._work(message, self._context), 0.1)
+            reply = self._work(message, self._context, question.whole)
+            self._fleet.send(reply, 0.1, question.whole and reply.has_content())
         except Exception as error:
             self.say(f"a reply was lost: {error}")
 
@@ -105,7 +116,7 @@ def _rollback_removes_first() -> list[Change]:
             if number > round_number:
                 disk().unlink(self._file(number))
         data = "".join(json.dumps(entry) + "\n" for entry in state.history).encode()
-        for path in self.history_paths:
+        for path in self.history.paths():
             disk().unlink(path)
             disk().create(path, 0o600)
             disk().append(path, data)
@@ -148,7 +159,7 @@ def _history_last() -> list[Change]:
         numbered = self._file(state.round_number)
         checkpoint.write_archive(numbered, *checkpoint._to_archive(state))
         checkpoint.replace_by_link(numbered, self.path)
-        self._save_history(state)
+        self.history.save(state)
         self._tidy(state)
 
     return [(CheckpointStore, "save", save)]
@@ -161,13 +172,19 @@ def _join_by_arrival() -> list[Change]:
 def _learn_twice() -> list[Change]:
     """Let a client forget that it has answered a round already."""
 
-    def find_state(*arguments: Any) -> Any:
+    def recall(*arguments: Any) -> Any:
         from dataclasses import replace
 
-        state = _find_state(*arguments)
-        return None if state is None else replace(state, round_number=state.round_number - 1)
+        memory = _recall(*arguments)
+        clients = {
+            name: kept
+            if kept.state is None
+            else replace(kept, state=replace(kept.state, round_number=kept.state.round_number - 1))
+            for name, kept in memory.clients.items()
+        }
+        return replace(memory, clients=clients)
 
-    return [(client, "find_state", find_state)]
+    return [(client, "recall", recall)]
 
 
 def _keep_instructions() -> list[Change]:
@@ -187,6 +204,10 @@ def _wait_for_everything() -> list[Change]:
         (exchange._Pull, "wait", lambda self, seconds: self._task.wait(1e9)),
         (exchange, "ReplyBounds", bounds),
     ]
+
+
+def _keep_sessions() -> list[Change]:
+    return [("simulated_link", "settle", lambda *ignored: None)]
 
 
 def _ignore_revocation() -> list[Change]:
@@ -209,7 +230,7 @@ def _own_clock_only() -> list[Change]:
     return [(TimeSigner, "follow", lambda self, server_time: False)]
 
 
-_find_state, _push = client.find_state, exchange.MessageExchange._push
+_recall, _push = client.recall, exchange.MessageExchange._push
 
 
 @dataclass(frozen=True)
@@ -272,6 +293,9 @@ BREAKS: Mapping[str, Break] = {
     "join-by-arrival": Break("uploads are joined in the order of arrival", _join_by_arrival),
     "learn-twice": Break("a client that is asked again learns again", _learn_twice),
     "keep-instructions": Break("instructions live for twelve hours", _keep_instructions),
+    "keep-sessions": Break(
+        "the SuperLink keeps its sessions with messages that carry their content", _keep_sessions
+    ),
     "wait-for-everything": Break(
         "a reply that is under way is waited for beyond the deadline", _wait_for_everything
     ),

@@ -19,6 +19,8 @@ from flwr.superlink.grid.http_grid import Metadata, make_message
 from simulated_link import FleetClient
 from simulated_time import World
 
+from psofed.federation.flower.inline import write_inline
+from psofed.federation.protocol.packing import pack
 from psofed.federation.protocol.wire import decode_instruction, encode_instruction
 
 SUPERLINK = 1
@@ -64,7 +66,8 @@ class Hands:
         self.instruction, self.run_id = instruction, run_id
 
     def do(self, kind: str, amount: float) -> None:
-        """Do something; what comes of it is of no concern to whoever does it."""
+        """Do something, whatever comes of it; half of the messages carry their content."""
+        self._inline = amount > 0.5
         with contextlib.suppress(httpx.HTTPError):
             getattr(self, "_" + kind.replace(",", "").replace(" ", "_").lower())(amount)
 
@@ -130,8 +133,13 @@ class Hands:
                 {"v": ArrayRecord({"v": Array(np.full(4, 777.0))}), "psofed": ConfigRecord({"n": number})}
             )
         heard = decode_instruction(self.instruction)
-        assert heard.values is not None
-        forged = replace(heard, node=self.victim_number, values=np.full_like(heard.values, 777.0))
+        (task, *_) = heard.tasks
+        assert task.values is not None
+        forged = replace(
+            heard,
+            node=self.victim_number,
+            tasks=(replace(task, client="", values=np.full_like(task.values, 777.0)),),
+        )
         return encode_instruction(forged, ConfigRecord({}))
 
     def _message(self, source: int, target: int, reply_to: str) -> Any:
@@ -153,6 +161,9 @@ class Hands:
 
     def _push(self, message: Any, *, send: bool, tree: ObjectTree | None = None) -> None:
         node = Node(node_id=self.node_id)
+        if self._inline:
+            self._push_inline(message, node, send, tree)
+            return
         objects = get_all_nested_objects(message)
         answer = self.client.PushMessages(
             PushMessagesRequest(
@@ -173,3 +184,18 @@ class Hands:
                         session_id=answer.session_id,
                     )
                 )
+
+    def _push_inline(self, message: Any, node: Node, send: bool, tree: ObjectTree | None) -> None:
+        """Push a message that carries its content; with another tree than its own, or another id if it is not sent."""
+        message.content = pack(message.content)
+        proto, own = write_inline(message)
+        if not send:
+            proto.metadata.message_id = own.object_id = sha256(b"another").hexdigest()
+        self.client.PushMessages(
+            PushMessagesRequest(
+                node=node,
+                messages_list=[proto],
+                message_object_trees=[tree or own],
+                clientapp_runtime_list=[0.1],
+            )
+        )

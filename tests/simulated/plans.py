@@ -65,6 +65,13 @@ ROUGH = {
 }
 """Kinds of incidents: how often they are drawn, in proportion, and what happens."""
 
+AT_GATEWAYS = {
+    "client leaves": "a client leaves {who}, and returns later",
+    "client claimed": "{who} names a client of another gateway for a while",
+    "one client fails": "training fails for one client of {who} for a while",
+}
+"""Kinds of incidents at gateways."""
+
 PAST_THE_DOOR = tuple(kind for kind in ROUGH if kind.startswith("past the door: "))
 """Messages that a front door with a hole lets pass: server and nodes must withstand them by themselves."""
 
@@ -81,7 +88,10 @@ HOSTILE = (
     "instruction without children", "foreign source", "repeated ids", "own reply never sent", "own reply twice",
     "own reply garbage", "replies to nothing", *PAST_THE_DOOR,
 )  # fmt: skip
+LYING = "-lies"
 BAD_REPLIES = ("nan", "infinite", "huge", "short", "stale", "foreign session", "boasting")
+BAD_CLIENTS = ("nan", "infinite", "huge", "boasting", "garbage")
+"""Lies of one client of a gateway."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,8 @@ class Incident:
     @property
     def sentence(self) -> str:
         """What happens, in words."""
-        return ROUGH[self.kind][1].format(who=self.who)
+        text = AT_GATEWAYS.get(self.kind) or ROUGH[self.kind][1]
+        return text.format(who=self.who)
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,9 @@ class Plan:
         other hands beside.
     exact : bool
         Whether the model must be that of a run without incidents.
+    clients : tuple
+        Pairs of a gateway and its clients. A client whose name ends in :data:`LYING` sends bad replies now and then,
+        through a gateway that is honest.
     """
 
     seed: int
@@ -125,6 +139,17 @@ class Plan:
     weighted: bool
     exact: bool
     incidents: tuple[Incident, ...]
+    clients: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def clients_of(self, node: str) -> tuple[str, ...]:
+        """Return the clients of a gateway; none if the node is no gateway."""
+        return dict(self.clients).get(node, ())
+
+    @property
+    def honest_names(self) -> tuple[str, ...]:
+        """Names that must never be blamed: of honest nodes, and of all clients of gateways but the lying ones."""
+        gateways = [name for node in self.honest for name in self.clients_of(node)]
+        return (*self.honest, *(name for name in gateways if not name.endswith(LYING)))
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -168,14 +193,23 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         incidents.append(
             Incident(kind, random.randint(1, rounds), random.expovariate(8.0), who, random.random())
         )
+    clients = _draw_gateways(seed, honest, forgers, exact)
+    if clients and not exact:
+        drawn_at = Random(f"at gateways {seed}")
+        for _ in range(max(1, rounds // 5)):
+            kind, (who, _) = drawn_at.choice(list(AT_GATEWAYS)), drawn_at.choice(clients)
+            after, amount = drawn_at.expovariate(8.0), drawn_at.random()
+            incidents.append(Incident(kind, drawn_at.randint(1, rounds), after, who, amount))
     incidents.sort(key=lambda incident: (incident.round_number, incident.after))
     plan = Plan(
+        clients=clients,
         seed=seed,
         rounds=rounds,
         honest=honest,
         byzantine=byzantine,
         forgers=forgers,
-        participants=random.randint(max(1, len(nodes) - 2), len(nodes)),
+        participants=random.randint(max(1, len(nodes) - 2), len(nodes))
+        + sum(len(names) - 1 for _, names in clients),
         num_shared=random.randint(1, 4),
         deadline=random.choice((5.0, 10.0, 20.0)),
         bell=random.random() < 0.7,
@@ -184,6 +218,21 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         incidents=tuple(incidents),
     )
     return plan.only(_without_starving_floods(plan)) if exact else plan
+
+
+def _draw_gateways(
+    seed: int, honest: Sequence[str], forgers: Sequence[str], exact: bool
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Make some nodes gateways, by draws of their own."""
+    random = Random(f"gateways {seed}")
+    found = []
+    for node in (*honest, *forgers):
+        if random.random() < 0.35:
+            names = [f"{node}.{k}" for k in range(random.randint(1, 4))]
+            if node in honest and not exact and random.random() < 0.5:
+                names.append(f"{node}.9{LYING}")
+            found.append((node, tuple(names)))
+    return tuple(found)
 
 
 def _without_starving_floods(plan: Plan) -> list[Incident]:

@@ -10,6 +10,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
+from psofed.federation.server.history import RECENT_ROUNDS, ROUNDS_PER_FILE
 
 if TYPE_CHECKING:
     from simulation import Simulation
@@ -30,6 +31,7 @@ class Promises:
         self.models: dict[tuple[int, int], bytes] = {}
         self.revoked: dict[str, float] = {}
         self.most: Counter[str] = Counter()
+        self.owners: dict[tuple[int, str], str] = {}
 
     # --- after a round --------------------------------------------------------------------------------
 
@@ -59,11 +61,12 @@ class Promises:
         ):
             raise Violation(f"a round waits for its nodes: round {number} ended at once, without any reply")
         conduct = Conduct.from_mapping(state.conduct, ReplyLimits())
-        for name in plan.honest:
+        for name in plan.honest_names:
             if conduct.strikes(name):
                 raise Violation(f"no blame for another's doing: {name} has {dict(conduct.counts[name])}")
         for name, when in self.revoked.items():
-            if name in entry["accepted"] and self.simulation.round_began > when:
+            names = plan.clients_of(name) or (name,)
+            if set(names) & set(entry["accepted"]) and self.simulation.round_began > when:
                 raise Violation(f"a revoked node is out: a reply of {name} was accepted in round {number}")
         self._check_samples(state)
         self._check_sizes()
@@ -71,7 +74,7 @@ class Promises:
 
     def _check_history(self, state: ServerState) -> None:
         rounds = [entry["round"] for entry in state.history]
-        if rounds != list(range(1, state.round_number + 1)):
+        if rounds != list(range(max(0, state.round_number - RECENT_ROUNDS) + 1, state.round_number + 1)):
             raise Violation(f"the history has no gap: after round {state.round_number} it is {rounds}")
 
     def _check_samples(self, state: ServerState) -> None:
@@ -81,18 +84,29 @@ class Promises:
             for name, count in entry["examples_by_node"].items():
                 counted[name] += count
                 read[name] = max(read.get(name, 0.0), entry["metrics"][name].get("samples-read", 0))
-        for name in self.simulation.plan.honest:
+        self._check_owners(state)
+        for name in self.simulation.plan.honest_names:
             if counted[name] > read.get(name, 0):
                 raise Violation(
                     f"no sample counts twice: {counted[name]} of {name}, which has read {read[name]}"
                 )
+
+    def _check_owners(self, state: ServerState) -> None:
+        """Check that no client is at two gateways, nor ever changes its gateway."""
+        rosters = state.clients["rosters"]
+        named = Counter(name for names in rosters.values() for name in names)
+        if doubled := [name for name, count in named.items() if count > 1]:
+            raise Violation(f"a client has one gateway: {doubled[0]} is in {rosters}")
+        for name, owner in state.clients["owners"].items():
+            if self.owners.setdefault((state.epoch, name), owner) != owner:
+                raise Violation(f"a client keeps its gateway: {name} is now at {owner}")
 
     def _check_sizes(self) -> None:
         simulation = self.simulation
         nodes = len(simulation.plan.nodes)
         for kind, size in simulation.link.sizes().items():
             self.most[kind] = max(self.most[kind], size)
-            bound = {"objects": 60 * nodes + 60, "sessions": 40 * nodes + 40}.get(kind, 10 * nodes + 20)
+            bound = {"objects": 20 * nodes + 40, "sessions": 5 * nodes + 10}.get(kind, 10 * nodes + 20)
             if size > bound:
                 raise Violation(f"bounded memory: the SuperLink keeps {size} {kind}")
         for message in simulation.link.state.message_ins_store.values():
@@ -102,7 +116,7 @@ class Promises:
             files, _ = simulation.disk.count(machine)
             kind = "server" if machine == SERVER else "node"
             self.most[f"{kind} files"] = max(self.most[f"{kind} files"], files)
-            if files > _MOST_FILES[kind]:
+            if files > _MOST_FILES[kind] + self.completed // ROUNDS_PER_FILE:
                 raise Violation(f"bounded files: {files} under {machine}")
 
     # --- at other times -------------------------------------------------------------------------------
@@ -129,6 +143,10 @@ class Promises:
                 f"no round is lost: the checkpoint is of round {state.round_number}, not {self.completed}"
             )
         self._check_history(state)
+        if [entry["round"] for entry in CheckpointStore(CHECKPOINT).history.entries(state)] != list(
+            range(1, state.round_number + 1)
+        ):
+            raise Violation(f"the history has no gap: on disk, after round {state.round_number}")
         known = self.models.get((state.epoch, state.round_number))
         if known is not None and known != state.model.tobytes():
             raise Violation(

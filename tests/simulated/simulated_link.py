@@ -38,6 +38,7 @@ from psofed.federation.deploy.limits import DoorLimits, NodeQuotas, QuotaError
 from psofed.federation.flower import WRONG_TIME, is_timely, number_of_key
 from psofed.federation.flower.clock import KEEPERS, SteadyClock
 from psofed.federation.flower.gate import NOTED, Gate
+from psofed.federation.flower.lean import settle
 from psofed.federation.flower.signing import TimeSigner
 from psofed.federation.flower.trees import most_objects
 
@@ -213,6 +214,7 @@ class Link:
         try:
             with self.world.clock_of(SERVER):
                 answer = handler(request, *rest)
+                settle(self.state, request, answer)
         except FlowerError as error:
             raise refusal(API_ERROR_MAP[error.code].http_status_code) from None
         except Exception as error:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from hostile import Hands
-from plans import BAD_REPLIES, HOSTILE, Incident, Plan
+from plans import BAD_CLIENTS, BAD_REPLIES, HOSTILE, LYING, Incident, Plan
 from promises import Promises
 from simulated_disk import SimulatedDisk
 from simulated_link import SERVER, FleetClient, Link, Violation, simulated_flower
@@ -30,13 +30,14 @@ from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
 from psofed.federation.client.online import online_regression
-from psofed.federation.client.sharing import partial_sharing
+from psofed.federation.client.sharing import CLIENT, partial_sharing
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
 from psofed.federation.flower.signing import TimeSigner
+from psofed.federation.protocol.answers import LEARNED
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
@@ -269,6 +270,9 @@ class Simulation:
             "answers lost": lambda: node.set(seconds, unanswered=0.2 * amount),
             "requests doubled": lambda: node.set(seconds, doubled=0.5 * amount),
             "long delays": lambda: node.set(seconds, delay=(0.02 if self.plan.exact else 0.3) * amount),
+            "client leaves": lambda: node.set(seconds, gone=True),
+            "client claimed": lambda: node.set(seconds, claims=True),
+            "one client fails": lambda: node.set(seconds, one_fails=True),
             "revoke": lambda: self._revoke(incident.who),
             "misdelivery": lambda: self._misdeliver(incident.who),
         }
@@ -388,10 +392,14 @@ class NodeActor:
         self.sent: list[tuple[str, bytes]] = []
         self._wrong: dict[str, tuple[float, Any]] = {}
         self._leaving = False
-        partition = simulation.plan.nodes.index(name)
-        clean = SyntheticSource(_scenario(len(simulation.plan.nodes)), partition, simulation.plan.seed)
+        plan = simulation.plan
+        partition = plan.nodes.index(name)
+        clean = SyntheticSource(_scenario(len(plan.nodes)), partition, plan.seed)
         source = ShuffledSource(clean, COLUMNS.features[:: -1 if partition % 2 else 1])
         self._train = online_regression(source, stepsize=0.1, samples_per_round=1, scaled=False)
+        self._gateway = partial_sharing(
+            catch_up=True, columns=self._train, clients=self._clients if plan.clients_of(name) else None
+        )
 
     def start(self) -> None:
         """Start the process."""
@@ -417,12 +425,28 @@ class NodeActor:
         self.world.sleep(self.random.uniform(0.0, 0.01) + self.wrong("pause", 0.0))
         if self.wrong("fails", False):
             raise RuntimeError("training failed")
-        reply = apply_mods(self._train, [partial_sharing(catch_up=True, columns=self._train)])(
-            message, context
-        )
+        reply = apply_mods(self._train_one, [self._gateway])(message, context)
         if self.name in self.simulation.plan.byzantine and self.random.random() < 0.3:
             return spoil(self.random.choice(BAD_REPLIES), reply)
+        if self.random.random() < 0.3:
+            return spoil_client(self.random.choice(BAD_CLIENTS), reply)
         return reply
+
+    def _clients(self) -> list[str]:
+        """Return the clients of this gateway, as they are at the moment."""
+        plan = self.simulation.plan
+        names = list(plan.clients_of(self.name))
+        if self.wrong("gone", False):
+            names = names[1:]
+        if self.wrong("claims", False):
+            names += [name for node, others in plan.clients if node != self.name for name in others[:1]]
+        return names
+
+    def _train_one(self, message: Message, context: Context) -> Message:
+        client = str(message.content.config_records["config"].get(CLIENT, ""))
+        if self.wrong("one_fails", False) and client.endswith(".1"):
+            raise RuntimeError("training failed")
+        return self._train(message, context)
 
     def learn_arrived(self, context: Context) -> int:
         """Learn nothing: samples are counted out by round."""
@@ -539,9 +563,28 @@ def spoil(kind: str, reply: Message) -> Message:
     elif kind == "foreign session":
         settings["session"] = "another"
     elif kind == "boasting":
-        for record in content.metric_records.values():
-            for key in record:
-                record[key] = -5
+        settings["examples"] = [-5] * len(settings["examples"])
+    return reply
+
+
+def spoil_client(kind: str, reply: Message) -> Message:
+    """Return a gateway's reply in which the clients that lie do so, and nothing else is changed."""
+    settings: Any = reply.content[SETTINGS]
+    clients = settings["clients"]
+    liars = [k for k, name in enumerate(clients) if name.endswith(LYING)]
+    if not liars:
+        return reply
+    for record in reply.content.array_records.values():
+        learned = [k for k, status in enumerate(settings["statuses"]) if status == LEARNED]
+        values = np.array(record["values"].numpy()).reshape(len(learned), -1)
+        for row, k in zip(values, learned, strict=True):
+            if k in liars and kind in ("nan", "infinite", "huge"):
+                row[0] = {"nan": np.nan, "infinite": np.inf, "huge": 1e200}[kind]
+        record["values"] = Array(values.reshape(-1))
+    if kind == "boasting":
+        settings["examples"] = [-5 if k in liars else count for k, count in enumerate(settings["examples"])]
+    elif kind == "garbage":
+        settings["metrics"] = ["[" if k in liars else text for k, text in enumerate(settings["metrics"])]
     return reply
 
 

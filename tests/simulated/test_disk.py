@@ -34,6 +34,10 @@ def begin(session: str = "first") -> ServerState:
     return state
 
 
+def open_store() -> CheckpointStore:
+    return CheckpointStore(PATH, keep=3, rounds_per_file=3)
+
+
 def run_rounds(store: CheckpointStore, state: ServerState, last: int, completed: list[int]) -> None:
     for number in range(state.round_number + 1, last + 1):
         state.round_number = number
@@ -45,11 +49,13 @@ def run_rounds(store: CheckpointStore, state: ServerState, last: int, completed:
 
 def check_whole(sessions: tuple[str, ...] = ("first",)) -> ServerState:
     """Return the newest checkpoint; it must be readable, with its own session's history and no gap in it."""
-    store = CheckpointStore(PATH, keep=3)
+    store = open_store()
     state = store.load()
     assert state.session in sessions
-    assert [entry["round"] for entry in state.history] == list(range(1, state.round_number + 1))
-    assert {entry["session"] for entry in state.history} == {state.session}
+    history = list(store.history.entries(state))
+    assert history == state.history
+    assert [entry["round"] for entry in history] == list(range(1, state.round_number + 1))
+    assert {entry["session"] for entry in history} == {state.session}
     assert all(number <= state.round_number for number in store.rounds())
     assert state.round_number in store.rounds()
     assert state.model.tolist() == [float(state.round_number)] * 2
@@ -67,20 +73,20 @@ def operations(work) -> int:
 
 
 def prepare() -> None:
-    run_rounds(CheckpointStore(PATH, keep=3), begin(), 6, [])
+    run_rounds(open_store(), begin(), 6, [])
 
 
 def roll_back() -> None:
-    CheckpointStore(PATH, keep=3).rollback(4)
+    open_store().rollback(4)
 
 
 def go_on() -> None:
-    store = CheckpointStore(PATH, keep=3)
+    store = open_store()
     run_rounds(store, store.load(), 8, [])
 
 
 def begin_again() -> None:
-    run_rounds(CheckpointStore(PATH, keep=3), begin("second"), 2, [])
+    run_rounds(open_store(), begin("second"), 2, [])
 
 
 @pytest.mark.parametrize("accident", ["killed", "full disk", "power loss"])
@@ -114,11 +120,11 @@ def test_no_accident_between_two_operations_loses_a_round(work, accident):
                 elif state.session == "first":
                     assert state.round_number >= 6
                 # And it goes on from there, and leaves no rubbish.
-                store = CheckpointStore(PATH, keep=3)
+                store = open_store()
                 run_rounds(store, store.load(), state.round_number + 1, [])
                 check_whole((state.session,))
                 assert not [name for name in disk.names(HOME) if "-part-" in name]
-                assert len(store.history_paths) == 1
+                assert len(store.history.paths()) == -(-(state.round_number + 1) // 3)
 
 
 def test_a_completed_round_survives_a_power_loss_right_after_it():
@@ -126,7 +132,7 @@ def test_a_completed_round_survives_a_power_loss_right_after_it():
         disk = SimulatedDisk()
         with use_disk(disk):
             completed: list[int] = []
-            run_rounds(CheckpointStore(PATH, keep=3), begin(), 4, completed)
+            run_rounds(open_store(), begin(), 4, completed)
             disk.lose_power(Path("/server"), Random(seed))
             assert check_whole().round_number == 4
 
@@ -144,7 +150,7 @@ def test_a_round_that_was_never_completed_is_not_offered_for_rollback():
         with pytest.raises(KilledError):
             go_on()
         disk.before = lambda operation, path: None
-        store = CheckpointStore(PATH, keep=3)
+        store = open_store()
         assert disk.exists(store.folder / "00000007.npz")
         assert store.rounds()[-1] == 6
         with pytest.raises(PsofedError, match="to_round = 7"):
@@ -185,6 +191,6 @@ def test_a_folder_made_by_a_killed_process_survives_a_later_power_loss(seed):
         with pytest.raises(KilledError):
             write_atomically(HOME / "first", b"never there")
         disk.before = lambda operation, path: None
-        run_rounds(CheckpointStore(PATH, keep=3), begin(), 2, [])
+        run_rounds(open_store(), begin(), 2, [])
         disk.lose_power(Path("/server"), Random(seed))
         assert check_whole().round_number == 2

@@ -16,7 +16,7 @@ from psofed.common.errors import PsofedError
 from psofed.engine import bodies, compiling, hooks
 from psofed.engine.bodies import _explained
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.participation import draw_participants
+from psofed.engine.participation import fill_participants
 from psofed.engine.pso_fed_kernel import advance
 
 pytestmark = pytest.mark.engine
@@ -44,7 +44,7 @@ def test_kernels_are_kept_where_the_user_keeps_caches(
 
 
 def test_kernels_let_other_threads_run_and_are_kept_on_disk() -> None:
-    for kernel in (fill_standard_normal, draw_participants, advance):
+    for kernel in (fill_standard_normal, fill_participants, advance):
         assert kernel.targetoptions["nogil"]
         assert kernel.targetoptions["error_model"] == "numpy", "division by zero is IEEE's"
         assert Path(kernel.stats.cache_path).parent.name.startswith("kernels-")

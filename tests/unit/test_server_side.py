@@ -108,5 +108,5 @@ def test_as_much_may_be_kept_as_is_said_and_no_more(monkeypatch: pytest.MonkeyPa
         NotCoveredError, match="needs 12 values of memory for 4 clients and 3 entries; the limit is 11"
     ):
         momentum.make_memories(each, 4, 3, LANES)
-    with pytest.raises(NotCoveredError, match=f"needs {kept} values of memory for 4 clients and 3 entries"):
+    with pytest.raises(NotCoveredError, match=f"with 4 clients and 3 entries keeps {kept} values per trial"):
         plain.check_memory(mimic, 4, 3)

@@ -1,44 +1,72 @@
 """``psofed federation client``: one node."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from psofed.cli.federation_common import ready, say
+from psofed.cli.federation_common import LogOptions, log, ready
 from psofed.cli.inputs import Plugins
 from psofed.federation.protocol.node_options import NodeOptions
+
+if TYPE_CHECKING:
+    from psofed.federation.client.mqtt import MqttFeed
 
 _COUNTED = 1000  # rows of a file that are counted before the first round
 
 
-def client(options: NodeOptions, plugins: Plugins) -> None:
-    """Run one client of a federation, a node, until Ctrl-C.
+def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
+    """Run one client of a federation, a node, until Ctrl-C; with --client-column alone, a gateway for many clients.
 
     It learns from its own data, which stay on this machine, and exchanges parameters with the server.
     """
     with ready():
+        from psofed.federation.client.gateway import NODE_NUMBER
         from psofed.federation.deploy.app import ReadyMadeApp
         from psofed.federation.deploy.node import LongLivedNode
         from psofed.federation.flower import TESTED_MINORS, untested_version
 
+        logs.start()
         plugins.load()
         _check_attack(options)
+        feed = None
+        if options.is_mqtt:
+            options, feed = _with_feed(options)
         options = _with_data(options)
         config = {**options.to_node_config(), "psofed-state": str((options.folder / "state").resolve())}
         node = LongLivedNode(
-            options.server, options.key, options.authority, options.folder, config, ReadyMadeApp(), say
+            options.server, options.key, options.authority, options.folder, config, ReadyMadeApp(), log
         )  # it refuses missing and unreadable keys
         if options.byzantine:
-            say("This node is Byzantine: it poisons what it uploads.")
-        say(f"Node {options.key.stem} works for {options.server} in {options.folder}. Stop it with Ctrl-C.")
+            log("This node is Byzantine: it poisons what it uploads.")
+        log(f"Node {options.key.stem} works for {options.server} in {options.folder}. Stop it with Ctrl-C.")
         untested = untested_version()
         if untested is not None:
-            say(
+            log(
                 f"psofed was tested with Flower {', '.join(TESTED_MINORS)}, not {untested}: "
                 "this node runs as Flower's own, slower SuperNode."
             )
-        if options.supernode or untested is not None:
-            _run_supernode(options)
-        else:
-            node.run()
+        if feed is not None:
+            feed.start(f"psofed-{node.settings[NODE_NUMBER]}")
+        try:
+            if options.supernode or untested is not None:
+                _run_supernode(options)
+            else:
+                node.run()
+        finally:
+            if feed is not None:
+                feed.stop()
+
+
+def _with_feed(options: NodeOptions) -> "tuple[NodeOptions, MqttFeed]":
+    """Return the options with the table that MQTT messages are written to, and what writes them."""
+    from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
+
+    place = MqttTopic.parse(options.data)
+    if options.client is not None:
+        place = place.of_client(options.client)
+    path, columns = options.folder / "mqtt.csv", [*options.features, str(options.target_column)]
+    feed = MqttFeed(place, path, columns, options.time_column or "", log)
+    column = CLIENT_COLUMN if place.has_clients else None
+    return options.replace(data=str(path), client=None, client_column=column, time_column=None), feed
 
 
 def _with_data(options: NodeOptions) -> NodeOptions:
@@ -46,6 +74,7 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     from psofed.common.errors import PsofedError
     from psofed.federation.client.columns import TableSource
     from psofed.federation.client.online import BACKLOG
+    from psofed.federation.client.shared_table import SharedTable
     from psofed.federation.client.sources import GeneratorSource, Position, open_source
     from psofed.federation.deploy.app import open_data
 
@@ -60,15 +89,20 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     source = open_data(options.to_node_config(), 0)
     assert isinstance(source, TableSource)  # generators have returned above
     if path.is_file() and not path.stat().st_size:
-        say(f"{path} is still empty.")
+        log(f"{path} is still empty.")
         return options
     features, target = source.chosen()
     shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
-    say(f"Features: {shown}. Target: {target}. Both are scaled online. A run may name other columns.")
+    log(f"Features: {shown}. Target: {target}. Both are scaled online. A run may name other columns.")
+    if options.is_gateway:
+        names = SharedTable(source).names()
+        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        log(f"A gateway for {len(names)} clients{f': {shown}' if names else ', as yet'}.")
+        return options
     there = len(source.read(Position(), _COUNTED))
     if there > BACKLOG:
         number = f"{there:,}" if there < _COUNTED else f"at least {there:,}"
-        say(
+        log(
             f"{number} rows are there already: a run takes them all at once unless it has --samples-per-round."
         )
     return options
@@ -102,5 +136,5 @@ def _run_supernode(options: NodeOptions) -> None:
                 options.to_node_config(),
                 supervisor,
             ),
-            say,
+            log,
         )

@@ -1,5 +1,6 @@
 """Helpers shared by the federation's commands."""
 
+import logging
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from psofed.common.settings import Settings
 if TYPE_CHECKING:
     from psofed.federation.deploy.superlink import Home
 
+_LOGGER = "psofed.federation"
 DEFAULT_HOME = Path("psofed-federation")
 
 
@@ -27,6 +29,18 @@ class HomeFolder(Settings):
         from psofed.federation.deploy.superlink import Home
 
         return Home(self.home)
+
+
+class LogOptions(Settings):
+    """How a command that runs for long writes its log."""
+
+    log_json: bool = option(default=False, text="write log lines as JSON")
+
+    def start(self) -> None:
+        """Write log lines from now on."""
+        from psofed.common.logs import write_log_lines
+
+        write_log_lines(_LOGGER, as_json=self.log_json)
 
 
 @contextmanager
@@ -45,6 +59,11 @@ def ready() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def log(text: str) -> None:
+    """Write a line to the log of a command that runs for long."""
+    logging.getLogger(_LOGGER).info("%s", text)
 
 
 def say(text: str) -> None:

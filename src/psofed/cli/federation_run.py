@@ -36,7 +36,9 @@ class ReplaceOption(Settings):
 class ResumeOptions(Settings):
     """How far to continue."""
 
-    rounds: int = option(default=0, low=0, text="new total number of rounds; 0: unchanged")
+    rounds: int | None = option(
+        default=None, low=0, text="new total number of rounds; 0: until stopped; by default unchanged"
+    )
 
 
 class RollbackOptions(Settings):
@@ -151,9 +153,9 @@ def resume(options: ResumeOptions, home: HomeFolder, output: PlotOutput, plugins
             )
         load_usable(CheckpointStore(place.checkpoint))  # a damaged one is reported before the run begins
         chosen = RunSettings.from_config(read_json(place.settings))
-        rounds = options.rounds or chosen.scenario.iterations
-        scenario = chosen.scenario.replace(iterations=rounds)
-        _submit_and_follow(chosen.replace(resume=True, scenario=scenario), place, output)
+        if options.rounds is not None:
+            chosen = chosen.replace(rounds=options.rounds)
+        _submit_and_follow(chosen.replace(resume=True), place, output)
 
 
 def rollback(options: RollbackOptions, home: HomeFolder) -> None:
@@ -220,7 +222,7 @@ def _submit_and_follow(
 
     output.check()
     if server_address(home) is None:
-        raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
+        raise PsofedError(f"no server is running in {home.folder}; start it with: psofed federation server")
     identity = submit(home, settings, force=force)
     say("run submitted, waiting for the nodes")
     with progress("federation", "rounds") as update:
@@ -244,7 +246,8 @@ def _pace(settings: "RunSettings") -> str:
 
 
 def _show_round(status: dict[str, Any], update: Any) -> None:
-    update(status["round"], status["rounds"])
+    if status["rounds"]:
+        update(status["round"], status["rounds"])
     last = status.get("last")
     if not last:
         return
@@ -254,7 +257,8 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
         for node, kind in last["dropped"].items()
     )
     answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
-    line = f"round {last['round']}/{status['rounds']}: {answered}, {last['seconds']:.1f} s"
+    of = f"/{status['rounds']}" if status["rounds"] else ""
+    line = f"round {last['round']}{of}: {answered}, {last['seconds']:.1f} s"
     if not sys.stderr.isatty():
         say(f"{line}; dropped {dropped}" if dropped else line)
     for node, remark in last["remarks"].items():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
-from psofed.cli.federation_common import HomeFolder, ready, say
+from psofed.cli.federation_common import HomeFolder, LogOptions, log, ready
 from psofed.cli.inputs import Plugins
 from psofed.cli.outputs import Output, print_json
 from psofed.common.options import option
@@ -72,12 +72,13 @@ def revoke(node: NodeName, home: HomeFolder) -> None:
         typer.echo(f"{node.name} no longer has access" + ("" if told else " (no server is running)"))
 
 
-def server(options: ServerOptions, home: HomeFolder, plugins: Plugins) -> None:
+def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: Plugins) -> None:
     """Run the server that nodes connect to, until Ctrl-C.
 
     Flower's SuperLink listens on this machine only. Nodes reach it through a gateway that checks their keys.
     """
     with ready():
+        logs.start()
         plugins.load()
         from psofed.common.files import read_json
         from psofed.federation.deploy.server import exposure_warning, serve
@@ -88,19 +89,19 @@ def server(options: ServerOptions, home: HomeFolder, plugins: Plugins) -> None:
             port = int(read_json(place.server_info)["port"]) if place.server_info.exists() else 9092
         warning = exposure_warning(host, port)
         if warning:
-            say(warning)
+            log(warning)
         with contextlib.ExitStack() as stack:
-            running = stack.enter_context(serve(place, host, port))
+            running = stack.enter_context(serve(place, host, port, log_json=logs.log_json))
             if options.metrics_port is not None:
                 from psofed.federation.deploy.metrics import serve_metrics
 
                 taken = stack.enter_context(
                     serve_metrics(running.home, options.metrics_port, options.metrics_host)
                 )
-                say(f"metrics for Prometheus at http://{options.metrics_host}:{taken}/metrics")
+                log(f"metrics for Prometheus at http://{options.metrics_host}:{taken}/metrics")
             keys = len(running.home.credentials.public_keys())
-            say(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
-            running.watch()
+            log(f"listening on {running.address}; {keys} node keys let in; Ctrl-C stops")
+            running.watch(resume=options.resume)
 
 
 def status(home: HomeFolder, look: WatchOption, output: Output) -> None:

@@ -28,6 +28,9 @@ class SavedResult(Plugins):
         text="result saved by another command: NetCDF (.nc), a sweep's folder, or advice (.json)",
     )
     picture: Path = option(positional=True, metavar="PICTURE", text="picture to write (.png, .svg or .pdf)")
+    width: str | None = option(
+        default=None, metavar="WIDTH", text="width of the picture: column or page of a journal, or inches"
+    )
     as_json: bool = option(default=False, flag="--json", text="print JSON instead of a sentence")
 
 
@@ -46,6 +49,7 @@ class SweepLayout(Settings):
         complete=complete_metrics,
         text="metric to draw: network_mse, server_msd or test_mse",
     )
+    theory: bool = option(default=False, text="show the exact theory as lines beside the points")
     only: Sequence[str] = option(
         default=(),
         metavar="FIELD=VALUE",
@@ -70,14 +74,20 @@ def plot(source: SavedResult, layout: SweepLayout) -> None:
     source.load()
     result = load_result(source.result)
     if isinstance(result, SimulationResult | Advice):
-        for name in ("x", "hue", "col", "row", "only"):
+        for name in ("x", "hue", "col", "row", "theory", "only"):
             if getattr(layout, name):
                 kind = "a simulation" if isinstance(result, SimulationResult) else "advice"
                 raise PsofedError(f"--{name} is for sweeps, but {source.result} is {kind}.")
-        save_figure(result.plot(), source.picture)
+        save_figure(result.plot(width=source.width), source.picture)
     else:
         drawn = _select(result, layout.only).plot(
-            layout.metric, x=layout.x, hue=layout.hue, col=layout.col, row=layout.row
+            layout.metric,
+            layout.theory,
+            x=layout.x,
+            hue=layout.hue,
+            col=layout.col,
+            row=layout.row,
+            width=source.width,
         )
         save_figure(drawn, source.picture)
     if source.as_json:

@@ -1,7 +1,5 @@
 """``psofed tune``: find the best stepsize and number of shared parameters by theory."""
 
-from typing import Any
-
 from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
@@ -27,8 +25,4 @@ def tune(
     with progress("tuning", "numbers of shared parameters") as report:
         tuning = call_with(run_tuning, scenario, settings.replace(progress=report))
     output.draw(tuning)
-
-    def to_json() -> dict[str, Any]:
-        return {**tuning.to_json(), "theory": settings.theory, "scenario": scenario.to_mapping()}
-
-    output.show(to_json, tuning.report, file=source.file)
+    output.show(tuning.to_json, tuning.report, file=source.file)

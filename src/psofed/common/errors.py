@@ -24,7 +24,23 @@ class PsofedError(Exception):
         return located
 
 
-class InvalidValueError(PsofedError, ValueError):
+class _FieldError(PsofedError, ValueError):
+    """A mistake in one setting; its arguments make it again, under another name or in another process."""
+
+    def __init__(self, text: str, field: str, *arguments: Any) -> None:
+        super().__init__(text)
+        self.field: str = field
+        self._arguments = arguments
+
+    def renamed(self, field: str) -> Self:
+        """Return the same error about `field`: what the user typed, such as ``--trials``."""
+        return type(self)(field, *self._arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, *self._arguments)
+
+
+class InvalidValueError(_FieldError):
     """A setting has a value that it does not accept.
 
     Parameters
@@ -46,18 +62,9 @@ class InvalidValueError(PsofedError, ValueError):
     """
 
     def __init__(self, field: str, value: Any, allowed: str, hint: str = "") -> None:
-        super().__init__(f"{field} must be {allowed}; got {_short(value)}.{hint}")
-        self.field: str = field
-        self.value = value
-        self.allowed = allowed
-        self.hint = hint
-
-    def renamed(self, field: str) -> Self:
-        """Return the same error about `field`: what the user typed, such as ``--trials``."""
-        return type(self)(field, self.value, self.allowed, self.hint)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.value, self.allowed, self.hint)
+        text = f"{field} must be {allowed}; got {_short(value)}.{hint}"
+        super().__init__(text, field, value, allowed, hint)
+        self.value, self.allowed, self.hint = value, allowed, hint
 
 
 class MissingValueError(InvalidValueError):
@@ -69,8 +76,6 @@ class MissingValueError(InvalidValueError):
         Full name of the setting.
     allowed : str
         Which values it accepts.
-    hint : str
-        A further sentence.
 
     Examples
     --------
@@ -79,22 +84,12 @@ class MissingValueError(InvalidValueError):
     psofed.common.errors.MissingValueError: num_clients is required: an integer of at least 1.
     """
 
-    def __init__(self, field: str, allowed: str = "it has no default", hint: str = "") -> None:
-        PsofedError.__init__(self, f"{field} is required: {allowed}.{hint}")
-        self.field = field
-        self.value: None = None
-        self.allowed = allowed
-        self.hint = hint
-
-    def renamed(self, field: str) -> Self:
-        """Return the same error about `field`."""
-        return type(self)(field, self.allowed, self.hint)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.allowed, self.hint)
+    def __init__(self, field: str, allowed: str = "it has no default") -> None:
+        _FieldError.__init__(self, f"{field} is required: {allowed}.", field, allowed)
+        self.value, self.allowed, self.hint = None, allowed, ""
 
 
-class UnknownFieldError(PsofedError, ValueError):
+class UnknownFieldError(_FieldError):
     """A name is not one of the settings.
 
     Parameters
@@ -131,17 +126,9 @@ class UnknownFieldError(PsofedError, ValueError):
         advice = f" {hint}" if hint else did_you_mean(field, elsewhere) or did_you_mean(field, full)
         if not advice:
             advice = f" Known: {', '.join(known)}." if known else " None are accepted here."
-        super().__init__(f"Unknown {what} `{field}`.{advice}")
-        self.field = field
+        arguments = tuple(known), what, tuple(elsewhere), hint
+        super().__init__(f"Unknown {what} `{field}`.{advice}", field, *arguments)
         self.known: tuple[str, ...] = tuple(known)
-        self._arguments = (field, tuple(known), what, tuple(elsewhere), hint)
-
-    def renamed(self, field: str) -> Self:
-        """Return the same error about `field`."""
-        return type(self)(field, *self._arguments[1:])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
 
 
 class UnknownArgumentError(UnknownFieldError, TypeError):

@@ -1,6 +1,7 @@
 """Numbers: decibels, quantiles of Student's t, and what JSON cannot hold."""
 
 import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, overload
 
@@ -10,6 +11,11 @@ from psofed.common.types import FloatArray
 
 # Above this number of degrees of freedom the expansion in their inverse is accurate to 1e-10.
 _MANY = 300
+
+
+def json_object(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values ready for JSON: what is not finite becomes None."""
+    return {key: finite_or_none(value) for key, value in values.items()}
 
 
 def finite_or_none(value: Any) -> Any:

@@ -114,6 +114,7 @@ class Settings:
 
 First = TypeVar("First")
 Second = TypeVar("Second")
+Third = TypeVar("Third")
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -128,6 +129,10 @@ class SettingsFunction(Protocol[P]):
     def __call__(
         self, function: Callable[[First, Second, S], R], /
     ) -> Callable[Concatenate[First, Second, P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[First, Second, Third, S], R], /
+    ) -> Callable[Concatenate[First, Second, Third, P], R]: ...
 
 
 def takes(settings: Callable[P, S]) -> SettingsFunction[P]:

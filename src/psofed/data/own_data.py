@@ -21,7 +21,7 @@ from psofed.data.standardise import standardise
 from psofed.data.table import ClientTable, read_table, table_from_arrays
 from psofed.render import Column, Kind, Report, Reported, Table
 from psofed.render.numbers import counted, listed
-from psofed.settings.data import DataSettings, StreamSettings
+from psofed.settings.data import ArraySettings, DataSettings, StreamSettings
 
 if TYPE_CHECKING:
     import pandas
@@ -286,7 +286,7 @@ class DataSource:
                 "psofed.Scenario.from_data(data, ...)."
             )
         notify(f"reading {self.file}")
-        data = call_with(read_data, self.file, self.reading)
+        data: OwnData = call_with(read_data, self.file, self.reading)
         if self.digest and data.digest != self.digest:
             raise PsofedError(f"{self.file}: does not hold the samples that this scenario was made with")
         return data
@@ -330,28 +330,19 @@ def read_data(data: "str | Path | pandas.DataFrame | Any", settings: DataSetting
     return stream_table(table, settings)
 
 
-def from_arrays(
-    X: ArrayLike,
-    y: ArrayLike,
-    clients: ArrayLike,
-    *,
-    features: Sequence[str] | None = None,
-    epochs: int = StreamSettings.epochs,
-    warmup: int = StreamSettings.warmup,
-    clip: float = StreamSettings.clip,
-    min_rows: int | None = StreamSettings.min_rows,
-    leave_out: Sequence[str] = StreamSettings.leave_out,
-) -> OwnData:
+@takes(ArraySettings)
+def from_arrays(X: ArrayLike, y: ArrayLike, clients: ArrayLike, settings: ArraySettings) -> OwnData:
     """Make a fleet from arrays: inputs (rows, d), targets (rows,) and client IDs (rows,).
 
     Parameters
     ----------
     X, y, clients : arrays
         One row per observation, in the order of time; NaN where a value is missing.
-    features : sequence of str, optional
-        Names of the columns of X; ``x1``, ``x2``, … by default.
-    epochs, warmup, clip, min_rows, leave_out
-        See :func:`read_data`.
+
+    Returns
+    -------
+    OwnData
+        The samples of every client.
 
     Examples
     --------
@@ -361,8 +352,7 @@ def from_arrays(
     >>> data.table.clients, data.samples
     (('north', 'south'), (80, 80))
     """
-    settings = StreamSettings(epochs=epochs, warmup=warmup, clip=clip, min_rows=min_rows, leave_out=leave_out)
-    return stream_table(table_from_arrays(X, y, clients, features), settings)
+    return stream_table(table_from_arrays(X, y, clients, settings.features), settings)
 
 
 def stream_table(table: ClientTable, settings: StreamSettings) -> OwnData:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray, IntArray
 from psofed.engine.choice import choose, make_choice_scratch
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part, returns_slice
 from psofed.engine.hooks import AttackState
 from psofed.engine.normals import mix_word, normal_pair, unit_uniform
 from psofed.engine.streams import Stream
@@ -52,17 +52,19 @@ def make_attackers(
         sizes=np.full(lanes, members.size),
         everyone=members if everyone is None else np.flatnonzero(everyone),
         client_memory=np.zeros((lanes, clients, own_size)),
+        scratch=make_choice_scratch(stream.key, stream.gamma, clients, max(redrawn, 0)),
+        redrawn_clients=np.empty((max(redrawn, 0), lanes), np.int32),
     )
 
 
-@compiled(inline=True)
+@returns_slice
 def group_of(attackers: AttackState, lane: int) -> IntArray:
     """Return the Byzantine clients of the group in a trial."""
     members: IntArray = attackers.members[lane][: attackers.sizes[lane]]
     return members
 
 
-@compiled(inline=True)
+@returns_slice
 def byzantine_of(attackers: AttackState, lane: int) -> IntArray:
     """Return the Byzantine clients of all groups in a trial; a set that is redrawn is the only one."""
     fixed: IntArray = attackers.everyone[: attackers.everyone.size]
@@ -70,26 +72,26 @@ def byzantine_of(attackers: AttackState, lane: int) -> IntArray:
     return redrawn if attackers.redrawn >= 0 else fixed
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def first_word(n: int, clients: int, client: int, dimension: int) -> int:
     """Return the address of a client's words in iteration n: one for τ, then one for every two entries' normals."""
     return (n * clients + client) * (1 + (dimension + 1) // 2)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def attacks_now(key: np.uint64, gamma: np.uint64, word: int, probability: float) -> bool:
     """Return τ_{k,n}, whether the Byzantine client whose words begin at `word` attacks."""
     return unit_uniform(mix_word(key + np.uint64(word) * gamma)) < probability
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def own_normal(key: np.uint64, gamma: np.uint64, word: int, entry: int) -> np.float64:
     """Return the standard normal of one client, iteration and entry."""
     x, y = normal_pair(mix_word(key + np.uint64(word + 1 + entry // 2) * gamma))
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def common_normal(key: np.uint64, gamma: np.uint64, n: int, dimension: int, entry: int) -> np.float64:
     """Return the standard normal of one iteration and entry, the same for all clients."""
     word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
@@ -97,19 +99,18 @@ def common_normal(key: np.uint64, gamma: np.uint64, n: int, dimension: int, entr
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
-@compiled
+@kernel_part
 def redraw_byzantine(n: int, attackers: AttackState) -> None:
     """Fill the Byzantine set (K, lanes) of iteration n, if it is redrawn."""
     count, is_byzantine = attackers.redrawn, attackers.is_byzantine
     if count < 0:
         return
     num_clients, lanes = is_byzantine.shape
-    scratch = make_choice_scratch(attackers.stream.key, attackers.stream.gamma, num_clients, count)
+    scratch, chosen = attackers.scratch, attackers.redrawn_clients
     for lane in range(lanes):
         scratch.first[lane] = np.uint64(n * count) + _REDRAWN
         for k in range(num_clients):
             is_byzantine[k, lane] = False
-    chosen = np.empty((count, lanes), np.int32)
     choose(count, scratch, chosen, np.int64(0))
     for j in range(count):
         for lane in range(lanes):

@@ -25,7 +25,6 @@ import numba
 import numpy as np
 from numba import types
 from numba.core import config as numba_config
-from numba.extending import register_jitable
 
 import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
 from psofed.common.errors import PsofedError
@@ -33,7 +32,7 @@ from psofed.common.fingerprint import function_digest
 from psofed.common.notices import notify
 from psofed.common.options import option_of, value_type
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import own_cache
+from psofed.engine.compiling import jitable, own_cache, pipeline
 from psofed.engine.hooks import AGGREGATION, CHANNEL, DRAW
 from psofed.parts import vectors
 from psofed.parts.part import Part
@@ -72,7 +71,7 @@ RUN_AS_PYTHON: dict[type[Part], str] = {}
 
 _COMPILING = threading.RLock()
 _CFUNC_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy"}
-_WITHOUT_REFERENCES: dict[str, Any] = {**_CFUNC_OPTIONS, "_nrt": False}
+_WITHOUT_REFERENCES: dict[str, Any] = {**_CFUNC_OPTIONS, **pipeline(allocates=False)}
 _PYTHON_FRAMES: dict[int, tuple[Frame, list[BaseException]]] = {}
 _TOKENS = count(1)
 
@@ -250,7 +249,7 @@ def _teach(function: FunctionType) -> None:
         raise _CannotCompile(f"{function.__name__} may raise an error, and compiled code cannot")
     _TAUGHT.add(function)
     # Inlined: what the frame knows about its arguments, such as a length of 1, holds inside as well.
-    register_jitable(forceinline=True)(function)
+    jitable(function, inline=True)
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, FunctionType):

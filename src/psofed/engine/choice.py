@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from psofed.common.types import IndexArray, IntArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.lanes import WIDTH, halves, load, pick_if_equal, spread, store
 from psofed.engine.normals import bounded, mix_word
 from psofed.engine.streams import WordArray
@@ -46,21 +46,19 @@ class ChoiceScratch(NamedTuple):
     swapped: IntArray
 
 
-@compiled(inline=True)
 def make_choice_scratch(key: WordArray, gamma: WordArray, size: int, count: int) -> ChoiceScratch:
     """Return scratch for drawing `count` of `size` numbers."""
     few, many = (count, 0) if count <= FEW else (0, count)
     lanes = (key.size + WIDTH - 1) // WIDTH * WIDTH
     words, places = np.zeros((4, lanes), np.uint64), np.empty((3, few, lanes), np.int32)
-    for lane in range(key.size):
-        words[0, lane], words[1, lane], words[3, lane] = key[lane], gamma[lane], size
+    words[:2, : key.size], words[3, : key.size] = (key, gamma), size
     return ChoiceScratch(
         words[0], words[1], words[2], words[3], places[0], places[1], places[2],
         np.arange(size if many else 0), np.empty(many, np.int64),
     )  # fmt: skip
 
 
-@compiled(allocates=False)
+@kernel_part
 def choose(count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64) -> None:
     """Fill `count` rows of ``out`` (rows, lanes), starting at `row`, with distinct numbers in every lane.
 
@@ -77,7 +75,7 @@ def choose(count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.in
             _choose_many(count, scratch, out, row, lane)
 
 
-@compiled(allocates=False)
+@kernel_part
 def choose_few(count: int, scratch: ChoiceScratch) -> None:
     """Fill ``scratch.chosen`` without swapping: ``displaced[c]`` is the value in place c before draw c.
 
@@ -104,7 +102,7 @@ def choose_few(count: int, scratch: ChoiceScratch) -> None:
             store(scratch.chosen, c * lanes + lane, chosen)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def _choose_many(count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64, lane: int) -> None:
     """Choose by swapping ``numbers``, the identity, and swapping them back."""
     numbers, swapped = scratch.numbers, scratch.swapped

@@ -4,20 +4,27 @@ Numba's own cache looks only at the file a kernel stands in; a kernel would surv
 inlined from elsewhere, and be compiled again when a comment changes. So the engine's kernels are kept in a folder named
 after the engine's code, and those that hold a part's body (:mod:`psofed.engine.bodies`) in one named after that body's
 code as well: an edited attack recompiles itself and nothing else, and comments and docstrings recompile nothing.
+Numba optimises and emits a function for itself, and again in each kernel that calls it. Functions that only kernels
+call (:func:`kernel_part`) are spared the first, which halves the time of compiling.
+
 Importing this module imports Numba: nothing that must start instantly may do so.
 """
 
+import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 import numba
 from numba.core import config as numba_config
 from numba.core.caching import FunctionCache
 from numba.core.cgutils import create_struct_proxy
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.extending import intrinsic, register_jitable
 
 from psofed.common.fingerprint import cache_folder, code_digest, function_digest, source_digest
@@ -54,13 +61,9 @@ _load_numba_without_scipy()
 @overload
 def compiled(function: F) -> F: ...
 @overload
-def compiled(
-    *, inline: bool = False, allocates: bool = True, by_content: bool = False
-) -> Callable[[F], F]: ...
-def compiled(
-    function: Any = None, *, inline: bool = False, allocates: bool = True, by_content: bool = False
-) -> Any:
-    """Compile `function`, releasing the GIL while it runs.
+def compiled(*, allocates: bool = True, by_content: bool = False) -> Callable[[F], F]: ...
+def compiled(function: Any = None, *, allocates: bool = True, by_content: bool = False) -> Any:
+    """Compile `function`, which Python calls, releasing the GIL while it runs.
 
     No fast-math flag is set: every operation rounds as IEEE 754 says, so a lane's bits do not depend on
     how many lanes run beside it, nor on the machine.
@@ -69,8 +72,6 @@ def compiled(
     ----------
     function : callable
         A module-level function, or the product of a factory whose free variables are numbers.
-    inline : bool
-        Inline it where it is called from other kernels.
     allocates : bool
         Whether it makes arrays. One that makes none counts no references to those it is given either, which in
         an iteration with little to do takes longer than the iteration itself.
@@ -79,22 +80,96 @@ def compiled(
         kernels all share one folder.
     """
     if function is None:
-        return partial(_compile, inline=inline, allocates=allocates, by_content=by_content)
-    return _compile(function, inline=inline, allocates=allocates, by_content=by_content)
+        return partial(_compile, allocates=allocates, by_content=by_content)
+    return _compile(function, allocates=allocates, by_content=by_content)
 
 
-def _compile(function: Callable[..., Any], *, inline: bool, allocates: bool, by_content: bool) -> Any:
-    if inline:
-        return numba.njit(inline="always")(function)
-    options: dict[str, Any] = {"error_model": "numpy", "_nrt": allocates}
+def _compile(function: Callable[..., Any], *, allocates: bool, by_content: bool) -> Any:
+    options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, **pipeline(allocates)}
     with own_cache(function_digest(function) if by_content else ""):
         return numba.njit(cache=True, nogil=True, **options)(function)
 
 
-def jitable(function: F) -> F:
+@overload
+def kernel_part(function: F) -> F: ...
+@overload
+def kernel_part(*, inline: bool = False) -> Callable[[F], F]: ...
+def kernel_part(function: Any = None, *, inline: bool = False) -> Any:
+    """Compile a function that makes no arrays and that only kernels call; `inline` it wherever they do."""
+    if function is None:
+        return partial(kernel_part, inline=inline)
+    options = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, **overload_options(inline)}
+    return numba.njit(**options)(function)
+
+
+def returns_slice(function: F) -> F:
+    """Compile a function that returns part of an array and that only kernels call."""
+    # Without counting references, only what is inlined before its types are known may do so.
+    return cast("F", numba.njit(inline="always")(function))
+
+
+def jitable(function: F, inline: bool = False) -> F:
     """Let kernels and frames call a plain function; it stays one."""
-    register_jitable(function)
+    register_jitable(**overload_options(inline))(function)
     return function
+
+
+def overload_options(inline: bool) -> dict[str, Any]:
+    """Return Numba's options for the compiled form of a plain function."""
+    return {"pipeline_class": _PartCompiler, "no_cfunc_wrapper": True, "forceinline": inline}
+
+
+def pipeline(allocates: bool) -> dict[str, Any]:
+    """Return Numba's options for a kernel; where references are counted, pruning them needs Numba's own passes."""
+    return {} if allocates else {"_nrt": False, "pipeline_class": _KernelCompiler}
+
+
+class _Kernel(JITCodeLibrary):
+    """A kernel's code, optimised once as a whole and not before, function by function."""
+
+    def add_llvm_module(self, module: Any) -> None:
+        self._final_module.link_in(module)
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager(cost="cheap")
+        passes.run(self._final_module, builder)
+
+
+class _KernelPart(JITCodeLibrary):
+    """Code that is only linked into that of kernels, where it is optimised and emitted."""
+
+    def add_llvm_module(self, module: Any) -> None:
+        self._final_module.link_in(module)
+
+    def finalize(self) -> None:
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        # If Python calls it nevertheless, this raises a TypeError.
+        return ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value or 0
+
+    @property
+    def codegen(self) -> Any:
+        # Numba would write the function's environment, which only calls from Python need, into emitted code.
+        return SimpleNamespace(set_env=lambda name, environment: None)
+
+
+class _KernelCompiler(Compiler):
+    _library: type[JITCodeLibrary] = _Kernel
+
+    def compile_extra(self, function: Any) -> Any:
+        self.state.library = self._library(self.state.targetctx.codegen(), function.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
+class _PartCompiler(_KernelCompiler):
+    _library = _KernelPart
 
 
 def instruction(define: Callable[Concatenate[Any, P], Any]) -> Callable[P, Any]:

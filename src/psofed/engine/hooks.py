@@ -10,6 +10,7 @@ from typing import NamedTuple
 from numba import boolean, float32, float64, int32, int64, types, uint64
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.engine.choice import ChoiceScratch
 from psofed.engine.compiling import HookTaker, hook_taker
 from psofed.engine.streams import Stream
 
@@ -37,6 +38,8 @@ class AttackState(NamedTuple):
         Numbers of the Byzantine clients of all groups, where the sets are fixed.
     client_memory : array (lanes, K, any)
         Memory of each client.
+    scratch, redrawn_clients : ChoiceScratch and int array (redrawn, lanes)
+        To redraw the set in.
     """
 
     stream: Stream
@@ -49,6 +52,8 @@ class AttackState(NamedTuple):
     sizes: IntArray
     everyone: IntArray
     client_memory: FloatArray
+    scratch: ChoiceScratch
+    redrawn_clients: IndexArray
 
 
 class Uploads(NamedTuple):
@@ -162,9 +167,15 @@ class MixMemory(NamedTuple):
 
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
+_INDICES = int32[:, ::1]
+_WORDS = uint64[::1]
+_CHOICE = types.NamedTuple(
+    (_WORDS, _WORDS, _WORDS, _WORDS, _INDICES, _INDICES, _INDICES, int64[::1], int64[::1]), ChoiceScratch
+)
 ATTACKERS = types.NamedTuple(
     (
         _STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX, int64[:, ::1], int64[::1], int64[::1], _CUBE,
+        _CHOICE, _INDICES,
     ),
     AttackState,
 )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.lanes import WIDTH, fma, load, spread, store, to_float64
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def make_input_model(fleet: "Fleet", draws: bool = True) -> InputModel:
     return InputModel(shape, scale, fleet.correlation, np.zeros((0, 0, 0)), noise)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def colour(model: InputModel, k: int, normals: NDArray[np.float32], out: FloatArray) -> None:
     """Write the inputs of client `k` into ``out`` (D, lanes), from ``normals`` (at least D, lanes)."""
     dimension, lanes = out.shape

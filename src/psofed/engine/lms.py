@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.lanes import WIDTH, fma, load, spread, store, to_float64
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def set_product(out: FloatArray, factor: float, x: NDArray[np.floating[Any]], row: int) -> None:
     """Set out = factor · x[row], x float64 or, as normals are drawn, float32."""
     lanes = out.size
@@ -21,7 +21,7 @@ def set_product(out: FloatArray, factor: float, x: NDArray[np.floating[Any]], ro
         store(out, lane, factor * to_float64(load(x, row * lanes + lane)))
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def add_inner_product(out: FloatArray, x: FloatArray, models: FloatArray, row: int, dimension: int) -> None:
     """Do out += Σ_i x_i m_i, m the model that begins at `row`."""
     lanes = out.size
@@ -33,7 +33,7 @@ def add_inner_product(out: FloatArray, x: FloatArray, models: FloatArray, row: i
         store(out, lane, product + load(out, lane))
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def step_against(
     error: FloatArray, rate: float, x: FloatArray, models: FloatArray, row: int, dimension: int
 ) -> None:
@@ -47,7 +47,7 @@ def step_against(
             store(models, first + i * lanes, fma(load(x, i * lanes + lane), step, entry))
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def add_squares(out: FloatArray, row: int, x: FloatArray, first: int, count: int) -> None:
     """Do out[row] += Σ_i x_i² over `count` rows from `first` on."""
     lanes = x.shape[x.ndim - 1]
@@ -59,14 +59,14 @@ def add_squares(out: FloatArray, row: int, x: FloatArray, first: int, count: int
         store(out, row * lanes + lane, total)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def fill_row(out: FloatArray, row: int, lanes: int, value: float) -> None:
     """Set out[row] = value, in all lanes."""
     for lane in range(0, lanes, WIDTH):
         store(out, row * lanes + lane, spread(value))
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def scale_row(out: FloatArray, row: int, lanes: int, factor: float) -> None:
     """Do out[row] *= factor, in all lanes."""
     for lane in range(0, lanes, WIDTH):

@@ -6,7 +6,7 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.parts.plain import LARGEST, MOST_MEMORY
 from psofed.parts.traffic import Momentum
 
@@ -53,7 +53,7 @@ def make_memories(momentum: Momentum | None, num_clients: int, numbers: int, lan
     )
 
 
-@compiled(allocates=False)
+@kernel_part
 def take_in(memories: Memories, clients: IndexArray, updates: FloatArray) -> None:
     """Update the memories with ``updates`` (P, N, lanes) of ``clients`` (P, lanes); too large values are dropped."""
     values, place = memories.values, memories.place
@@ -73,7 +73,7 @@ def take_in(memories: Memories, clients: IndexArray, updates: FloatArray) -> Non
             place[k, lane] = -1
 
 
-@compiled(allocates=False)
+@kernel_part
 def read_out(memories: Memories, clients: IndexArray, out: FloatArray) -> None:
     """Write the memories of ``clients`` (P, lanes) into ``out`` (P, N, lanes)."""
     for p in range(out.shape[0]):

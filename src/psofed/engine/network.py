@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Hook, raise_python_error, release
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.availability import Attendance
 from psofed.engine.frames.channel import ChannelSide, make_channels, transmit
 from psofed.engine.frames.delay import Delays, DelaySide
@@ -227,7 +227,7 @@ class Network:
         release(*getattr(self, "_hooks", ()))
 
 
-@compiled(allocates=False)
+@kernel_part
 def download(server: FloatArray, participants: IndexArray, entries: IndexArray, clients: FloatArray) -> None:
     """Let all participants (P, lanes) download their ``entries`` (P, M, lanes)."""
     for p in range(entries.shape[0]):
@@ -237,7 +237,7 @@ def download(server: FloatArray, participants: IndexArray, entries: IndexArray, 
                 clients[participants[p, lane], i, lane] = server[i, lane]
 
 
-@compiled(allocates=False)
+@kernel_part
 def _download_if_reached(
     server: FloatArray, participants: IndexArray, entries: IndexArray, reached: BoolArray, clients: FloatArray
 ) -> None:
@@ -251,7 +251,7 @@ def _download_if_reached(
                 clients[k, i, lane] = new if reached[p, lane] else old
 
 
-@compiled(allocates=False)
+@kernel_part
 def download_through(
     t: int,
     n: int,
@@ -297,7 +297,7 @@ def download_through(
                 clients[k, i, lane] = value if value == value else old
 
 
-@compiled(allocates=False)
+@kernel_part
 def silence_unreached(t: int, network: NetworkSide, sent: FloatArray) -> None:
     """Set the uploads of clients that are not reached to NaN."""
     if network.uploads.size == 0:
@@ -309,7 +309,7 @@ def silence_unreached(t: int, network: NetworkSide, sent: FloatArray) -> None:
                 sent[p, m, lane] = value if network.uploads[t, p, lane] else np.nan
 
 
-@compiled(allocates=False)
+@kernel_part
 def upload_through(
     n: int, num_clients: int, network: NetworkSide, server: FloatArray, target: FloatArray, uploads: Uploads
 ) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.lanes import (
     WIDTH,
     Vector,
@@ -52,7 +52,7 @@ _11, _27, _30, _31, _32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
 WORDS_AHEAD = 8
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def mix_word(word: Vector) -> Vector:
     """:func:`psofed.engine.streams.mix` for kernels."""
     word = (word ^ (word >> _30)) * _MIX_1
@@ -60,7 +60,7 @@ def mix_word(word: Vector) -> Vector:
     return word ^ (word >> _31)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def normal_pair(word: Vector) -> tuple[Vector, Vector]:
     """Two independent standard normals, float32, from a hashed word."""
     high, low = halves(word)
@@ -92,32 +92,32 @@ def normal_pair(word: Vector) -> tuple[Vector, Vector]:
     return fma(twice, _MINUS_ONE * sine, radius), twice * cosine
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def normals_at(key: np.uint64, gamma: np.uint64, number: int) -> tuple[Vector, Vector]:
     """Return the two standard normals of word number `number` of a stream."""
     return normal_pair(mix_word(key + np.uint64(number) * gamma))
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def half_uniform_at(key: np.uint64, gamma: np.uint64, number: int) -> np.float64:
     """Return a float64 in [0, 1), a multiple of 2⁻³², from word number `number` of a stream."""
     return np.float64(mix_word(key + np.uint64(number) * gamma) >> _32) * 2.0**-32
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def bounded(word: np.uint64, limit: int) -> np.int64:
     """Return an integer from 0 to limit − 1, uniform to within limit/2³²."""
     return np.int64(((word >> _32) * np.uint64(limit)) >> _32)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def unit_uniform(word: Vector) -> float:
     """Return a float64 in [0, 1), a multiple of 2⁻⁵³, from a hashed word."""
     uniform: float = to_float64(word >> _11) * 2.0**-53
     return uniform
 
 
-@compiled(allocates=False)
+@kernel_part
 def fill_uniforms(key: WordArray, gamma: WordArray, first: int, count: int, out: FloatArray) -> None:
     """Fill `count` rows of ``out`` (rows, lanes) with uniforms, from word number `first` of each lane's stream."""
     lanes = key.size
@@ -132,7 +132,7 @@ def fill_uniforms(key: WordArray, gamma: WordArray, first: int, count: int, out:
             out[j, lane] = unit_uniform(mix_word(key[lane] + np.uint64(first + j) * gamma[lane]))
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def next_normals(
     lane: int, counter: WordArray, gamma: WordArray, scratch: WordArray, out: NDArray[np.float32]
 ) -> None:

@@ -4,27 +4,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, IndexArray, IntArray
-from psofed.engine.choice import FEW, choose, choose_few, make_choice_scratch
-from psofed.engine.compiling import compiled
+from psofed.engine.choice import FEW, ChoiceScratch, choose, choose_few, make_choice_scratch
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.lanes import WIDTH, load, pick_if_equal, spread, store
 from psofed.engine.streams import WordArray
 
 
-@compiled
 def draw_participants(
     key: WordArray, gamma: WordArray, first: int, num_clients: int, out: IndexArray
 ) -> None:
     """Fill ``out[t, :, lane]`` with the participants of iteration ``first + t``, all different."""
     iterations, participants, lanes = out.shape
     scratch = make_choice_scratch(key, gamma, num_clients, participants)
-    rows = out.reshape((iterations * participants, lanes))
-    for t in range(iterations):
-        for lane in range(lanes):
+    fill_participants(first, participants, scratch, out.reshape((iterations * participants, lanes)))
+
+
+@compiled(allocates=False)
+def fill_participants(first: int, participants: int, scratch: ChoiceScratch, rows: IndexArray) -> None:
+    """Fill the rows of successive iterations with participants."""
+    for t in range(rows.shape[0] // participants):
+        for lane in range(rows.shape[1]):
             scratch.first[lane] = np.uint64((first + t) * participants)
         choose(participants, scratch, rows, t * participants)
 
 
-@compiled
 def draw_from_available(
     key: WordArray,
     gamma: WordArray,
@@ -45,8 +48,26 @@ def draw_from_available(
     padded = scratch.key.size
     # Whose turn each client is among those available, −1 for the others; and their number.
     ranks, there = np.empty((clients, padded), np.int32), np.empty(padded, np.int32)
-    numbers = np.empty(clients, np.int32)
     rows = out.reshape((iterations * participants, lanes))
+    numbers = np.empty(clients, np.int32)
+    _fill_from_available(first, available, scratch, ranks, there, numbers, counts, reached, rows, out)
+
+
+@compiled(allocates=False)
+def _fill_from_available(
+    first: int,
+    available: NDArray[np.uint8],
+    scratch: ChoiceScratch,
+    ranks: IndexArray,
+    there: IndexArray,
+    numbers: IndexArray,
+    counts: IntArray,
+    reached: BoolArray,
+    rows: IndexArray,
+    out: IndexArray,
+) -> None:
+    iterations, participants, lanes = out.shape
+    clients = available.shape[1]
     for t in range(iterations):
         _rank_available(available, t, ranks, there)
         for lane in range(lanes):
@@ -71,9 +92,9 @@ def draw_from_available(
                 out[t, p, lane] = numbers[out[t, p, lane]] if p < counts[t, lane] else 0
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def _rank_available(available: NDArray[np.uint8], t: int, ranks: IndexArray, there: IndexArray) -> None:
-    """Give the available clients of iteration `t` numbers in every lane, and count them."""
+    """Rank the available clients of iteration `t` in every lane, and count them."""
     clients, padded = ranks.shape
     lanes = available.shape[2]
     for lane in range(0, padded, WIDTH):
@@ -86,7 +107,7 @@ def _rank_available(available: NDArray[np.uint8], t: int, ranks: IndexArray, the
         store(there, lane, count)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def _find_clients(ranks: IndexArray, chosen: IndexArray) -> None:
     """Replace ranks among the available clients (P, lanes) by the clients' numbers."""
     clients, padded = ranks.shape

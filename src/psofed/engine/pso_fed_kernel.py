@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.choosing import ChoosingSide, choose_masks, copy_masks, note_shared
 from psofed.engine.frames.delay import first_arrivals, pass_time, weigh_by_delay
 from psofed.engine.frames.learner import Learning, step_client
@@ -282,7 +282,7 @@ def advance(
         aggregate(rule, first + t, target, uploads, scratch.distance, server)
 
 
-@compiled(allocates=False)
+@kernel_part
 def _let_download(
     t: int,
     first: int,
@@ -310,7 +310,7 @@ def _let_download(
         _download_unless_out(server, participants, entries, left, clients)
 
 
-@compiled(allocates=False)
+@kernel_part
 def _measure_one(server: FloatArray, tests: TestSet, lanes: ClientLanes, metrics: FloatArray, t: int) -> None:
     """Write the server's MSD and test MSE where the lanes are clients; the test set is in all of them."""
     for i in range(server.shape[0]):
@@ -320,7 +320,7 @@ def _measure_one(server: FloatArray, tests: TestSet, lanes: ClientLanes, metrics
     metrics[t, 1, 0], metrics[t, 2, 0] = lanes.measured[0, 1, 0], lanes.measured[0, 2, 0]
 
 
-@compiled(allocates=False)
+@kernel_part
 def _measure(distance: FloatArray, tests: TestSet, metrics: FloatArray, t: int) -> None:
     """Write the server's MSD and test MSE."""
     dimension, lanes = distance.shape
@@ -329,7 +329,7 @@ def _measure(distance: FloatArray, tests: TestSet, metrics: FloatArray, t: int) 
     test_error(distance, tests, metrics, 3 * t + 2)
 
 
-@compiled(allocates=False)
+@kernel_part
 def _measure_in_general(
     server: FloatArray, tests: TestSet, extras: Extras, scratch: Scratch, metrics: FloatArray, t: int
 ) -> None:
@@ -346,7 +346,7 @@ def _measure_in_general(
         )
 
 
-@compiled(allocates=False)
+@kernel_part
 def _learn(
     gamma: WordArray,
     inputs: InputModel,
@@ -385,7 +385,7 @@ def _learn(
         store(metrics, 3 * t * lanes + lane, (1.0 / num_clients) * squares)
 
 
-@compiled(allocates=False)
+@kernel_part
 def _learn_in_general(
     first: int,
     t: int,
@@ -447,7 +447,7 @@ def _learn_in_general(
     scale_row(metrics, 3 * t, lanes, 1.0 / num_clients)
 
 
-@compiled(allocates=False)
+@kernel_part
 def _copy_absent(learns: NDArray[np.uint8], numbers: FloatArray, out: FloatArray) -> None:
     """Copy the columns (D, lanes) of trials in which a client does not learn."""
     for i in range(out.shape[0]):
@@ -456,7 +456,7 @@ def _copy_absent(learns: NDArray[np.uint8], numbers: FloatArray, out: FloatArray
                 out[i, lane] = numbers[i, lane]
 
 
-@compiled(allocates=False)
+@kernel_part
 def _copy_absent_rows(learns: NDArray[np.uint8], numbers: FloatArray, out: FloatArray) -> None:
     """Copy the rows (lanes, any) of trials in which a client does not learn."""
     for lane in range(out.shape[0]):
@@ -465,7 +465,7 @@ def _copy_absent_rows(learns: NDArray[np.uint8], numbers: FloatArray, out: Float
                 out[lane, i] = numbers[lane, i]
 
 
-@compiled(allocates=False)
+@kernel_part
 def _download_unless_out(
     server: FloatArray, participants: IndexArray, entries: IndexArray, left: IntArray, clients: FloatArray
 ) -> None:
@@ -477,7 +477,7 @@ def _download_unless_out(
                     clients[k, i, lane] = server[i, lane]
 
 
-@compiled(allocates=False)
+@kernel_part
 def _note_downloads(
     t: int,
     n: int,
@@ -507,7 +507,7 @@ def _note_downloads(
     note_shared(choosing, n, False, target, Uploads(participants, entries, taken, asked))
 
 
-@compiled(allocates=False)
+@kernel_part
 def _upload(clients: FloatArray, uploaders: IndexArray, entries: IndexArray, sent: FloatArray) -> None:
     num_participants, num_shared, lanes = entries.shape
     for p in range(num_participants):

@@ -6,7 +6,7 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.streams import Stream
 from psofed.engine.test_set import draw_clean_samples
 
@@ -50,7 +50,7 @@ def draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> Ro
     return RootSet(np.ascontiguousarray(np.einsum("ril,rjl->ijl", rows[:, :-1], rows)), True, scale)
 
 
-@compiled(allocates=False)
+@kernel_part
 def own_step(root: RootSet, server: FloatArray, out: FloatArray) -> None:
     """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (D, lanes)."""
     dimension, lanes = server.shape

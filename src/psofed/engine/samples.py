@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import Hook, raise_python_error
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.function import evaluate, function_hook
 from psofed.engine.frames.stream import Inputs, draw_input, make_inputs
 from psofed.engine.hooks import take_function
@@ -235,7 +235,7 @@ def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) ->
     return np.ascontiguousarray(rows.transpose(0, 2, 1))
 
 
-@compiled(allocates=False)
+@kernel_part
 def take_sample(
     given_inputs: FloatArray, given_residuals: FloatArray, inputs: FloatArray, error: FloatArray
 ) -> None:
@@ -249,7 +249,7 @@ def take_sample(
         error[lane] = given_residuals[stride * lane]
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def has_sample(given_inputs: FloatArray) -> bool:
     """Tell whether a client has a sample; without one its inputs (D, lanes or 1) are all zero."""
     found = False
@@ -259,7 +259,7 @@ def has_sample(given_inputs: FloatArray) -> bool:
     return found
 
 
-@compiled(allocates=False)
+@kernel_part
 def error_on_next(
     server: FloatArray,
     given_inputs: FloatArray,
@@ -283,7 +283,7 @@ def error_on_next(
     scale_row(out, row, lanes, 1.0 / num_clients)
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def _cosine_of_turns(turns: float) -> float:
     r: float = turns - np.floor(turns + 0.5)
     q = r * r

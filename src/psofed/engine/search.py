@@ -2,13 +2,13 @@
 
 from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, first_word, redraw_byzantine
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import AttackState, Uploads, take_attack
 from psofed.engine.server_side import AttackSide, RuleSide, SearchSide, aggregate
 from psofed.parts.plain import LARGEST
 
 
-@compiled(allocates=False)
+@kernel_part
 def corrupt_at_best(
     attack: AttackSide,
     search: SearchSide,
@@ -37,6 +37,7 @@ def corrupt_at_best(
         tried = AttackState(
             attackers.stream, attackers.probability, attackers.redrawn, attackers.is_byzantine, search.options[g],
             attackers.memory, attackers.members, attackers.sizes, attackers.everyone, attackers.client_memory,
+            attackers.scratch, attackers.redrawn_clients,
         )  # fmt: skip
         corrupt(attack.token, n, tried, target, server, uploads)
         for i in range(dimension):
@@ -55,7 +56,7 @@ def corrupt_at_best(
     _copy(search.best, sent)
 
 
-@compiled(allocates=False)
+@kernel_part
 def _find_honest_mean(
     attackers: AttackState,
     search: SearchSide,
@@ -90,7 +91,7 @@ def _find_honest_mean(
             search.honest[i, lane] = server[i, lane] + search.honest[i, lane] / max(count, 1)
 
 
-@compiled(allocates=False)
+@kernel_part
 def _copy(numbers: FloatArray, out: FloatArray) -> None:
     for p in range(min(numbers.shape[0], out.shape[0])):
         for m in range(min(numbers.shape[1], out.shape[1])):

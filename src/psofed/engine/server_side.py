@@ -10,7 +10,7 @@ from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.engine.attackers import make_attackers
 from psofed.engine.bodies import NO_HOOK, Hook, raise_python_error, release
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
 from psofed.engine.frames.attack import attack_hook, remember_hook
 from psofed.engine.frames.defence import defence_hook, make_watching
@@ -372,7 +372,7 @@ def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
     return min(scenario.dimension, scenario.most_uploads * numbers)
 
 
-@compiled(allocates=False)
+@kernel_part
 def poison_samples(
     n: int,
     k: int,
@@ -391,7 +391,7 @@ def poison_samples(
                 take_poison(side.poison)(side.token, n, k, side.attackers, target, sample, error)
 
 
-@compiled(allocates=False)
+@kernel_part
 def corrupt_by_groups(
     attack: AttackSide, groups: GroupSide, n: int, target: FloatArray, server: FloatArray, uploads: Uploads
 ) -> None:
@@ -418,7 +418,7 @@ def corrupt_by_groups(
                 sent[p, m, lane] = changed[p, m, lane]
 
 
-@compiled(allocates=False)
+@kernel_part
 def remember_models(
     attack: AttackSide, groups: GroupSide | None, n: int, target: FloatArray, clients: FloatArray
 ) -> None:
@@ -431,13 +431,13 @@ def remember_models(
         take_remember(attack.remember)(attack.remember_token, n, attack.attackers, target, clients)
 
 
-@compiled(allocates=False)
+@kernel_part
 def leave_out(defence: DefenceSide, n: int, server: FloatArray, uploads: Uploads) -> None:
     """Let the defence inspect the uploads; values of excluded clients become NaN."""
     take_defence(defence.judge)(defence.token, n, server, uploads, defence.options, defence.watching)
 
 
-@compiled(allocates=False)
+@kernel_part
 def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> None:
     """Move each entry of ``server`` by the mean over all participants of what they sent less its old value.
 
@@ -459,7 +459,7 @@ def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> No
             server[i, lane] += change[i, lane] / max(uploads.counts[lane], 1)
 
 
-@compiled(allocates=False)
+@kernel_part
 def aggregate(
     rule: RuleSide, n: int, target: FloatArray, uploads: Uploads, scratch: FloatArray, server: FloatArray
 ) -> None:

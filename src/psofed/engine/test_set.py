@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.lanes import WIDTH, fma, load, spread, store
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.samples import draw_function_tests
@@ -77,7 +77,7 @@ def draw_test_set(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> TestS
     return TestSet(gram, True, count)
 
 
-@compiled(allocates=False)
+@kernel_part
 def test_error(server: FloatArray, tests: TestSet, out: FloatArray, row: int) -> None:
     """Write the test MSE of the server errors ``server`` (D, lanes) into a row of lanes of ``out``."""
     dimension, lanes = server.shape

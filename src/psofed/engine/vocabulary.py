@@ -5,15 +5,16 @@ numbers cannot be foreseen, so what looks for low ones does so without branching
 """
 
 import math
+from functools import partial
 from typing import Any
 
 from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import lower_builtin, overload, register_jitable
+from numba.extending import lower_builtin, overload
 from numba.np.arrayobj import populate_array
 
-from psofed.engine.compiling import instruction
+from psofed.engine.compiling import instruction, jitable, overload_options
 from psofed.parts import vectors
 
 # Up to this size, moving the lowest values to the front one by one beats sorting.
@@ -25,7 +26,7 @@ _NETWORK = (
     (2, 4), (3, 5), (1, 4), (3, 6), (1, 2), (3, 4), (5, 6),
 )  # fmt: skip
 
-_INLINED: Any = {"forceinline": True}
+_INLINED: Any = overload_options(inline=True)
 
 
 def _word(meaning):
@@ -231,7 +232,7 @@ def _ranks(first, second, out):
     return body
 
 
-@register_jitable(**_INLINED)
+@partial(jitable, inline=True)
 def _bring_lowest(out, count):
     """Move the `count` lowest values to the front, in order."""
     if out.size <= 8:
@@ -240,7 +241,7 @@ def _bring_lowest(out, count):
         _bring_lowest_of_many(out, count)
 
 
-@register_jitable
+@jitable
 def _bring_lowest_of_many(out, count):
     if out.size > _FEW:
         _sort(out)
@@ -248,7 +249,7 @@ def _bring_lowest_of_many(out, count):
         _bring_one_by_one(out, count)
 
 
-@register_jitable
+@jitable
 def _bring_middle_of_many(out, half):
     if out.size > _FEW:
         _split_at(out, half)
@@ -256,7 +257,7 @@ def _bring_middle_of_many(out, half):
         _bring_one_by_one(out, half + 1)
 
 
-@register_jitable
+@jitable
 def _bring_one_by_one(out, count):
     for j in range(count):
         low, others = out[j], vectors.part_of(out, j + 1, (out.size - j - 1,))
@@ -267,7 +268,7 @@ def _bring_one_by_one(out, count):
         out[j] = low
 
 
-@register_jitable
+@jitable
 def _split_at(out, place):
     """Bring the value of rank `place` there, lower ones before it with the highest of them last, others behind it."""
     first, last = 0, out.size - 1
@@ -290,7 +291,7 @@ def _split_at(out, place):
         out[i], out[high] = low_value, high_value
 
 
-@register_jitable
+@jitable
 def _gather(out, first, last, pivot, equal):
     """Bring values below the pivot, or equal to it too, to the front of a part; return where the others begin."""
     end = first
@@ -330,7 +331,7 @@ def _sort_eight(typing_context, out):
     return types.void(out), emit
 
 
-@register_jitable
+@jitable
 def _sort(out):
     """Sort in place (Shell's method: short to compile, no memory)."""
     gap = 1

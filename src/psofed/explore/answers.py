@@ -148,11 +148,12 @@ class Dot:
 
 @dataclass(frozen=True)
 class Simulation:
-    """The simulation's answer so far; `stepsizes` and `shared` pair a setting with its dot."""
+    """The simulation's answer so far; `stepsizes`, `shared` and `participants` pair a setting with its dot."""
 
     present: Dot | None = None
     stepsizes: tuple[tuple[float, Dot], ...] = ()
     shared: tuple[tuple[int, Dot], ...] = ()
+    participants: tuple[tuple[int, Dot], ...] = ()
     curve: Curve | None = None
     progress: float = 0.0
     error: str = ""
@@ -169,3 +170,38 @@ class Answers:
     scenario: Scenario
     theory: Theory = Theory()
     simulation: Simulation = Simulation()
+    simulating: bool = False
+
+    def instability(self) -> str:
+        """Return why the error grows without limit, and what to do; nothing if it does not.
+
+        Examples
+        --------
+        >>> best = Optimum(Point(0.0766, 1, 1, 1))
+        >>> theory = Theory(Point(0.5, math.inf, math.inf, math.inf), limit=0.2591, best=best)
+        >>> Answers(Scenario(num_clients=50, dimension=5, stepsize=0.5), theory).instability()
+        'Unstable: stepsize 0.5 exceeds the largest stable stepsize, 0.259; use 0.0766.'
+        """
+        point, limit = self.theory.point, self.theory.limit
+        if point is None or limit is None or not math.isinf(point.network_mse):
+            return ""
+        if limit == 0:
+            return "Unstable at every stepsize: use fewer Byzantine clients or a weaker attack."
+        best = None if self.theory.best is None else self.theory.best.point
+        advice = f"use {limit / 10:.2g} or less" if best is None else f"use {best.stepsize:.3g}"
+        return f"Unstable: stepsize {point.stepsize:.3g} exceeds the largest stable stepsize, {limit:.3g}; {advice}."
+
+    def reason_for_gap(self, metric: str, simulated: bool = True) -> str:
+        """Return why a chart has nothing to show, and what to do; `simulated` if a simulation could fill it."""
+        theory = self.theory
+        if reason := self.instability():
+            return reason
+        if theory.refusal or theory.error:
+            if not simulated:
+                return "Only theory can tell, and it does not cover these settings."
+            return "Simulating …" if self.simulating else "No theory for these settings: press Simulate."
+        if not theory.finished:
+            return "Computing …"
+        if theory.point is not None and math.isnan(theory.point.value(metric)):
+            return f"Theory does not cover the {METRIC_TITLES[metric]} of this model: press Simulate."
+        return "Nothing to show for these settings."

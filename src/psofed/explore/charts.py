@@ -5,17 +5,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, Range1d
+from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.models.annotations import Span
-from bokeh.plotting import figure
 
 from psofed.common.numbers import to_decibels
 from psofed.explore.answers import Answers, Curve, Dot, Point
+from psofed.explore.canvas import (
+    FONT,
+    HEIGHT,
+    INK,
+    ORDINATE,
+    SIDE_COLOURS,
+    ChartText,
+    apply_ink,
+    make_figure,
+    move_axis,
+)
+from psofed.explore.paper_figure import PaperFigure
+from psofed.explore.theory import values_sent
+from psofed.render.numbers import fixed
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.theory.reports import TERM_TITLES
 
-SIDE_COLOURS = {"light": {"A": "#0072B2", "B": "#D55E00"}, "dark": {"A": "#56B4E9", "B": "#FF9D5C"}}
 TERM_COLOURS = {
     "noise": "#8C96A3",
     "data": "#56B4E9",
@@ -23,23 +35,16 @@ TERM_COLOURS = {
     "drift": "#E69F00",
     "targets": "#CC79A7",
 }
-_INK = {
-    "light": {"text": "#3A4350", "grid": "#E6E9EE", "axis": "#9AA4B2", "paper": "#FFFFFF"},
-    "dark": {"text": "#C7D0DB", "grid": "#2B333F", "axis": "#667080", "paper": "#171C24"},
-}
-CAPTIONS = (
-    "Lower is better. Circle: current stepsize. Star: best stepsize. Dashed: largest stable stepsize. "
+_CAPTIONS = (
+    "Circle: current stepsize. Star: best stepsize. Dashed: largest stable stepsize. "
     "Squares: simulation with 95 % intervals.",
     "What contributes to the network MSE. Bars left of zero reduce it.",
     "Line: theory. Dots and band: simulated mean with 95 % interval.",
     "At the current stepsize. Squares: simulation.",
-    "Solid: all participants share fewer parameters. Dashed: fewer participants share all parameters.",
+    "Solid, squares: all participants share fewer parameters. Dashed, triangles: fewer participants share all "
+    "parameters.",
 )
-_TOOLS = "pan,wheel_zoom,box_zoom,reset,save"
-_FONT = "system-ui, sans-serif"
-_HEIGHT = 270  # pixels
 _TOP = 6.0  # dB; errors above it do not stretch the axis
-_MINUS_FORMATTER = "return tick.toLocaleString('en', {maximumSignificantDigits: 4}).replace('-', '−')"
 
 
 @dataclass(frozen=True)
@@ -70,24 +75,27 @@ class Charts:
         self.traffic: _Picture = _Picture("Traffic and error", "values sent per iteration", sides, dots=True,
                                           second=True)  # fmt: skip
         self.terms: _Terms = _Terms(sides)
+        self.paper: PaperFigure = PaperFigure()
         self._pictures = (self.stepsize, self.shared, self.curve, self.traffic)
         self.recolour("light")
 
     def figures(self) -> list[Any]:
         """Return the figures in the order in which the page shows them."""
-        pictures = (self.stepsize, self.terms, self.curve, self.shared, self.traffic)
-        return [picture.figure for picture in pictures]
+        return [picture.figure for picture in (self.paper, *self._shown())]
+
+    def _shown(self) -> "tuple[_Picture | _Terms, ...]":
+        return self.stepsize, self.terms, self.curve, self.shared, self.traffic
 
     def recolour(self, scheme: str) -> None:
         """Change to ``"light"`` or ``"dark"``."""
-        for picture in (*self._pictures, self.terms):
-            _ink(picture.figure, _INK[scheme])
+        for picture in (self.paper, *self._shown()):
+            apply_ink(picture.figure, INK[scheme])
             # A new size makes a new canvas; the old one would keep a hairline of the old background at its edges.
-            picture.figure.height = _HEIGHT + (scheme == "dark")
+            picture.figure.height = HEIGHT + (scheme == "dark")
             picture.recolour(scheme)
 
-    def show(self, sides: Mapping[str, Answers], metric: str) -> None:
-        """Draw the answers about every side."""
+    def show(self, sides: Mapping[str, Answers], metric: str, figure: str = "") -> tuple[ChartText, ...]:
+        """Draw the answers about every side, and a figure of the paper; return the words around the charts."""
         title = METRIC_TITLES[metric]
         capital = f"{title[0].upper()}{title[1:]}"
         self.stepsize.figure.title.text = f"{capital} by stepsize"
@@ -98,7 +106,20 @@ class Charts:
             self._show_side(name, sides.get(name), metric)
         for picture in self._pictures:
             picture.fit()
+            picture.tell_apart(len(sides) > 1)
         self.terms.show({name: sides[name].theory.point for name in self._sides if name in sides})
+        texts = [self.paper.show(figure, sides)]
+        for chart, caption in zip(self._shown(), _CAPTIONS, strict=True):
+            drawn = {name: words for name in sides if (words := chart.describe(name))}
+            can_simulate = isinstance(chart, _Picture)
+            gaps = tuple(
+                (name, sides[name].reason_for_gap(metric, can_simulate))
+                for name in sides
+                if name not in drawn
+            )
+            summary = " ".join(f"{name}: {words}." for name, words in drawn.items())
+            texts.append(ChartText(caption, summary, gaps, not drawn))
+        return tuple(texts)
 
     def _show_side(self, name: str, answers: Answers | None, metric: str) -> None:
         """Draw one side; None leaves it empty."""
@@ -114,6 +135,20 @@ class Charts:
         self.curve.points(name, _along(simulation.curve, metric))
         self.traffic.line(name, [Mark(sent, y) for _, sent, y in designs])
         self.traffic.second_line(name, [Mark(*pair) for pair in fewer])
+        full = scenario.replace(num_shared=scenario.dimension)
+        self.traffic.points(
+            name,
+            _dots(
+                ((values_sent(scenario.replace(num_shared=m)), dot) for m, dot in simulation.shared), metric
+            ),
+        )
+        self.traffic.second_points(
+            name,
+            _dots(
+                ((values_sent(full.replace(num_participants=n)), dot) for n, dot in simulation.participants),
+                metric,
+            ),
+        )
         now = None if theory.point is None else theory.point.value(metric)
         sent = next((sent for count, sent, _ in designs if count == scenario.num_shared), None)
         self.stepsize.present(name, None if theory.point is None else theory.point.stepsize, now)
@@ -135,9 +170,10 @@ class _Picture:
         self, title: str, x_label: str, sides: tuple[str, ...], *, marks: bool = False, dots: bool = False,
         x_log: bool = False, second: bool = False,
     ) -> None:  # fmt: skip
-        self.figure: Any = _figure(title, x_label, "dB", x_log)
+        self.figure: Any = make_figure(title, x_label, ORDINATE, x_log)
         self._x_log = x_log
         self._glyphs: dict[str, list[Any]] = {side: [] for side in sides}
+        self._mains: dict[str, Any] = {}
         self._seen: dict[str, dict[str, list[tuple[float, float]]]] = {side: {} for side in sides}
         self._sources: dict[tuple[str, str], ColumnDataSource] = {}
         self._spans: dict[str, Any] = {}
@@ -162,9 +198,14 @@ class _Picture:
             other = make("second", "x", "y")
             glyphs.append(plot.line("x", "y", source=other, line_width=1.5, line_dash="dashed", alpha=0.8))
             glyphs.append(plot.scatter("x", "y", source=other, size=5, marker="triangle", alpha=0.8))
+            dots_of_second = make("second points", "x", "y", "low", "high", "trials")
+            glyphs.append(
+                plot.segment("x", "low", "x", "high", source=dots_of_second, line_width=2, alpha=0.7)
+            )
+            glyphs.append(plot.scatter("x", "y", source=dots_of_second, size=7, marker="triangle", alpha=0.9))
         line = make("line", "x", "y")
         glyphs.append(plot.line("x", "y", source=line, line_width=2.5))
-        main = glyphs[-1]
+        main = self._mains[side] = glyphs[-1]
         if dots:
             glyphs.append(plot.scatter("x", "y", source=line, size=6))
         present = make("present", "x", "y")
@@ -196,13 +237,32 @@ class _Picture:
         for side, span in self._spans.items():
             span.line_color = SIDE_COLOURS[scheme][side]
 
+    def tell_apart(self, two: bool) -> None:
+        """Draw the first of two sides wider, so that it is seen below the other where both coincide."""
+        for side, main in self._mains.items():
+            width = 2.5 if side != "A" or not two else 6.5
+            main.glyph.update(line_width=width, line_alpha=1.0 if width < 5 else 0.5)
+
+    def describe(self, side: str) -> str:
+        """Return what a side's curve looks like, in words; nothing if it is empty."""
+        pairs = next((pairs for key in ("line", "points") if (pairs := self._seen[side].get(key))), None)
+        if pairs is None:
+            return ""
+        (x0, y0), (x1, y1), (x, y) = pairs[0], pairs[-1], min(pairs, key=lambda pair: pair[1])
+        label = self.figure.xaxis[0].axis_label
+        ends = f"{fixed(y0, 1)} dB at {label} {x0:.3g}, {fixed(y1, 1)} dB at {x1:.3g}"
+        return f"{ends}, lowest {fixed(y, 1)} dB at {x:.3g}"
+
     def line(self, side: str, marks: Iterable[Mark]) -> None:
         self._set(side, "line", _columns(marks))
 
     def second_line(self, side: str, marks: Iterable[Mark]) -> None:
         self._set(side, "second", _columns(marks))
 
-    def points(self, side: str, marks: Iterable[Mark]) -> None:
+    def second_points(self, side: str, marks: Iterable[Mark]) -> None:
+        self.points(side, marks, "second points")
+
+    def points(self, side: str, marks: Iterable[Mark], key: str = "points") -> None:
         shown = [mark for mark in marks if _finite(mark.y)]
         data: dict[str, list[Any]] = {
             "x": [max(mark.x, 1) if self._x_log else mark.x for mark in shown],
@@ -211,7 +271,7 @@ class _Picture:
             "high": [to_decibels(mark.high if _finite(mark.high) else mark.y) for mark in shown],
             "trials": [mark.trials for mark in shown],
         }
-        self._set(side, "points", data)
+        self._set(side, key, data)
 
     def present(self, side: str, x: float | None, y: float | None) -> None:
         self._set(side, "present", _columns([] if x is None or y is None else [Mark(x, y)]))
@@ -241,23 +301,24 @@ class _Picture:
         usual = heights[int(0.85 * (len(heights) - 1))] if self._marks else heights[-1]
         high = min(max([usual, low + 3, *present]), max(_TOP, low + 3))
         margin = 0.06 * (high - low)
-        _move(self.figure.y_range, low - margin, high + margin)
+        move_axis(self.figure.y_range, low - margin, high + margin)
         rights = [x for x, _ in points] + spans
         if self._x_log:
-            _move(self.figure.x_range, 1, max(rights) * 1.1)
+            move_axis(self.figure.x_range, 1, max(rights) * 1.1)
         else:
             left = 0 if self._marks or min(rights) > 0 else min(rights)
             right = max(spans) if spans else max(rights)
-            _move(self.figure.x_range, left, right * 1.06 if right > 0 else 1)
+            move_axis(self.figure.x_range, left, right * 1.06 if right > 0 else 1)
 
 
 class _Terms:
     """The terms of the network MSE, stacked in one bar per side."""
 
     def __init__(self, sides: tuple[str, ...]) -> None:
-        self.figure: Any = _figure("Sources of error", "network MSE (linear)", "", False,
+        self.figure: Any = make_figure("Sources of error", "network MSE (linear)", "", False,
                               y_range=list(reversed(sides)))  # fmt: skip
         self.figure.ygrid.visible = False
+        self._known: dict[str, Point] = {}
         empty: dict[str, list[Any]] = {"side": [], "left": [], "right": [], "share": []}
         self._sources = {term: ColumnDataSource(empty) for term in TERM_COLOURS}
         for term, source in self._sources.items():
@@ -267,20 +328,31 @@ class _Terms:
             self.figure.add_tools(HoverTool(renderers=[bars], tooltips=tips))
         legend = self.figure.legend[0]
         self.figure.add_layout(legend, "below")
-        legend.orientation, legend.ncols = "horizontal", 2
         legend.border_line_color = None
-        legend.label_text_font = _FONT
+        legend.label_text_font = FONT
         legend.label_text_font_size, legend.glyph_width = "12px", 14
-        legend.padding, legend.spacing, legend.margin = 2, 8, 0
+        legend.padding, legend.spacing, legend.margin = 2, 0, 0
 
     def recolour(self, scheme: str) -> None:
         legend = self.figure.legend[0]
-        legend.label_text_color = _INK[scheme]["text"]
-        legend.background_fill_color = _INK[scheme]["paper"]
+        legend.label_text_color = INK[scheme]["text"]
+        legend.background_fill_color = INK[scheme]["paper"]
+
+    def describe(self, side: str) -> str:
+        """Return a side's terms in words; nothing if there are none."""
+        point = self._known.get(side)
+        if point is None:
+            return ""
+        return ", ".join(
+            f"{TERM_TITLES[term]} {100 * value / point.network_mse:.0f} %"
+            for term, value in point.terms.items()
+            if value
+        )
 
     def show(self, points: Mapping[str, Point | None]) -> None:
         """Draw the terms of every side with a finite steady state."""
         known = {side: point for side, point in points.items() if point and _finite(point.network_mse)}
+        self._known = known
         self.figure.y_range.factors = list(reversed(list(points))) or ["A"]
         ends = dict.fromkeys(known, 0.0)
         for term, source in self._sources.items():
@@ -292,49 +364,17 @@ class _Terms:
                 data["side"].append(side)
                 data["left"].append(ends[side] if value > 0 else 0.0)
                 data["right"].append(ends[side] + value if value > 0 else value)
-                data["share"].append(f"{value:.3g}, {value / total:.0%}")
+                data["share"].append(f"{value:.3g}, {100 * value / total:.0f} %")
                 ends[side] += max(value, 0.0)
             if source.data != data:
                 source.data = data
         if not known:
             return
         least = min([0.0, *(point.terms[term] for point in known.values() for term in TERM_COLOURS)])
-        _move(self.figure.x_range, 1.05 * least, 1.05 * max([*ends.values(), 1e-9]))
+        move_axis(self.figure.x_range, 1.05 * least, 1.05 * max([*ends.values(), 1e-9]))
         used = {term for term, source in self._sources.items() if source.data["side"]}
         for item, term in zip(self.figure.legend[0].items, self._sources, strict=True):
             item.visible = term in used
-
-
-def _figure(title: str, x_label: str, y_label: str, x_log: bool, **options: Any) -> Any:
-    plot: Any = figure(
-        title=title, x_axis_label=x_label, y_axis_label=y_label or None, height=_HEIGHT, sizing_mode="stretch_width",
-        tools=_TOOLS, x_axis_type="log" if x_log else "linear", toolbar_location="right",
-        output_backend="canvas", min_width=240, stylesheets=[":host { background-color: var(--card); }"],
-        **{"x_range": Range1d(start=1 if x_log else 0, end=10), "y_range": Range1d(start=-20, end=0), **options},
-    )  # fmt: skip
-    plot.toolbar.logo = None
-    plot.toolbar.autohide = True
-    plot.toolbar.active_drag = None
-    plot.toolbar.active_scroll = None
-    plot.title.text_font_size = "14px"
-    plot.title.text_font_style = "bold"
-    plot.axis.axis_label_text_font_style = "normal"
-    plot.title.text_font = plot.axis.axis_label_text_font = plot.axis.major_label_text_font = _FONT
-    plot.axis.axis_label_text_font_size = plot.axis.major_label_text_font_size = "13px"
-    plot.axis.minor_tick_line_color = None
-    if not options:
-        plot.yaxis.formatter = CustomJSTickFormatter(code=_MINUS_FORMATTER)
-    plot.outline_line_color = None
-    plot.xgrid.visible = False
-    return plot
-
-
-def _ink(plot: Any, ink: Mapping[str, str]) -> None:
-    plot.background_fill_color = plot.border_fill_color = ink["paper"]
-    plot.title.text_color = ink["text"]
-    plot.axis.axis_label_text_color = plot.axis.major_label_text_color = ink["text"]
-    plot.axis.axis_line_color = plot.axis.major_tick_line_color = ink["axis"]
-    plot.grid.grid_line_color = ink["grid"]
 
 
 def _dots(dots: Iterable[tuple[float, Dot]], metric: str) -> list[Mark]:
@@ -358,11 +398,6 @@ def _along(curve: Curve | None, metric: str) -> list[Mark]:
 def _columns(marks: Iterable[Mark]) -> dict[str, list[Any]]:
     shown = [mark for mark in marks if _finite(mark.y)]
     return {"x": [float(mark.x) for mark in shown], "y": [to_decibels(mark.y) for mark in shown]}
-
-
-def _move(axis: Any, start: float, end: float) -> None:
-    if (axis.start, axis.end) != (start, end):
-        axis.update(start=start, end=end, reset_start=start, reset_end=end)
 
 
 def _finite(value: float) -> bool:

@@ -116,8 +116,8 @@ def _theory_rows(theory: Theory) -> Iterator[tuple[Any, ...]]:
 
 
 def _simulation_rows(simulation: Simulation) -> Iterator[tuple[Any, ...]]:
-    for chart, dots in (("stepsizes", simulation.stepsizes), ("shared", simulation.shared)):
-        for x, dot in dots:
+    for chart in ("stepsizes", "shared", "participants"):
+        for x, dot in getattr(simulation, chart):
             for metric in METRICS:
                 found = dot.metrics[metric]
                 yield chart, x, metric, found.mean, found.low, found.high, dot.trials

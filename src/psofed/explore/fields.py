@@ -13,6 +13,7 @@ from typing import Any
 from psofed.common.options import Option, describe, option_of, value_type
 from psofed.common.per_client import Uniform
 from psofed.common.settings import Settings
+from psofed.explore.glossary import GLOSSARY
 from psofed.explore.settings import Limits, variance_range
 from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_text
 from psofed.parts.part import Part
@@ -25,6 +26,15 @@ _GROUPS = (
     "Sharing", "Attack", "Fleet", "Defence and algorithm", "Data", "Network", "Drift", "Adversarial inputs"
 )  # fmt: skip
 _OPEN_GROUPS = _GROUPS[:3]
+# Fields that the glossary explains
+_WORDS = {
+    "stepsize": "Stepsize (learning rate)",
+    "num_shared": "Dimension D, shared parameters M",
+    "num_participants": "Participants",
+    "attack.num_byzantine": "Byzantine client",
+}
+# Fields of the simple level, besides the attack's strength: how many attack, how often, how much is shared.
+_SIMPLE = ("num_shared", "stepsize", "attack.num_byzantine", "attack.probability")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +60,8 @@ class Field:
         ``"linear"`` or ``"log"``.
     integer : bool
         Whether the slider stops at integers only.
+    simple : bool
+        Whether the form's simple level shows it too.
     """
 
     name: str
@@ -63,6 +75,7 @@ class Field:
     step: float = 0.0
     scale: str = "linear"
     integer: bool = False
+    simple: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +102,7 @@ def form_groups(scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) 
     form = _Form(scenario, mapping, limits)
     groups: dict[str, list[Field]] = {title: [] for title in _GROUPS}
     for name, declared in Scenario.options().items():
-        groups[option_of(declared).group] += form.setting(scenario, name)
+        groups[option_of(declared).group] += map(form.graded, form.setting(scenario, name))
     return tuple(
         Group(title, tuple(fields), title in _OPEN_GROUPS) for title, fields in groups.items() if fields
     )
@@ -118,6 +131,18 @@ def field_for_error(groups: tuple[Group, ...], name: str) -> str | None:
 class _Form:
     def __init__(self, scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) -> None:
         self._scenario, self._mapping, self._limits = scenario, mapping, limits
+
+    def graded(self, field: Field) -> Field:
+        """Return a field with its level, and with the glossary's explanation where there is one."""
+        attack, name = self._scenario.attack, field.name
+        field = dataclasses.replace(field, hint=GLOSSARY.get(_WORDS.get(name, ""), field.hint))
+        if attack is None:
+            is_simple = name == "attack.kind"  # without it there would be no Byzantine clients to set
+        elif name == f"attack.{attack.strength_field()}" and name not in _SIMPLE:
+            return dataclasses.replace(field, simple=True, label=f"attack strength ({field.label})")
+        else:
+            is_simple = name == ("attack.clients" if attack.clients else "attack")
+        return dataclasses.replace(field, simple=is_simple or name in _SIMPLE)
 
     def setting(self, holder: Settings, path: str) -> Iterator[Field]:
         """Yield the fields of one setting of `holder`: one, or those of the table or part that it holds."""

@@ -20,13 +20,12 @@ class Frame(JSComponent):
     listener : callable
         Receives the browser's messages.
     start : dict
-        The parts of the page at first (form, errors, headline, address), as plain values.
+        The parts of the page at first (form, errors, headline, address, words), as plain values.
     """
 
     start: Any = param.Dict(default={})
     dark: Any = param.Boolean(default=False)
     charts: Any = Children()
-    captions: Any = param.List(default=[])
 
     _esm = (_HERE / "page.js").read_text(encoding="utf-8")
     _stylesheets = [(_HERE / "page.css").read_text(encoding="utf-8")]  # noqa: RUF012 (Panel's own way)
@@ -63,4 +62,6 @@ class Frame(JSComponent):
 
 def plain(value: Any) -> Any:
     """Return a message as JSON holds it."""
+    if isinstance(value, tuple):
+        return [plain(entry) for entry in value]
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -19,6 +19,7 @@ from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_stepsize
 
 PATIENCE = 1.5  # seconds after which the page says that theory is still computing
+STOPPED = "Theory was stopped."
 _EVASION = "evasion_test_mse"
 
 
@@ -62,12 +63,16 @@ class SimulationProgress:
 
 @dataclass(frozen=True)
 class Headline:
-    """Everything above the charts; `stale` until the current settings have a number."""
+    """Everything above the charts; `stale` until the current settings have a number.
+
+    `tuned` names the sides whose best stepsize is known.
+    """
 
     lines: tuple[Line, ...]
     tiles: tuple[Tile, ...]
     simulation: SimulationProgress
     stale: bool
+    tuned: tuple[str, ...] = ()
 
 
 def headline(sides: Mapping[str, Side], metric: str, refused: str = "") -> Headline:
@@ -76,7 +81,8 @@ def headline(sides: Mapping[str, Side], metric: str, refused: str = "") -> Headl
     for name, side in sides.items():
         lines += _lines(name, side, metric)
     waiting = any(side.theory.point is None and not side.theory.refusal for side in sides.values())
-    return Headline(tuple(lines), tiles(sides, metric), _progress(sides), waiting)
+    tuned = tuple(name for name, side in sides.items() if side.theory.best and side.theory.best.point)
+    return Headline(tuple(lines), tiles(sides, metric), _progress(sides), waiting, tuned)
 
 
 def sentence(scenario: Scenario, theory: Theory, metric: str = "network_mse") -> str:
@@ -247,7 +253,12 @@ def _lines(name: str, side: Side, metric: str) -> list[Line]:
         lines.append(Line(f"Simulated only: {theory.refusal}.", name))
     elif not theory.error or theory.point is not None:
         lines.append(Line(sentence(side.scenario, theory, metric), name))
-    lines += [Line(error, name, trouble=True) for error in (theory.error, simulation.error) if error]
+    if reason := side.answers().instability():
+        lines.append(Line(reason, name))
+    if theory.error:
+        lines.append(Line(theory.error, name, trouble=theory.error != STOPPED))
+    if simulation.error:
+        lines.append(Line(simulation.error, name, trouble=True))
     seconds = time.monotonic() - side.asked_at
     if not theory.finished and seconds > PATIENCE:
         what = "the headline" if theory.point is None else "finer curves"

@@ -32,11 +32,16 @@ export function render({ model, el }) {
   document.documentElement.lang = "en";
   document.head.append(make("meta", { name: "viewport", content: "width=device-width, initial-scale=1" }));
   const tell = (message) => model.send_msg(message);
-  const state = { ...model.start }; // the latest form, errors, headline, address and copies
+  const state = { ...model.start }; // the latest form, errors, headline, address, words and copies
   const pending = new Map();
   let scheduled = false;
   let inputs = new Map();
   let shape = "";
+  let level = "simple"; // or "expert", with all fields
+  try { level = localStorage.getItem("psofed-level") === "expert" ? "expert" : "simple"; } catch { /* no store */ }
+
+  // What changes settings, and can be undone
+  function act(message) { undoing.cause = message.name ?? message.type; tell(message); }
 
   // Changed fields go to Python at most once per animation frame, each with its latest value.
   function send(name, value) {
@@ -45,16 +50,17 @@ export function render({ model, el }) {
     scheduled = true;
     requestAnimationFrame(() => {
       scheduled = false;
-      for (const [field, latest] of pending) tell({ type: "set", side: state.form.side, name: field, value: latest });
+      for (const [field, latest] of pending) act({ type: "set", side: state.form.side, name: field, value: latest });
       pending.clear();
     });
   }
 
   // The frame of the page
 
-  const preset = make("select", { id: "preset", onchange: () => preset.value && tell({ type: "preset", name: preset.value }) });
-  const metric = make("select", { id: "metric", onchange: () => tell({ type: "metric", name: metric.value }) });
-  const compare = make("button", { id: "compare", type: "button", onclick: () => tell({ type: "compare" }) });
+  const preset = make("select", { id: "preset", onchange: () => preset.value && act({ type: "preset", name: preset.value }) });
+  const metric = make("select", { id: "metric", onchange: () => act({ type: "metric", name: metric.value }) });
+  const compare = make("button", { id: "compare", type: "button", onclick: () => act({ type: "compare" }) });
+  const undo = make("button", { id: "undo", type: "button", title: "Undo the last change (Ctrl+Z)", onclick: () => history.back() }, "Undo");
   const simulate = make("button", { id: "simulate", type: "button", class: "primary", onclick: () => tell({ type: "simulate" }) });
   const bar = make("progress", { max: "1", value: "0", "aria-label": "progress of the simulation" });
   const status = make("span", { id: "status", role: "status" });
@@ -69,22 +75,40 @@ export function render({ model, el }) {
   const form = make("form", { id: "form", "aria-label": "Settings", onsubmit: (event) => event.preventDefault() });
   const settings = make("details", { id: "settings" }, make("summary", {}, "Settings"), form);
   const charts = make("div", { id: "charts" });
+  const glossary = make("details", { id: "glossary" }, make("summary", {}, "What do these words mean?"),
+    make("dl", {}, ...Object.entries(model.start.glossary).flatMap(([word, text]) => [make("dt", {}, word), make("dd", {}, text)])));
   el.append(make("div", { class: "page" },
     make("header", {},
       make("h1", {}, "psofed ", make("span", {}, "explorer")),
       make("span", { class: "pair" }, make("label", { for: "preset" }, "start from"), preset),
       make("span", { class: "pair" }, make("label", { for: "metric" }, "error"), metric),
       // The texts that change stand left of the buttons, so that a button never moves away under the pointer.
-      make("span", { class: "gap" }), status, bar, compare, simulate, share),
-    make("div", { id: "body" }, settings, make("main", {}, copies, sentence, numbers, charts))));
+      make("span", { class: "gap" }), status, bar, undo, compare, simulate, share),
+    make("div", { id: "body" }, settings, make("main", {}, copies, sentence, numbers, charts, glossary))));
   const wide = matchMedia("(min-width: 900px)");
   const unfold = () => { settings.open = wide.matches; };
   wide.addEventListener("change", unfold);
   unfold();
 
-  model.get_child("charts").forEach((chart, place) => {
-    charts.append(make("figure", { class: "card" }, chart, make("figcaption", {}, model.captions[place])));
+  const cards = model.get_child("charts").map((chart) => {
+    const card = { alt: make("p", { class: "unseen" }), why: make("div", { class: "why" }), caption: make("figcaption") };
+    card.figure = make("figure", { class: "card" }, card.alt, make("div", { class: "canvas" }, chart, card.why), card.caption);
+    charts.append(card.figure);
+    return card;
   });
+
+  // The words around the charts: captions, text alternatives, and why there is nothing to see
+  function onWords() {
+    state.words.forEach(({ caption, summary, gaps, empty }, place) => {
+      const card = cards[place];
+      card.figure.hidden = caption === "";
+      card.figure.classList.toggle("empty", empty);
+      card.caption.textContent = caption;
+      card.alt.textContent = summary;
+      card.why.replaceChildren(...gaps.map(([side, text]) =>
+        make("p", {}, state.form.sides.length > 1 ? make("b", { class: `side-${side}` }, `${side} `) : null, text)));
+    });
+  }
 
   // The form
 
@@ -104,13 +128,30 @@ export function render({ model, el }) {
         ...sides.map((side) => make("button", { type: "button", class: `side-${side}`, "aria-pressed": String(side === shown),
           onclick: () => tell({ type: "side", name: side }) }, `Settings of ${side}`))));
     }
-    for (const group of groups) {
+    const choose = (name) => make("button", { type: "button", id: `level-${name}`, "aria-pressed": String(level === name), onclick: () => {
+      level = name;
+      try { localStorage.setItem("psofed-level", level); } catch { /* no store */ }
+      drawForm();
+    } }, name === "simple" ? "Simple" : "Expert");
+    form.append(make("div", { class: "levels", role: "group", "aria-label": "How many settings are shown" }, choose("simple"), choose("expert")));
+    if (level === "simple") {
+      const simple = groups.flatMap((group) => group.fields).filter((field) => field.simple);
+      form.append(...simple.sort((a, b) => b.name.startsWith("attack") - a.name.startsWith("attack")).map(drawField), summary);
+    } else for (const group of groups) {
       const open = folded.get(group.title) ?? group.open;
       form.append(make("details", { open, "data-title": group.title }, make("summary", {}, group.title), ...group.fields.map(drawField)));
     }
     if (focused) el.getRootNode().getElementById?.(focused)?.focus();
     drawErrors();
+    offerBest();
   }
+
+  function offerBest() {
+    const button = form.querySelector("#use-best");
+    if (button) button.disabled = !state.headline.tuned.includes(state.form.side);
+  }
+
+  const summary = make("p", { class: "note", id: "summary" });
 
   function drawField(field) {
     const id = identify(field.name);
@@ -128,21 +169,40 @@ export function render({ model, el }) {
         oninput: () => { place(field, slider, box.value); send(field.name, box.value); } });
       if (field.type === "number") {
         slider = make("input", { type: "range", "aria-label": `${field.label}, slider`, id: `${id}-slider`,
-          oninput: () => { box.value = fromPosition(slider.field, slider.value); send(field.name, box.value); } });
+          oninput: () => { box.value = fromPosition(slider.field, slider.value); speak(slider, box.value); send(field.name, box.value); } });
       }
     }
     inputs.set(field.name, { box, slider, note });
     fill(field);
-    const label = make("label", { for: id, title: field.hint || false }, field.label);
-    return make("div", { class: `field ${field.type}` }, label, box, slider, note);
+    const name = make("span", { class: "name" }, make("label", { for: id }, field.label));
+    if (level === "expert" && field.hint && !["choice", "kept"].includes(field.type)) {
+      const help = make("button", { type: "button", class: "help", "aria-label": `Explain ${field.label}`, "aria-expanded": "false", "aria-controls": note.id, onclick: () => {
+        note.asked = !note.asked;
+        help.setAttribute("aria-expanded", String(note.asked));
+        explain(note);
+      } }, "?");
+      name.append(help);
+    }
+    const best = field.name !== "stepsize" ? null
+      : make("button", { type: "button", id: "use-best", onclick: () => act({ type: "best" }) }, "Use the best one");
+    return make("div", { class: `field ${field.type}` }, name, box, slider, best, note);
   }
+
+  // The error of a field, else its explanation where it is always shown or was asked for
+  function explain(note) {
+    note.textContent = note.error || (note.always || note.asked ? note.hint : "");
+  }
+
+  // A logarithmic slider's position is no number that anyone could use.
+  function speak(slider, text) { slider.setAttribute("aria-valuetext", text); }
 
   function place(field, slider, text) {
     const value = Number(text);
-    if (slider && text.trim() !== "" && Number.isFinite(value)) slider.value = toPosition(slider.field ?? field, value);
+    if (slider && text.trim() !== "" && Number.isFinite(value)) { slider.value = toPosition(slider.field ?? field, value); speak(slider, text); }
   }
 
   function fill(field) {
+    if (!inputs.has(field.name)) return; // of the other level
     const { box, slider, note } = inputs.get(field.name);
     const active = el.getRootNode().activeElement;
     if (slider) {
@@ -152,8 +212,9 @@ export function render({ model, el }) {
       if (active !== slider) place(field, slider, field.value);
     }
     if (active !== box && !(slider && active === slider)) box.value = field.value;
-    note.hint = ["choice", "kept"].includes(field.type) ? field.hint : "";
-    if (!note.classList.contains("bad")) note.textContent = note.hint;
+    note.hint = field.hint;
+    note.always = level === "simple" || ["choice", "kept"].includes(field.type);
+    explain(note);
   }
 
   function onForm() {
@@ -170,27 +231,35 @@ export function render({ model, el }) {
     preset.value = state.form.preset;
     metric.value = state.form.metric;
     compare.textContent = sides.length > 1 ? "Close B" : "Compare with B";
+    summary.textContent = `${state.form.summary}. Expert shows every setting.`;
     if (!copies.hidden) tell({ type: "copies" });
   }
 
   function drawErrors() {
+    if (level === "simple" && Object.keys(state.errors).some((name) => !inputs.has(name))) { level = "expert"; drawForm(); return; }
     for (const [name, { box, note }] of inputs) {
-      const text = state.errors[name] ?? "";
+      const text = note.error = state.errors[name] ?? "";
       note.classList.toggle("bad", text !== "");
-      note.textContent = text || note.hint;
+      explain(note);
       text ? box.setAttribute("aria-invalid", "true") : box.removeAttribute("aria-invalid");
-      if (text) { note.setAttribute("role", "alert"); note.closest("details").open = true; }
+      if (text) { note.setAttribute("role", "alert"); note.closest("form details")?.setAttribute("open", ""); }
       else note.removeAttribute("role");
     }
   }
 
   // Sentences and numbers
 
+  // The main number is the first of a sentence.
+  function emphasised(text) {
+    const [first, number, ...rest] = text.replaceAll(" dB", "\u00a0dB").split(/(?<=gives )(\u2212?\d+\.\d+\u00a0dB)/);
+    return number === undefined ? [first] : [first, make("strong", {}, number), rest.join("")];
+  }
+
   function onHeadline() {
     const top = state.headline;
     const lines = top.lines.map(({ side, text, trouble, slow }) =>
       make("p", { class: trouble ? "trouble" : slow ? "slow" : "" },
-        state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, text.replaceAll(" dB", "\u00a0dB"),
+        state.form.sides.length > 1 && side ? make("b", { class: `side-${side}` }, side) : null, ...emphasised(text),
         slow ? make("button", { type: "button", class: "stop-theory", onclick: () => tell({ type: "stop-theory", name: side }) }, "Stop theory") : null));
     sentence.replaceChildren(...lines);
     sentence.classList.toggle("stale", top.stale);
@@ -201,12 +270,31 @@ export function render({ model, el }) {
     bar.hidden = !top.simulation.running;
     bar.value = top.simulation.fraction;
     status.textContent = top.simulation.text;
+    offerBest();
   }
 
-  // The address holds all settings, so that reloading keeps them.
+  // The address holds all settings, so that reloading keeps them and Back undoes. A slider on its way is one change.
+  const undoing = { cause: "", last: "", time: 0 };
   function onAddress() {
-    history.replaceState(null, "", `${location.pathname}?${state.address}`);
+    const address = `${location.pathname}?${state.address}`, depth = history.state?.depth ?? 0;
+    if (history.state !== null && location.search !== new URL(address, location.href).search) {
+      const isSame = undoing.cause === undoing.last && Date.now() - undoing.time < 1500;
+      if (undoing.cause === "" || (isSame && depth > 0)) history.replaceState({ depth }, "", address);
+      else history.pushState({ depth: depth + 1 }, "", address);
+      [undoing.last, undoing.time] = [undoing.cause, Date.now()];
+    } else history.replaceState({ depth }, "", address);
+    undo.disabled = (history.state?.depth ?? 0) === 0;
   }
+  window.addEventListener("popstate", () => {
+    undoing.cause = undoing.last = "";
+    el.getRootNode().activeElement?.blur(); // a field in use would keep what was typed
+    tell({ type: "address", name: location.search.slice(1) });
+    undo.disabled = (history.state?.depth ?? 0) === 0;
+  });
+  window.addEventListener("keydown", (event) => {
+    const typing = el.getRootNode().activeElement?.matches?.("input[type=text]");
+    if ((event.ctrlKey || event.metaKey) && event.key === "z" && !typing && !undo.disabled) { event.preventDefault(); history.back(); }
+  });
 
   function onCopies() {
     const texts = state.copies;
@@ -233,7 +321,7 @@ export function render({ model, el }) {
     URL.revokeObjectURL(link.href);
   }
 
-  const draw = { form: onForm, errors: drawErrors, headline: onHeadline, address: onAddress, copies: onCopies };
+  const draw = { form: onForm, errors: drawErrors, headline: onHeadline, address: onAddress, words: onWords, copies: onCopies };
   model.on("msg:custom", (message) => {
     if (message.type === "file") save(message);
     if (message.type !== "news") return;
@@ -242,6 +330,7 @@ export function render({ model, el }) {
   });
   onForm();
   onHeadline();
+  onWords();
   onAddress();
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const tint = () => { model.dark = dark.matches; };

@@ -17,10 +17,12 @@ import panel as pn
 from psofed.common.errors import PsofedError
 from psofed.explore import exports
 from psofed.explore.answers import Answer, Simulation, Theory
-from psofed.explore.charts import CAPTIONS, Charts
+from psofed.explore.canvas import ChartText
+from psofed.explore.charts import Charts
 from psofed.explore.fields import Group, field_for_error
 from psofed.explore.frame import Frame, plain
-from psofed.explore.headline import PATIENCE, headline
+from psofed.explore.glossary import GLOSSARY
+from psofed.explore.headline import PATIENCE, STOPPED, headline
 from psofed.explore.presets import Preset
 from psofed.explore.settings import (
     SIDES,
@@ -36,6 +38,7 @@ from psofed.explore.settings import (
 from psofed.explore.sides import Side, SideMaker, with_dependents
 from psofed.explore.workers import Pool, Question, SimulationQuestion, TheoryQuestion, Worker
 from psofed.results import METRIC_TITLES
+from psofed.scenario.describe import describe_scenario
 
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
@@ -46,7 +49,7 @@ _AFTER_NUMBERS = 40  # milliseconds for the browser to paint numbers before char
 
 @dataclass(frozen=True)
 class Form:
-    """The form of the active side, and the two menus above it."""
+    """The form of the active side, and the two menus above it; `summary` is the scenario in words."""
 
     side: str
     sides: tuple[str, ...]
@@ -55,6 +58,7 @@ class Form:
     preset: str
     metrics: tuple[tuple[str, str], ...]
     metric: str
+    summary: str
 
 
 @dataclass(frozen=True)
@@ -110,14 +114,17 @@ class Session:
     def __init__(self, explored: Explored, arguments: dict[str, list[bytes]]) -> None:
         self._explored = explored
         self._maker = SideMaker(explored.limits, explored.data)
-        self._metric, self._active, self._refused = "network_mse", "A", ""
+        self._metric, self._active, self._refused, self._figure = "network_mse", "A", "", ""
         self._sides: dict[str, Side] = {}
         self._count = 0
         self._is_waiting = self._is_drawing = False
         self._inbox: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
         self._document: Any = pn.state.curdoc
         self._workers: dict[tuple[str, str], Worker] = {}
-        self._restore(arguments)
+        pairs = [
+            (name, value.decode("utf-8", "replace")) for name, values in arguments.items() for value in values
+        ]
+        self._restore(urlencode(pairs))
         self._charts = Charts(SIDES)
         panes = [pn.pane.Bokeh(figure, sizing_mode="stretch_width") for figure in self._charts.figures()]
         start = {
@@ -125,10 +132,10 @@ class Session:
             "errors": self._sides[self._active].errors,
             "headline": plain(headline(self._sides, self._metric, self._refused)),
             "address": self._query(),
+            "words": plain(self._draw_charts()),
+            "glossary": GLOSSARY,
         }
-        self.frame: Frame = Frame(
-            self._on_message, charts=panes, captions=list(CAPTIONS), sizing_mode="stretch_width", start=start
-        )
+        self.frame: Frame = Frame(self._on_message, charts=panes, sizing_mode="stretch_width", start=start)
         self.frame.param.watch(self._recolour, "dark")
         for side in self._sides:
             self._ask_theory(side)
@@ -140,15 +147,12 @@ class Session:
 
     # Where settings come from
 
-    def _restore(self, arguments: dict[str, list[bytes]]) -> None:
+    def _restore(self, query: str) -> None:
         """Take the settings from the page's address, else from the first preset."""
-        pairs = [
-            (name, value.decode("utf-8", "replace")) for name, values in arguments.items() for value in values
-        ]
         try:
-            settings = from_query(urlencode(pairs), self._explored.data is not None)
+            settings = from_query(query, self._explored.data is not None)
             if settings is not None:
-                self._metric = settings.metric
+                self._metric, self._figure = settings.metric, settings.figure
                 self._sides = {
                     side: self._maker.from_link(dict(mapping), side in settings.own_data)
                     for side, mapping in settings.sides.items()
@@ -158,11 +162,33 @@ class Session:
         except PsofedError as error:
             self._refused = f"The settings of the link are refused: {error}"
         if not self._sides:
-            self._sides = {"A": self._from_preset(next(iter(self._explored.presets.values())))}
+            self._open(
+                self._explored.presets.get(self._figure) or next(iter(self._explored.presets.values()))
+            )
 
-    def _from_preset(self, preset: Preset) -> Side:
+    def _open(self, preset: Preset) -> None:
+        """Open a preset in the active side; a figure of the paper needs both."""
+        make = self._maker.make
         own_data = preset.scenario.data.rows is not None
-        return self._maker.make(form_mapping(preset.scenario), own_data, preset.name)
+        self._figure = preset.figure
+        if preset.other is None:
+            self._sides[self._active] = make(form_mapping(preset.scenario), own_data, preset.name)
+        else:
+            pair = zip(SIDES, (preset.scenario, preset.other), strict=True)
+            self._sides = {side: make(form_mapping(scenario), False, preset.name) for side, scenario in pair}
+            self._active = "A"
+
+    def _go_to(self, query: str) -> None:
+        """Return to settings that the page had before: the browser's Back and Forward."""
+        for name in self._sides:
+            self._stop(name)
+        before, self._sides, self._figure, self._refused = self._sides, {}, "", ""
+        self._restore(query)
+        self._active = self._active if self._active in self._sides else "A"
+        for name, restored in self._sides.items():
+            restored.drawn = before[name].drawn if name in before else restored.drawn
+            self._ask_theory(name)
+        self._show_all()
 
     # Messages of the browser
 
@@ -174,9 +200,16 @@ class Session:
             case "set":
                 self._set(message.get("side"), name, message.get("value"))
             case "preset" if name in self._explored.presets:
-                self._sides[self._active] = self._from_preset(self._explored.presets[name])
+                for side in self._sides:
+                    self._stop(side)
+                self._open(self._explored.presets[name])
                 self._refused = ""
-                self._changed(self._active)
+                for side in self._sides:
+                    self._changed(side)
+            case "address" if isinstance(name, str):
+                self._go_to(name)
+            case "best":
+                self._use_best()
             case "metric" if name in METRIC_TITLES:
                 self._metric = name
                 for side in self._sides:
@@ -226,6 +259,12 @@ class Session:
         else:
             self._show_settings()
 
+    def _use_best(self) -> None:
+        """Set the active side's stepsize to the best one."""
+        best = self._sides[self._active].theory.best
+        if best is not None and best.point is not None:
+            self._set(self._active, "stepsize", f"{best.point.stepsize:.3g}")
+
     def _changed(self, name: str) -> None:
         """Ask about a side's new scenario; what was simulated belongs to the old one."""
         side = self._sides[name]
@@ -273,7 +312,7 @@ class Session:
             self._count += 1
             side.theory_number = self._count
             self._worker("theory", name).ask(Question(self._count))
-            side.theory = replace(side.theory, error="Theory was stopped.", finished=True)
+            side.theory = replace(side.theory, error=STOPPED, finished=True)
             self._show_answers(charts=False)
 
     def _simulate_or_stop(self) -> None:
@@ -361,13 +400,13 @@ class Session:
         presets = tuple((preset.name, preset.title) for preset in self._explored.presets.values())
         return Form(
             self._active, tuple(self._sides), self._maker.groups(active), presets, active.preset,
-            tuple(METRIC_TITLES.items()), self._metric,
+            tuple(METRIC_TITLES.items()), self._metric, describe_scenario(active.scenario),
         )  # fmt: skip
 
     def _query(self) -> str:
         mappings = {name: form_mapping(side.scenario) for name, side in self._sides.items()}
         owned = frozenset(name for name, side in self._sides.items() if side.own_data)
-        return to_query(PageSettings(mappings, owned, self._metric))
+        return to_query(PageSettings(mappings, owned, self._metric, self._figure))
 
     def _copies(self) -> Copies:
         side = self._sides[self._active]
@@ -391,7 +430,11 @@ class Session:
 
     def _draw(self) -> None:
         self._is_drawing = False
-        self._charts.show({name: side.answers() for name, side in self._sides.items()}, self._metric)
+        self.frame.tell("words", self._draw_charts())
+
+    def _draw_charts(self) -> tuple[ChartText, ...]:
+        answers = {name: side.answers() for name, side in self._sides.items()}
+        return self._charts.show(answers, self._metric, self._figure)
 
     def _draw_soon(self, draw: Callable[[], None]) -> None:
         """Change charts while the document is locked, and send all changes as one message, after the numbers.

@@ -15,11 +15,19 @@ class Preset:
         Its name in messages between browser and server, and on the page.
     scenario : Scenario
         The scenario.
+    other : Scenario, optional
+        What it is compared with: another curve of the same figure.
     """
 
     name: str
     title: str
     scenario: Scenario
+    other: Scenario | None = None
+
+    @property
+    def figure(self) -> str:
+        """The paper's figure that it opens, if it does."""
+        return "" if self.other is None else self.name
 
 
 def readme_fleet() -> Scenario:
@@ -41,5 +49,5 @@ def make_presets(scenario: Scenario | None = None) -> dict[str, Preset]:
     presets.append(Preset("readme", "README: 50 clients, 15 Byzantine", readme_fleet()))
     for name in figure_names():
         plan = load_figure(name)
-        presets.append(Preset(name, f"Fig. {name[3:]}: {plan.title}", plan.base))
+        presets.append(Preset(name, f"Fig. {name[3:]}: {plan.title}", *plan.examples()))
     return {preset.name: preset for preset in presets}

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.toml import toml_value
 from psofed.common.validation import check_choice, check_integer
+from psofed.paper.figures import figure_names
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.changes import parse_setting, set_values
@@ -88,11 +89,14 @@ class PageSettings:
         Sides whose clients learn from the user's table.
     metric : str
         ``"network_mse"``, ``"server_msd"`` or ``"test_mse"``.
+    figure : str
+        The paper's figure that is shown, if any.
     """
 
     sides: Mapping[str, Mapping[str, Any]]
     own_data: frozenset[str] = frozenset()
     metric: str = "network_mse"
+    figure: str = ""
 
 
 def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | None" = None) -> Scenario:
@@ -218,6 +222,8 @@ def to_query(settings: PageSettings) -> str:
                 pairs.append((f"{prefix}{name}", _text(value)))
     if settings.metric != "network_mse":
         pairs.append(("metric", settings.metric))
+    if settings.figure:
+        pairs.append(("figure", settings.figure))
     return urlencode(pairs, quote_via=quote, safe="[]{},:")
 
 
@@ -251,12 +257,15 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
         raise PsofedError(f"The link cannot be read ({error}).") from None
     sides: dict[str, dict[str, Any]] = {}
     own_data: set[str] = set()
-    metric = "network_mse"
+    metric, figure = "network_mse", ""
     for name, text in pairs:
         if name == "token":
             continue
         if name == "metric":
             metric = check_choice("metric", text, METRIC_TITLES)
+            continue
+        if name == "figure":
+            figure = check_choice("figure", text, figure_names())
             continue
         side, field = ("B", name[2:]) if name.startswith("B.") else ("A", name)
         if field == "plugins":
@@ -271,11 +280,13 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
             continue
         sides[side] = set_values(sides.get(side, {}), {field: parse_value(text)})
     if not sides:
-        return None if metric == "network_mse" else PageSettings({}, frozenset(), metric)
+        return (
+            None if metric == "network_mse" and not figure else PageSettings({}, frozenset(), metric, figure)
+        )
     if "A" not in sides:
         raise PsofedError("The link has settings for B but none for A.")
     ordered = {name: sides[name] for name in SIDES if name in sides}
-    return PageSettings(ordered, frozenset(own_data), metric)
+    return PageSettings(ordered, frozenset(own_data), metric, figure)
 
 
 def _with_evasion(mapping: Mapping[str, Any], norm: Any) -> dict[str, Any]:

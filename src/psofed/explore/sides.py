@@ -63,7 +63,7 @@ class Side:
 
     def answers(self) -> Answers:
         """Return everything that charts and files show."""
-        return Answers(self.scenario, self.drawn, self.simulation)
+        return Answers(self.scenario, self.drawn, self.simulation, self.simulating)
 
 
 class SideMaker:

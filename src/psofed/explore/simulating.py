@@ -5,8 +5,9 @@ earlier ones and adds more.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from psofed.explore.answers import METRICS, Curve, Dot, Interval, Simulation
 from psofed.explore.theory import shared_counts
 from psofed.results import SimulationResult
 from psofed.scenario import Scenario
+
+Count = TypeVar("Count", int, float)
 
 TRIALS = (16, 64, 256)
 _CURVE_POINTS = 120
@@ -43,22 +46,31 @@ def simulation_steps(
     total, done = sum(amounts), 0
     stepsizes: dict[float, Dot] = {}
     shared: dict[int, Dot] = {}
+    participants: dict[int, Dot] = {}
     simulation = Simulation()
     for (changed, trials), amount in zip(plan, amounts, strict=True):
         result = _simulate(changed, trials, _shifted(progress, done, total))
         done += amount
         progress(done, total)
         dot = _dot(result)
-        if changed.num_shared == scenario.num_shared and isinstance(changed.stepsize, float | int):
+        is_alike = changed.num_participants == scenario.num_participants
+        if (
+            is_alike
+            and changed.num_shared == scenario.num_shared
+            and isinstance(changed.stepsize, float | int)
+        ):
             stepsizes[changed.stepsize] = dot
-        if changed.stepsize == scenario.stepsize:
+        if is_alike and changed.stepsize == scenario.stepsize:
             shared[changed.num_shared] = dot
+        if changed.stepsize == scenario.stepsize and changed.num_shared == scenario.dimension:
+            participants[changed.num_participants] = dot
         if changed is scenario:
             simulation = replace(simulation, present=dot, curve=_curve(result))
         simulation = replace(
             simulation,
-            stepsizes=tuple(sorted(stepsizes.items(), key=lambda pair: pair[0])),
-            shared=tuple(sorted(shared.items(), key=lambda pair: pair[0])),
+            stepsizes=_in_order(stepsizes),
+            shared=_in_order(shared),
+            participants=_in_order(participants),
             progress=done / total,
         )
         yield simulation
@@ -66,7 +78,7 @@ def simulation_steps(
 
 
 def _plan(scenario: Scenario, limit: float | None) -> list[tuple[Scenario, int]]:
-    """Return what to simulate, and with how many trials: the current settings, then changes of M and of μ."""
+    """Return what to simulate, and with how many trials: the current settings, then changes of M, |S_n| and μ."""
     mu, count = scenario.stepsize, scenario.num_shared
     if not isinstance(mu, float | int):
         stepsizes = []
@@ -76,6 +88,9 @@ def _plan(scenario: Scenario, limit: float | None) -> list[tuple[Scenario, int]]
         stepsizes = [factor * mu for factor in _FACTORS]
     others = [m for m in shared_counts(scenario.dimension, count, 6) if m != count]
     changed = [scenario.replace(num_shared=m) for m in others]
+    if limit is None:  # theory draws the fewer participants that share everything, if there is a theory
+        full, most = scenario.replace(num_shared=scenario.dimension), scenario.num_participants
+        changed += [full.replace(num_participants=n) for n in shared_counts(most, most, 4) if n < most]
     changed += [scenario.replace(stepsize=x) for x in stepsizes]
     plan = []
     for trials in TRIALS:
@@ -83,6 +98,10 @@ def _plan(scenario: Scenario, limit: float | None) -> list[tuple[Scenario, int]]
         if trials < TRIALS[-1]:
             plan += [(other, trials) for other in changed]
     return plan
+
+
+def _in_order(dots: Mapping[Count, Dot]) -> tuple[tuple[Count, Dot], ...]:
+    return tuple(sorted(dots.items(), key=lambda pair: pair[0]))
 
 
 def _simulate(scenario: Scenario, trials: int, progress: ProgressCallback) -> SimulationResult:

@@ -1,16 +1,17 @@
 """A Grid within one process, to try a strategy and a ClientApp in milliseconds instead of seconds.
 
-Messages are deflated to bytes and inflated again on their way, as on the network. Needs nothing but Flower.
+Messages become bytes and are read again on their way, as on the network. Needs nothing but Flower.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from psofed.federation.flower import error_reply, identify
+from psofed.federation.flower import error_reply, identify, records_from_bytes, records_to_bytes
 
 Tamper = Callable[[Message], Iterable[Message]]
 """Turns one reply into none, one or several."""
@@ -89,8 +90,8 @@ class InProcessGrid(Grid):
         """Let the nodes answer, and return the ids to pull the answers by."""
         ids = []
         for message in messages:
-            message.metadata.__dict__["_message_id"] = message.object_id
-            message_id = message.metadata.message_id
+            message_id = sha256(b"message %d" % len(self.sent)).hexdigest()
+            message.metadata.__dict__["_message_id"] = message_id
             ids.append(message_id)
             self.sent.append(message)
             node = message.metadata.dst_node_id
@@ -124,13 +125,6 @@ def carry(message: Message) -> Message:
     """Return the message as it arrives after a journey as bytes."""
     if not message.has_content():
         return message
-    content = RecordDict()
-    for name, record in message.content.items():
-        content[name] = _reinflate(record)
+    content = records_from_bytes(records_to_bytes(message.content))
     arrived: Message = Message(content=content, metadata=message.metadata)  # type: ignore[call-overload]
     return arrived
-
-
-def _reinflate(item: Any) -> Any:
-    children = {object_id: _reinflate(child) for object_id, child in (item.children or {}).items()}
-    return type(item).inflate(item.deflate(), children or None)

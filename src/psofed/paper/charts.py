@@ -13,6 +13,7 @@ from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.typeset import decibels, typeset
 from psofed.render.charts import Chart, Panels, Scale, Series
 from psofed.render.pages import CROSSES, DASHES, DOTS, HALO, LABEL, POINTS, RINGS, Layer, make_chart
+from psofed.render.style import PAGE_WIDTH, save_picture
 from psofed.results import METRIC_TITLES
 
 PANEL_TITLES = {
@@ -130,9 +131,9 @@ def figure_chart(data: FigureData) -> Panels:
     key += [
         _printed(kind, grey, KINDS[kind].title, nothing, nothing) for kind in shown_kinds(data, data.panels)
     ]
-    ticks = _ticks(data)
-    x = Scale(ticks=None if ticks is None else tuple((place, f"{place:g}") for place in ticks))
+    x = _scale(data)
     charts: list[Chart] = []
+    separator = ",\n"
     for uplink in data.panels:
         series = key if not charts else []
         for one in data.panel(uplink):
@@ -140,26 +141,39 @@ def figure_chart(data: FigureData) -> Panels:
             ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
             look = look_of(labels[one.curve], one.curve)
             series = [*series, _printed(kind_of(one), look, "", one.x, one.y_db, **ends)]
-        title = f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink)}"
+        title = f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink, separator)}"
         charts.append(Chart(title, x, Scale(), tuple(series)))
-    size = (4.6 * len(charts) + 2.4, 4.0)
-    return Panels("", (tuple(charts),), True, data.x_label, f"{ORDINATES[data.metric]} (dB)", size=size)
+    better = "" if data.metric == "term" else ", lower is better"
+    ordinate = f"{ORDINATES[data.metric]} (dB){better}"
+    return Panels("", (tuple(charts),), True, data.x_label, ordinate, below=True, size=(PAGE_WIDTH, 4.0))
+
+
+def headline_chart(data: FigureData, uplink: str) -> Panels:
+    """Return the opening picture for print, as wide as a page."""
+    labels, named = data.curve_labels, set()
+    series = []
+    for one in data.panel(uplink):
+        kind, band = kind_of(one), _band(one)
+        if kind not in HEADLINE_KINDS:
+            continue
+        ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
+        label = "" if one.curve in named or kind != "simulation" else labels[one.curve]
+        named |= {one.curve} if label else set()
+        series.append(_printed(kind, look_of(labels[one.curve], one.curve), label, one.x, one.y_db, **ends))
+    chart = Chart("", _scale(data), Scale(), tuple(series))
+    ordinate = f"{ORDINATES[data.metric]} (dB), lower is better"
+    return Panels("", ((chart,),), True, data.x_label, ordinate, below=True, size=(PAGE_WIDTH, 3.6))
 
 
 def save_pictures(data: FigureData, folder: Path) -> None:
     """Write the figure as SVG and PNG."""
-    from psofed.render.figures import draw_chart, save_figure
-
-    figure = draw_chart(figure_chart(data))
-    for suffix in ("svg", "png"):
-        save_figure(figure, folder / f"{data.name}.{suffix}")
-        figure.set_layout_engine("none")  # everything has its place by now
+    save_picture(figure_chart(data), folder / data.name)
 
 
-def describe_misfit(data: FigureData, uplink: str) -> str:
+def describe_misfit(data: FigureData, uplink: str, separator: str = ", ") -> str:
     """Say how near each theory comes to the simulation, everywhere in a panel."""
     found = {kind: data.misfit_db(kind, uplink) for kind in ("exact-theory", "paper-theory")}
-    return ", ".join(
+    return separator.join(
         f"{KINDS[kind].title} within {decibels(max(abs(worst), 0.01), 2)}"
         for kind, worst in found.items()
         if worst is not None
@@ -249,6 +263,11 @@ def _band(series: FigureSeries) -> dict[str, list[float]]:
 def _finite(values: FloatArray) -> list[float]:
     """Return a list with a gap where a trial diverged; a ten-thousandth of a dB is more than anyone sees."""
     return [round(value, 5) for value in np.where(np.isfinite(values), values, np.nan).tolist()]
+
+
+def _scale(data: FigureData) -> Scale:
+    ticks = _ticks(data)
+    return Scale(ticks=None if ticks is None else tuple((place, f"{place:g}") for place in ticks))
 
 
 def _ticks(data: FigureData) -> list[float] | None:

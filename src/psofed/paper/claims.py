@@ -70,7 +70,7 @@ def _fig1_claims(figures: Figures) -> Iterator[Claim]:
 
 # Claims that every simulated point lies above the one before, by figure: the statement, and where it stands.
 _GROWTH = {
-    "fig2": ("Sharing more entries raises the MSE", "experiment 2"),
+    "fig2": ("Sharing more parameters raises the MSE", "experiment 2"),
     "fig3": ("A stronger attack raises the MSE", "experiment 3"),
     "fig4": ("A more frequent attack raises the MSE", "experiment 5"),
 }

@@ -60,6 +60,7 @@
       this.charts = [...section.querySelectorAll("[data-chart]")].map((element) => new Chart(element, this));
       for (const chip of section.querySelectorAll(".chip")) this.connectChip(chip);
       for (const tool of section.querySelectorAll("[data-tool]")) tool.addEventListener("click", () => this.use(tool));
+      section.querySelector("[data-copy]").addEventListener("click", (event) => this.copy(event.target.nextElementSibling));
       const metric = section.querySelector("[data-metric]");
       if (metric) metric.addEventListener("change", () => this.measure(metric));
       const controls = section.querySelector("details.controls");
@@ -78,6 +79,26 @@
       });
       for (const [event, on] of [["mouseenter", 1], ["focus", 1], ["mouseleave", 0], ["blur", 0]]) {
         chip.addEventListener(event, () => this.highlight(on && !this.hidden.has(key) ? key : null));
+      }
+    }
+
+    // The picture for print, at twice its size, on white
+    async copy(status) {
+      const picture = this.section.querySelector("img.print"), canvas = document.createElement("canvas");
+      await picture.decode();
+      [canvas.width, canvas.height] = [2 * picture.naturalWidth, 2 * picture.naturalHeight];
+      const context = canvas.getContext("2d");
+      context.fillStyle = "white";
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+      const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+      try {
+        await navigator.clipboard.write([new ClipboardItem({ "image/png": blob })]);
+        status.textContent = "copied";
+      } catch {
+        const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: `${this.section.dataset.figure}.png` });
+        link.click();
+        status.textContent = "saved instead: this browser does not let a page copy pictures";
       }
     }
 

@@ -67,6 +67,8 @@ class Row:
         The same for the theories; None where they do not cover the curve.
     unpredicted : tuple of str
         Metrics that the theories do not cover.
+    term : str
+        Attribute of a prediction that the curve shows, if that is not the figure's metric.
     """
 
     label: str
@@ -75,6 +77,7 @@ class Row:
     changes: Mapping[str, Any]
     predicted: Mapping[str, Any] | None
     unpredicted: tuple[str, ...] = ()
+    term: str = ""
 
     def series(self, kind: str, x: Iterable[float], y: Any, metric: str, **more: Any) -> FigureSeries:
         """Return one way in which the curve was found."""
@@ -167,8 +170,25 @@ class FigurePlan:
             if metric not in row.unpredicted:
                 yield from self.predictions(row, metric)
 
-    def predictions(self, row: Row, metric: str, name: str = "") -> Iterator[FigureSeries]:
-        """Yield what the theories say of a curve; `name` is the prediction's attribute if not the metric."""
+    def examples(self) -> tuple[Scenario, Scenario]:
+        """Return a point of the first and of the last curve that theory predicts, under the strongest attack."""
+        predicted = [
+            row.predicted for row in self.rows() if row.uplink == "same" and row.predicted is not None
+        ]
+        name, values = self.x_axis.name, self.x_axis.labels
+        strongest = {name: values[-1]} if name.startswith("attack.") else {}
+        first, last = (with_values(self.base, {**predicted[at], **strongest}) for at in (0, -1))
+        return first, last
+
+    def outline(self) -> Iterator[FigureSeries]:
+        """Yield what is known without simulating: the exact theory for the equations as written, the printed points."""
+        for row in self.rows():
+            if row.uplink == "same" and self.metric not in row.unpredicted:
+                yield from self.predictions(row, self.metric)
+        yield from self._published()
+
+    def predictions(self, row: Row, metric: str) -> Iterator[FigureSeries]:
+        """Yield what the theories say of a curve."""
         if row.predicted is None:
             return
         base = with_values(self.base, {**row.predicted, "uplink": row.uplink})
@@ -176,7 +196,8 @@ class FigurePlan:
         # The paper's theory describes the redrawn uplink, whatever the equations say.
         theories = [("exact", False), ("paper", False), ("paper", True)][: 2 + self.small_stepsize]
         for theory, small in theories if row.uplink == "redrawn" else theories[:1]:
-            y = [getattr(predict_point(scenario, theory, small), name or metric) for scenario in scenarios]
+            name = row.term or metric
+            y = [getattr(predict_point(scenario, theory, small), name) for scenario in scenarios]
             label = f"{row.label}, small-stepsize approximation" if small else row.label
             yield row.series(f"{theory}-theory", self.x_axis.labels, y, metric, label=label)
 

@@ -33,14 +33,15 @@ def answer(figures: Figures) -> str:
     ours, full = _simulated(data, "PSO-Fed"), _simulated(data, "Online-Fed")
     difference = _difference(full, ours, -1)
     count, clients = int(ours.x[-1]), data.base.num_clients
-    shared, entries = data.base.num_shared, data.base.dimension
+    shared, parameters = data.base.num_shared, data.base.dimension
     verdict = (
         "Yes." if difference.is_positive else "No." if difference.is_negative else "It makes no difference."
     )
     return (
-        f"{verdict} With {count} of {clients} clients Byzantine, sharing {shared} of {entries} entries (PSO-Fed) has a "
-        f"test MSE of {decibels(float(ours.y_db[-1]))}. Online-Fed shares all of them {entries // shared} times less "
-        f"often, on the same traffic, and comes to {decibels(float(full.y_db[-1]))}: {_times(difference)} the error."
+        f"{verdict} With {count} of {clients} clients Byzantine, sharing {shared} of {parameters} parameters (PSO-Fed) "
+        f"has a test MSE of {decibels(float(ours.y_db[-1]))}. Online-Fed shares all of them {parameters // shared} "
+        f"times less often, on the same traffic, and comes to {decibels(float(full.y_db[-1]))}: "
+        f"{_times(difference)} the error."
     )
 
 
@@ -110,7 +111,7 @@ def _sharing(figures: Figures) -> Iterator[Finding]:
     saved, redrawn = by_uplink["same"], by_uplink["redrawn"]
     word = "lowers" if saved.decibels > 0 else "raises"
     yield Finding(
-        f"Sharing {first} of {data.base.dimension} entries instead of {last} {word} the error by "
+        f"Sharing {first} of {data.base.dimension} parameters instead of {last} {word} the error by "
         f"{decibels(abs(saved.decibels))}",
         f"With {label}, for the paper’s equations, and with {first}/{last} of the traffic. If the uploading clients "
         f"are drawn independently, as in the paper’s analysis, M = {last} is {decibels(redrawn.decibels)} above "

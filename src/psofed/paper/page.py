@@ -10,9 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from psofed.common.files import atomic_path
-from psofed.paper.charts import HEADLINE, make_headline, make_panels
+from psofed.paper.charts import HEADLINE, headline_chart, make_headline, make_panels, save_pictures
 from psofed.paper.claims import NOT_IN_PAPER
 from psofed.paper.findings import answer, find_findings
+from psofed.paper.model import FigureData
 from psofed.paper.page_claims import claim_sections, figure_links, figure_title, verdict_tiles
 from psofed.paper.page_figures import figure_section, headline_figure
 from psofed.paper.report import ROUGH, run_table
@@ -20,6 +21,7 @@ from psofed.paper.reproduce import Reproduction
 from psofed.paper.typeset import typeset
 from psofed.paper.verdict import Claim
 from psofed.render import Table
+from psofed.render.figures import draw_chart, figure_to_svg
 from psofed.render.numbers import counted
 from psofed.render.pages import bokeh_script, embed
 
@@ -28,15 +30,30 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 
 def write_page(reproduction: Reproduction, claims: list[Claim], seconds: float, folder: Path) -> Path:
-    """Write ``report.html`` beside the figures' files, to which it links; return its path."""
+    """Write ``report.html`` beside the figures' files, to which it links; return its path.
+
+    For print it holds the figures' SVG files, which are drawn if they are not there.
+    """
     path = folder / "report.html"
-    text = _page(reproduction, claims, seconds)
+    text = _page(
+        reproduction,
+        claims,
+        seconds,
+        {name: _picture(data, folder) for name, data in reproduction.figures.items()},
+    )
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 
 
-def _page(reproduction: Reproduction, claims: list[Claim], seconds: float) -> str:
+def _picture(data: FigureData, folder: Path) -> str:
+    path = folder / f"{data.name}.svg"
+    if not path.exists():
+        save_pictures(data, folder)
+    return path.read_text(encoding="utf-8")
+
+
+def _page(reproduction: Reproduction, claims: list[Claim], seconds: float, pictures: dict[str, str]) -> str:
     figures = reproduction.figures
     first = figures.get("fig1", next(iter(figures.values())))
     uplink = first.panels[0]
@@ -44,7 +61,10 @@ def _page(reproduction: Reproduction, claims: list[Claim], seconds: float) -> st
     for figure in figures.values():
         charts |= make_panels(figure)
     script, places = embed(charts)
-    sections = "".join(figure_section(figure, places) for figure in figures.values())
+    sections = "".join(figure_section(figure, places, pictures[name]) for name, figure in figures.items())
+    opening = headline_figure(
+        first, uplink, places[HEADLINE], figure_to_svg(draw_chart(headline_chart(first, uplink)))
+    )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -60,7 +80,7 @@ def _page(reproduction: Reproduction, claims: list[Claim], seconds: float) -> st
 <a class="skip" href="#main">Skip to the report</a>
 {_bar(list(figures))}
 <main id="main">
-{_opening(reproduction, claims, headline_figure(first, uplink, places[HEADLINE]))}
+{_opening(reproduction, claims, opening)}
 {_claims(claims)}
 <h2 id="figures">Figures</h2>
 <p class="lead">Points are simulations, drawn with their 95 % bands, which are often too narrow to see. The pale line

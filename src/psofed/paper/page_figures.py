@@ -2,6 +2,7 @@
 
 import html
 import json
+from urllib.parse import quote
 
 import numpy as np
 
@@ -33,21 +34,22 @@ PANELS = {
 FILES = ("svg", "png", "json", "nc", "csv")
 
 
-def headline_figure(data: FigureData, uplink: str, place: str) -> str:
-    """Return the opening picture with its legend; `place` is the chart's element."""
+def headline_figure(data: FigureData, uplink: str, place: str, picture: str) -> str:
+    """Return the opening picture with its legend; `place` is the chart's element, `picture` an SVG for print."""
     kinds = [kind for kind in shown_kinds(data, [uplink]) if kind in HEADLINE_KINDS]
     return f"""<div class="figure headline" data-figure="{HEADLINE}">
+{_static(picture, data.title)}
 {_chart(data, uplink, HEADLINE, place, PANELS[uplink][1])}
-<p class="muted key">Filled marks: simulation. Pale lines: the exact theory. Hollow marks: as printed in the paper.
-Click a name to hide it.</p>
+<p class="muted key">Filled marks: simulation. Lines without marks: the exact theory. Hollow marks: as printed
+in the paper. <span class="screen">Click a name to hide it.</span></p>
 {_legend(data, uplink)}
 {_controls(HEADLINE, kinds, {})}
 </div>
 """
 
 
-def figure_section(data: FigureData, places: dict[str, str]) -> str:
-    """Return all of a figure; `places` holds the elements of its charts, by name."""
+def figure_section(data: FigureData, places: dict[str, str], picture: str) -> str:
+    """Return all of a figure; `places` holds the elements of its charts, by name, `picture` an SVG for print."""
     panels = "".join(
         f"""<div class="panel"><h4>{PANELS[uplink][0]}</h4>
 <p class="muted">{PANELS[uplink][1]}; {typeset(describe_misfit(data, uplink))}</p>
@@ -61,9 +63,11 @@ def figure_section(data: FigureData, places: dict[str, str]) -> str:
     )
     links = ", ".join(f'<a href="{data.name}.{kind}">{kind}</a>' for kind in FILES)
     return f"""<section class="figure" id="{data.name}" data-figure="{data.name}" aria-labelledby="{data.name}-title">
-<h3 id="{data.name}-title"><span class="number">{figure_title(data.name)}</span> {typeset(data.title)}</h3>
+<h3 id="{data.name}-title"><span class="number">{figure_title(data.name)}</span> {typeset(data.title)}
+<a class="permalink screen" href="#{data.name}" aria-label="Link to {figure_title(data.name).lower()}">#</a></h3>
 <p class="caption">{typeset(data.caption)}</p>{unsteady}
 {_legend(data, None)}
+{_static(picture, data.title)}
 <div class="panels">{panels}</div>
 {_controls(data.name, shown_kinds(data, data.panels), metrics_of(data))}
 <details><summary>The numbers as a table</summary>{"".join(_table(data, uplink) for uplink in data.panels)}</details>
@@ -72,6 +76,12 @@ def figure_section(data: FigureData, places: dict[str, str]) -> str:
 {data.worst_standard_error_db:.3f} dB. Files: {links}.</p>
 </section>
 """
+
+
+def _static(picture: str, title: str) -> str:
+    """Return a picture that is printed, and copied as PNG."""
+    source = quote(picture, safe=" =:/;,.-'()<>|*+!?&@$[]{}")
+    return f'<img class="print" alt="{html.escape(title, quote=True)}" src="data:image/svg+xml,{source}">'
 
 
 def _chart(data: FigureData, uplink: str, name: str, place: str, where: str) -> str:
@@ -137,6 +147,8 @@ def _controls(name: str, kinds: list[str], metrics: dict[str, str]) -> str:
             ("reset", "Whole picture", ""),
         )
     )
+    tools += '<button type="button" class="tool" data-copy>Copy as PNG</button>'
+    tools += '<span role="status" class="muted"></span>'
     opened = "" if name == HEADLINE else " open"
     return f"""<details class="controls"{opened}><summary>Layers and zoom</summary>
 <div class="legend layers" role="group" aria-label="Layers: click to hide or show">{layers}</div>

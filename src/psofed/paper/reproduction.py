@@ -69,9 +69,6 @@ def save_reproduction(
     claims = check_claims(reproduction.figures)
     write_json(folder / "claims.json", [claim.to_json() for claim in claims], mode=0o666)
     step()
-    seconds = reproduction.simulation_seconds + reproduction.theory_seconds + time.perf_counter() - started
-    page = write_page(reproduction, claims, seconds, folder)
-    step()
     for name, data in reproduction.figures.items():
         try:
             if name in pending:
@@ -81,6 +78,9 @@ def save_reproduction(
         except BrokenProcessPool:  # a helper was killed, say for want of memory
             save_pictures(data, folder)
         step()
+    seconds = reproduction.simulation_seconds + reproduction.theory_seconds + time.perf_counter() - started
+    page = write_page(reproduction, claims, seconds, folder)
+    step()
     return claims, page
 
 

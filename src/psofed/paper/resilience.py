@@ -321,7 +321,8 @@ def run_resilience(
     seed : int
     """
     from psofed.paper.resilience_answers import make_tables
-    from psofed.paper.resilience_plots import gains_chart, matrix_chart, save_picture
+    from psofed.paper.resilience_plots import gains_chart, matrix_chart
+    from psofed.render.style import save_picture
 
     shared = (1, DIMENSION) if quick else (1, 3, DIMENSION)
     number = check_integer("trials", trials if trials is not None else (16 if quick else 256), 2)

@@ -1,14 +1,16 @@
 """Heat maps of the resilience matrix: steady states for each M, and what partial sharing gains."""
 
 import math
+import textwrap
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
 from psofed.common.numbers import to_decibels
 from psofed.paper.resilience import ATTACKS, MODES, OCCASIONS, RULES, Matrix, carried_away, participants
 from psofed.render.charts import HeatMap, Panels
+from psofed.render.numbers import MINUS, fixed
+from psofed.render.style import PAGE_WIDTH
 from psofed.results import METRIC_TITLES, Estimate, MetricDifference
 
 # Colours end here, in dB: at the errors without attack, and where a model is as bad as none.
@@ -17,9 +19,9 @@ _MOST_GAIN = 12.0
 
 
 def matrix_chart(matrix: Matrix, occasion: str, metric: str, mode: str = "equal traffic") -> Panels:
-    """Return a heat map attack × rule for each M: steady state in dB, its 95 % interval, trials carried away.
+    """Return a heat map attack × rule for each M: steady state in dB, and trials carried away.
 
-    Where tails are heavy or trials diverged it is the median, with its own interval.
+    Where tails are heavy or trials diverged it is the median. The tables have the intervals.
     """
 
     def panel(m: int) -> HeatMap:
@@ -36,11 +38,9 @@ def matrix_chart(matrix: Matrix, occasion: str, metric: str, mode: str = "equal 
     title = (
         f"{METRIC_TITLES[metric]} at {mode}, {occasion} attacks: {settings['num_byzantine']} of 100 clients Byzantine, "
         f"attack probability {settings['probability']:g} ({matrix.trials} trials)\n"
-        "mean [95 % interval]; ~ median, where a few extreme trials dominate the mean; ↑ trials carried away"
+        "~ median, where a few extreme trials dominate the mean; ↑ trials carried away"
     )
-    width, height = max(0.62 * len(RULES), 4.5), max(0.43 * len(ATTACKS), 5.0)
-    size = (width * len(matrix.shared), height)
-    return Panels(title, (tuple(map(panel, matrix.shared)),), shared=True, size=size)
+    return _stacked(title, list(map(panel, matrix.shared)))
 
 
 def gains_chart(matrix: Matrix, metric: str) -> Panels:
@@ -58,21 +58,16 @@ def gains_chart(matrix: Matrix, metric: str) -> Panels:
     title = (
         f"What M = {few} gains over M = {matrix.shared[-1]} in {METRIC_TITLES[metric]}, in dB\ngrey: not "
         f"significant (simultaneous 95 % intervals, {matrix.trials} paired trials); "
-        "~ median pair, where tails are heavy"
+        f"~ median pair, where tails are heavy; ±∞ one of them diverges, – both"
     )
-    size = (max(1.35 * len(RULES), 10.0), max(0.78 * len(ATTACKS), 9.0))
-    charts = tuple(tuple(panel(occasion, mode) for mode in MODES) for occasion in OCCASIONS)
-    return Panels(title, charts, shared=True, size=size)
+    return _stacked(title, [panel(occasion, mode) for occasion in OCCASIONS for mode in MODES])
 
 
-def save_picture(chart: Panels, path: Path) -> None:
-    """Write a chart as SVG and PNG, whole or not at all."""
-    from psofed.render.figures import draw_chart, save_figure
-
-    figure = draw_chart(chart)
-    for suffix in (".svg", ".png"):
-        save_figure(figure, path.with_suffix(suffix))
-        figure.set_layout_engine("none")  # everything has its place by now
+def _stacked(title: str, charts: list[HeatMap]) -> Panels:
+    """Return heat maps below each other, as wide as a page, so that their numbers can be read there."""
+    wrapped = "\n".join(line for part in title.split("\n") for line in textwrap.wrap(part, 105))
+    height = 1.2 + (0.35 + 0.19 * len(ATTACKS)) * len(charts)
+    return Panels(wrapped, tuple((chart,) for chart in charts), shared=True, size=(PAGE_WIDTH, height))
 
 
 def _heat_map(
@@ -87,23 +82,17 @@ def _heat_map(
 
 
 def _cell_text(value: Estimate, away: float) -> str:
-    middle, low, high = value.typical
-    lost = f"\n↑{away:.0%}" if away >= 0.005 else ""
+    middle = value.typical[0]
     if not math.isfinite(middle):
-        return f"diverged{lost}"
+        return "∞"
     mark = "" if value.is_typical else "~"
-    text = f"{mark}{to_decibels(middle):.1f}"
-    if not (low > 0 and math.isfinite(high)):
-        return text + lost
-    ends = to_decibels(low), to_decibels(high)
-    if ends[1] - ends[0] < 0.2:
-        return f"{mark}{to_decibels(middle):.2f}{lost}"
-    return f"{text}\n[{ends[0]:.1f}, {ends[1]:.1f}]{lost}"
+    lost = "↑" if away >= 0.005 else ""
+    return f"{mark}{fixed(to_decibels(middle), 1)}{lost}"
 
 
 def _gain_text(gain: MetricDifference) -> str:
     if math.isnan(gain.decibels):
-        return "both\ndiverge"
+        return "–"
     if math.isinf(gain.decibels):
-        return "M = D\ndiverges" if gain.decibels > 0 else "M = 1\ndiverges"
-    return f"{'~' if gain.is_heavy_tailed else ''}{gain.decibels:+.1f}"
+        return "+∞" if gain.decibels > 0 else f"{MINUS}∞"
+    return f"{'~' if gain.is_heavy_tailed else ''}{fixed(gain.decibels, 1, signed=True)}"

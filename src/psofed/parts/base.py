@@ -14,22 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from psofed.common.types import FloatArray
+    from psofed.parts import contexts
     from psofed.parts.affine import LinearLearner, LinearUpdate, Statement
-    from psofed.parts.contexts import (
-        AllUpdates,
-        Conspiracy,
-        Evidence,
-        Innovation,
-        Mask,
-        Message,
-        Moment,
-        Observation,
-        Received,
-        Residual,
-        Sample,
-        Shared,
-        Step,
-    )
     from psofed.parts.features import FeatureMap
     from psofed.parts.traffic import Exchange, Traffic
     from psofed.scenario import Scenario
@@ -58,7 +44,7 @@ class Attack(Part):
     Attributes
     ----------
     knows : str
-        What an attacker sees beside its own upload, and so what :meth:`corrupt` is shown: ``"upload"``,
+        What an attacker sees besides its own upload, and so what :meth:`corrupt` is shown: ``"upload"``,
         ``"server"``, ``"accomplices"`` or ``"everyone"`` (see :mod:`psofed.parts.contexts`).
     not_affine_because : str
         Why :meth:`affine` states nothing, for whoever asks for a prediction.
@@ -116,7 +102,7 @@ class Attack(Part):
         """
         raise NotImplementedError
 
-    def remember(self, moment: "Moment", memory: "FloatArray") -> None:
+    def remember(self, moment: "contexts.Moment", memory: "FloatArray") -> None:
         """Change the memory of a Byzantine client after its local step, in every iteration."""
         raise NotImplementedError
 
@@ -124,7 +110,7 @@ class Attack(Part):
         """Return how many numbers are kept for each client, zeros at first."""
         return 0
 
-    def craft(self, conspiracy: "Conspiracy", out: "FloatArray") -> None:
+    def craft(self, conspiracy: "contexts.Conspiracy", out: "FloatArray") -> None:
         """Write the updates that arrive instead of the attackers' into ``out`` (A, E), which holds the honest ones.
 
         Of each row, the entries that the attacker shares are sent. It is called where somebody attacks and, if
@@ -144,7 +130,7 @@ class Attack(Part):
         """
         return ()
 
-    def poison(self, sample: "Sample", *args: Any, **kwargs: Any) -> "tuple[FloatArray, float]":
+    def poison(self, sample: "contexts.Sample", *args: Any, **kwargs: Any) -> "tuple[FloatArray, float]":
         """Return the inputs and the label that an attacker learns from instead of the sample's."""
         raise NotImplementedError
 
@@ -286,7 +272,7 @@ class PreAggregation(Part):
 
     methods: ClassVar[tuple[str, ...]] = ("weigh",)
 
-    def weigh(self, updates: "AllUpdates", out: "FloatArray") -> None:
+    def weigh(self, updates: "contexts.AllUpdates", out: "FloatArray") -> None:
         """Write the weight of each participant in each mixed upload into ``out`` (uploads, P), which holds zeros."""
         raise NotImplementedError
 
@@ -352,7 +338,7 @@ class Defence(Part):
         text="source of the honest residuals' variance",
     )
 
-    def suspicion(self, evidence: "Evidence", memory: "FloatArray") -> float:
+    def suspicion(self, evidence: "contexts.Evidence", memory: "FloatArray") -> float:
         """Return the suspicion against a client after an upload, at least 0.
 
         `memory` (memory_size,) holds what is kept of this client, zeros at first, and is to be changed in place.
@@ -370,7 +356,7 @@ class Pattern(Part):
     table: ClassVar[str] = "selection"
     methods: ClassVar[tuple[str, ...]] = ("select",)
 
-    def select(self, mask: "Mask", *args: Any, **kwargs: Any) -> None:
+    def select(self, mask: "contexts.Mask", *args: Any, **kwargs: Any) -> None:
         """Write M different entries from 0 to D − 1 into ``out`` (M,), the last argument."""
         raise NotImplementedError
 
@@ -378,7 +364,7 @@ class Pattern(Part):
         """Return how many numbers are kept for each client, zeros at first."""
         return 0
 
-    def remember(self, shared: "Shared", memory: "FloatArray") -> None:
+    def remember(self, shared: "contexts.Shared", memory: "FloatArray") -> None:
         """Change the memory of a client that has just downloaded or uploaded entries."""
 
     @classmethod
@@ -403,7 +389,7 @@ class Drift(Part):
 
     methods: ClassVar[tuple[str, ...]] = ("move",)
 
-    def move(self, step: "Step") -> "FloatArray":
+    def move(self, step: "contexts.Step") -> "FloatArray":
         """Return w*_n − w*_0, shape (D,)."""
         raise NotImplementedError
 
@@ -433,7 +419,7 @@ class Learner(Part):
 
     methods: ClassVar[tuple[str, ...]] = ("gain", "learn")
 
-    def gain(self, residual: "Residual") -> float:
+    def gain(self, residual: "contexts.Residual") -> float:
         """Return g in v ← a v + g x."""
         raise NotImplementedError
 
@@ -441,7 +427,7 @@ class Learner(Part):
         """Return a in v ← a v + g x, the share of its model that a client with this stepsize keeps."""
         return 1.0
 
-    def learn(self, observation: "Observation", memory: "FloatArray", out: "FloatArray") -> None:
+    def learn(self, observation: "contexts.Observation", memory: "FloatArray", out: "FloatArray") -> None:
         """Write the change of v into ``out`` (D,); `memory` is the client's and is to be changed in place."""
         raise NotImplementedError
 
@@ -476,7 +462,7 @@ class InputStream(Part):
     table: ClassVar[str] = "data.stream"
     methods: ClassVar[tuple[str, ...]] = ("draw",)
 
-    def draw(self, innovation: "Innovation", memory: "FloatArray", out: "FloatArray") -> None:
+    def draw(self, innovation: "contexts.Innovation", memory: "FloatArray", out: "FloatArray") -> None:
         """Write x_{k,n} into ``out`` (d,); `memory` is the client's, zeros at first, and is to be changed in place."""
         raise NotImplementedError
 
@@ -561,18 +547,16 @@ class Algorithm(Part):
 
     def check(self, scenario: "Scenario") -> None:
         """Refuse settings that have no meaning for the algorithm."""
-        if not self.holds_models and scenario.uplink != "same":
-            allowed = f'"same" with algorithm = "{self.kind}", whose clients hold no model'
-            raise InvalidValueError("uplink", scenario.uplink, allowed)
-        if not self.holds_models and scenario.learner.kind != "lms":
-            allowed = f'"lms" with algorithm = "{self.kind}", whose clients hold no model'
-            raise InvalidValueError("learner.kind", scenario.learner.kind, allowed)
-        if scenario.delay is not None and not (self.holds_models or self.exchange(scenario).sends_model):
-            allowed = (
-                f'left out with algorithm = "{self.kind}": a late upload u moves the server by u − g, but what is sent '
-                "here is not a model"
-            )
-            raise InvalidValueError("delay", scenario.delay.kind, allowed)
+        if self.holds_models:
+            return
+        why = f'with algorithm = "{self.kind}", whose clients hold no model'
+        if scenario.uplink != "same":
+            raise InvalidValueError("uplink", scenario.uplink, f'"same" {why}')
+        if scenario.learner.kind != "lms":
+            raise InvalidValueError("learner.kind", scenario.learner.kind, f'"lms" {why}')
+        if scenario.delay is not None and not self.exchange(scenario).sends_model:
+            late = "a late upload u moves the server by u − g, but what is sent here is not a model"
+            raise InvalidValueError("delay", scenario.delay.kind, f"left out {why}: {late}")
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
         """Return the cost and the frequency of exchanges."""
@@ -582,15 +566,15 @@ class Algorithm(Part):
         """Return the values and random numbers that an exchange needs."""
         raise NotImplementedError
 
-    def encode(self, message: "Message", out: "FloatArray") -> None:
+    def encode(self, message: "contexts.Message", out: "FloatArray") -> None:
         """Write the numbers that a participant sends into ``out`` (N,)."""
         raise NotImplementedError
 
-    def decode(self, received: "Received", out: "FloatArray") -> None:
+    def decode(self, received: "contexts.Received", out: "FloatArray") -> None:
         """Write the decoded update into ``out`` (D,); without this method values are combined as they are."""
         raise NotImplementedError
 
-    def apply(self, received: "Received", memory: "FloatArray", out: "FloatArray") -> None:
+    def apply(self, received: "contexts.Received", memory: "FloatArray", out: "FloatArray") -> None:
         """Write the change of w_n into ``out`` (D,); without this method the combined value is the change."""
         for i in range(out.size):
             out[i] = received.numbers[i]

@@ -18,9 +18,6 @@ from psofed.parts.contexts import (
     Numbers,
     Sample,
     Updates,
-    Upload,
-    UploadAndAccomplices,
-    UploadAndEveryone,
     scratch_size,
 )
 from psofed.parts.part import takes_memory
@@ -38,26 +35,14 @@ def check_size(name: str, size: int) -> None:
         raise NotCoveredError(f"{name} keeps {size:,} values per trial; the limit is {MOST_MEMORY:,}")
 
 
-def check_memory(attack: Attack | None, num_clients: int, dimension: int) -> None:
-    """Refuse an attack whose memory exceeds the limit."""
-    size = 0
-    if attack is not None:
-        size = attack.group_memory_size(num_clients, dimension) + num_clients * attack.memory_size(dimension)
-    if attack is not None and size > MOST_MEMORY:
-        raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" needs {size:,} values of memory for {num_clients} clients and '
-            f"{dimension} entries; the limit is {MOST_MEMORY:,}"
-        )
-
-
-def check_learner_memory(learner: Learner, num_clients: int, dimension: int) -> None:
-    """Refuse a learner whose clients together keep more than the limit."""
-    size = num_clients * learner.memory_size(dimension)
-    if size > MOST_MEMORY:
-        raise NotCoveredError(
-            f'learner.kind = "{learner.kind}" needs {size:,} values of memory per trial for {num_clients} clients and '
-            f"{dimension} entries; the limit is {MOST_MEMORY:,}"
-        )
+def check_memory(part: Attack | Learner | None, num_clients: int, dimension: int) -> None:
+    """Refuse an attack or a learner whose clients together keep more than the limit."""
+    if part is None:
+        return
+    size = num_clients * part.memory_size(dimension)
+    if isinstance(part, Attack):
+        size += part.group_memory_size(num_clients, dimension)
+    check_size(f'{part.family}.kind = "{part.kind}" with {num_clients} clients and {dimension} entries', size)
 
 
 def corrupt_uploads(
@@ -118,65 +103,39 @@ def corrupt_uploads(
     total = int(clients.max(initial=-1)) + 1 if num_clients is None else num_clients
     if client_memory is None:
         client_memory = np.zeros((total, attack.memory_size(len(server))))
-    group = np.asarray(clients)[attacking] if group is None else group
+    who = np.asarray(clients)
+    group = who[attacking] if group is None else group
     members = (group, group if byzantine is None else byzantine)
     if attack.crafts_vectors():
         kept = np.zeros(attack.group_memory_size(total, len(server))) if memory is None else memory
         if attacking.any() or kept.size:
-            _craft(
-                attack, received, attacking, server, clients, iteration, common_normals, total, kept,
-                (*members, client_memory),
+            entries = np.flatnonzero(shared.any(axis=0))
+            sent, own = shared[:, entries], server[entries].astype(np.float64)
+            changes = np.where(sent, received[:, entries] - own, 0.0)
+            crafted = changes[attacking]
+            seen: Any = Conspiracy(
+                changes[~attacking], sent[~attacking], who[~attacking], changes[attacking], sent[attacking], own,
+                entries, common_normals[entries], total, len(server), iteration, kept,
+                np.empty(scratch_size(*changes.shape)), who[attacking], *members, client_memory,
             )  # fmt: skip
+            attack.craft(seen, crafted)
+            received[np.ix_(attacking, entries)] = np.where(sent[attacking], own + crafted, np.nan)
         return received
     context, has_memory = KNOWLEDGE[attack.knows], takes_memory(attack.corrupt)
     for p in np.flatnonzero(attacking):
         for i in np.flatnonzero(shared[p]):
-            random = float(normals[p, i]), float(common_normals[i])
-            own: tuple[Any, ...] = (float(uploads[p, i]), int(i), int(clients[p]), iteration, *random)
-            if context is not Upload:
-                own += (float(server[i]),)
-            if context in (UploadAndAccomplices, UploadAndEveryone):
-                own += (uploads[shared[:, i] & attacking, i],)
-            if context is UploadAndEveryone:
-                own += (uploads[shared[:, i] & ~attacking, i],)
-            if context in (UploadAndAccomplices, UploadAndEveryone):
-                own += (np.asarray(clients)[shared[:, i] & attacking],)
-            own += members
-            seen = context(*own)
+            also = shared[:, i] & attacking
+            known = {
+                "value": float(uploads[p, i]), "entry": int(i), "client": int(clients[p]), "iteration": iteration,
+                "normal": float(normals[p, i]), "common_normal": float(common_normals[i]), "server": float(server[i]),
+                "accomplices": uploads[also, i], "honest": uploads[shared[:, i] & ~attacking, i],
+                "accomplice_clients": who[also], "group": members[0], "byzantine": members[1],
+            }  # fmt: skip
+            seen = context(**{name: known[name] for name in context._fields})
             received[p, i] = (
                 attack.corrupt(seen, client_memory[clients[p]]) if has_memory else attack.corrupt(seen)
             )
     return received
-
-
-def _craft(
-    attack: Attack,
-    received: FloatArray,
-    attacking: NDArray[np.bool_],
-    server: FloatArray,
-    clients: NDArray[Any],
-    iteration: int,
-    common_normals: FloatArray,
-    num_clients: int,
-    memory: FloatArray,
-    members: tuple[Any, Any, FloatArray],
-) -> None:
-    sent = ~np.isnan(received)
-    entries = np.flatnonzero(sent.any(axis=0))
-    shared, own = sent[:, entries], server[entries].astype(np.float64)
-    changes = np.where(shared, received[:, entries] - own, 0.0)
-    crafted = changes[attacking]
-    attack.craft(
-        Conspiracy(
-            changes[~attacking], shared[~attacking], np.asarray(clients)[~attacking], changes[attacking],
-            shared[attacking], own, entries, common_normals[entries], num_clients, len(server), iteration, memory,
-            np.empty(scratch_size(*changes.shape)), np.asarray(clients)[attacking], *members,
-        ),
-        crafted,
-    )  # fmt: skip
-    rows = received[attacking]
-    rows[:, entries] = np.where(shared[attacking], own + crafted, np.nan)
-    received[attacking] = rows
 
 
 def corrupt_at_best(
@@ -306,42 +265,24 @@ def combine_uploads(
     array([2. , 1.5])
     """
     usable = np.abs(uploads) <= LARGEST
-    move = _move_by_entries if rule.over == "entries" else _move_by_vectors
-    return move(rule, uploads, usable, server, np.zeros_like(server) if own_step is None else own_step)
-
-
-def _move_by_entries(
-    rule: Aggregation,
-    uploads: FloatArray,
-    usable: NDArray[np.bool_],
-    server: FloatArray,
-    own_step: FloatArray,
-) -> FloatArray:
-    following, participants = server.astype(np.float64), len(uploads)
-    fewest = min(rule.fewest_numbers(), participants)
-    for i in np.flatnonzero(usable.any(axis=0)):
-        numbers = uploads[usable[:, i], i]
-        missing = np.full(max(fewest - len(numbers), 0), server[i])
-        agreed = rule.combine(Numbers(np.concatenate([numbers, missing]), float(server[i])))
-        following[i] += len(numbers) / participants * (agreed - server[i])
-    return following
-
-
-def _move_by_vectors(
-    rule: Aggregation,
-    uploads: FloatArray,
-    usable: NDArray[np.bool_],
-    server: FloatArray,
-    own_step: FloatArray,
-) -> FloatArray:
-    following = server.astype(np.float64)
-    answered, entries = usable.any(axis=1), np.flatnonzero(usable.any(axis=0))
+    following, entries = server.astype(np.float64), np.flatnonzero(usable.any(axis=0))
+    if rule.over == "entries":
+        participants = len(uploads)
+        fewest = min(rule.fewest_numbers(), participants)
+        for i in entries:
+            numbers = uploads[usable[:, i], i]
+            missing = np.full(max(fewest - len(numbers), 0), server[i])
+            agreed = rule.combine(Numbers(np.concatenate([numbers, missing]), float(server[i])))
+            following[i] += len(numbers) / participants * (agreed - server[i])
+        return following
+    answered = usable.any(axis=1)
     if not answered.any():
         return following
     shared = usable[answered][:, entries]
     changes = np.where(shared, uploads[answered][:, entries] - server[entries], 0.0)
+    step = np.zeros_like(server) if own_step is None else own_step
     scratch = np.empty(scratch_size(*changes.shape))
-    updates = Updates(changes, shared, following[entries], own_step[entries], scratch)
+    updates = Updates(changes, shared, following[entries], step[entries], scratch)
     if rule.writes_change():
         agreed = np.zeros(len(entries))
         rule.combine(updates, agreed)

@@ -10,8 +10,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -148,19 +147,15 @@ def plugin_files() -> list[str]:
     return [str(file) for file in files if file]
 
 
-def lazy_classes(family: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a family's package, for ``psofed.attacks.Gaussian``."""
-    return partial(_class_in, family), partial(_class_names, family)
-
-
-def _class_in(family: str, name: str) -> type[Part]:
+def class_in(family: str, name: str) -> type[Part]:
+    """Return a built-in part by the name of its class, for ``psofed.attacks.Gaussian``."""
     wanted = name.lower().rstrip("_")  # None_ is "none"
     for kind in _built_in(family):
         if kind.replace("-", "") == wanted:
             part: type[Part] = find_part(family, kind)
             if part.__name__ == name:
                 return part
-    hint = "" if name.startswith("_") else did_you_mean(name, _class_names(family))
+    hint = "" if name.startswith("_") else did_you_mean(name, class_names(family))
     raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}{hint}")
 
 
@@ -169,7 +164,8 @@ def built_in_parts(family: str) -> list[Any]:
     return [find_part(family, kind) for kind in _built_in(family)]
 
 
-def _class_names(family: str) -> list[str]:
+def class_names(family: str) -> list[str]:
+    """Return the names of the classes of a family's built-in parts."""
     return [part.__name__ for part in built_in_parts(family)]
 
 

@@ -215,6 +215,8 @@ class Panels:
     size : (float, float)
     widths : tuple of float, optional
         Of the columns, relative to each other.
+    below : bool
+        Whether a shared legend stands below the charts.
     """
 
     title: str
@@ -226,6 +228,7 @@ class Panels:
     right: tuple[str, ...] = ()
     size: tuple[float, float] = (7.2, 4.2)
     widths: tuple[float, ...] | None = None
+    below: bool = False
 
 
 AnyChart = Chart | RowChart | HeatMap | Panels

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +17,32 @@ from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.render.charts import AnyChart, Chart, HeatMap, Panels, RowChart, Rows, Scale, Series, Span
-from psofed.render.style import COLOURS, MATPLOTLIB, PICTURE_FORMATS, check_picture_format
+from psofed.render.style import (
+    COLOURS,
+    DOTS_PER_INCH,
+    MATPLOTLIB,
+    PICTURE_FORMATS,
+    check_picture_format,
+    check_width,
+)
 
 _FLAG = COLOURS[1]
 _SYMBOL = re.compile(r"(?<!\w)(\w)_(\w)(²?)(?!\w)")
 # Marks at the upper edge: of what diverged, and of what lies above the picture. No series has them.
-_LOST, _BEYOND = "x", r"$\uparrow$"
+_LOST, _BEYOND = r"$\infty$", r"$\uparrow$"
+_SCREEN = 100  # pixels per inch where a notebook shows a figure
 
 
 class Figure(MatplotlibFigure):
     """A Matplotlib figure that no window manager knows of, and that a notebook shows without ``%matplotlib``."""
 
-    def _repr_png_(self) -> bytes:
-        return figure_to_png(self)
+    def _repr_png_(self) -> tuple[bytes, dict[str, float]]:
+        width, height = self.get_size_inches()
+        return figure_to_png(self), {"width": _SCREEN * width, "height": _SCREEN * height}
 
 
 def make_figure(width: float, height: float, *, laid_out: bool = True) -> Figure:
@@ -56,15 +67,47 @@ def styled() -> Iterator[None]:
         yield
 
 
-def draw_chart(chart: AnyChart) -> Figure:
-    """Draw a chart."""
+def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | None = None) -> Figure:
+    """Draw a chart.
+
+    Parameters
+    ----------
+    chart : Chart, RowChart, HeatMap or Panels
+    axes : Axes, optional
+        Draw into these, of a figure of yours, instead of a figure of its own. The picture must have one panel.
+    width : str or float, optional
+        ``"column"`` or ``"page"`` of a journal, or inches; the height follows.
+    """
+    if axes is not None:
+        return _draw_into(axes, chart, width)
+    size = chart.size if width is None else _scaled(chart.size, check_width(width))
     with styled():
-        figure = make_figure(*chart.size)
+        figure = make_figure(*size)
         if isinstance(chart, Panels):
             _draw_panels(figure, chart)
         else:
             _draw_any(figure.add_subplot(), chart)
     return figure
+
+
+def _scaled(size: tuple[float, float], width: float) -> tuple[float, float]:
+    """Return a size of this width, of the same proportions unless that would leave no space for the curves."""
+    return width, max(size[1] * width / size[0], min(size[1], 2.4))
+
+
+def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure:
+    if width is not None:
+        raise InvalidValueError("width", width, "absent where ax is given: the axes have their size")
+    if isinstance(chart, Panels):
+        [[alone, *others], *rows] = chart.charts
+        if others or rows or not isinstance(alone, Chart):
+            count = sum(panel is not None for row in chart.charts for panel in row)
+            raise InvalidValueError("ax", "one Axes", f"absent: the picture has {count} panels")
+        chart = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
+    with styled():
+        _draw_any(axes, chart)
+    figure: Any = axes.get_figure(root=True)
+    return figure  # type: ignore[no-any-return]
 
 
 def finish_axes(axes: Axes, x_label: str, y_label: str) -> None:
@@ -76,22 +119,31 @@ def finish_axes(axes: Axes, x_label: str, y_label: str) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
-def figure_to_png(figure: MatplotlibFigure, dots_per_inch: int = 110) -> bytes:
-    """Return a figure as PNG."""
+def figure_to_png(figure: MatplotlibFigure) -> bytes:
+    """Return a figure as PNG, at twice the size of a screen."""
+    return _picture(figure, ".png")
+
+
+def figure_to_svg(figure: MatplotlibFigure) -> str:
+    """Return a figure as SVG."""
+    return _picture(figure, ".svg").decode()
+
+
+def _picture(figure: MatplotlibFigure, suffix: str) -> bytes:
+    """Return the bytes of a picture, the same for the same figure."""
     content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=dots_per_inch)
+    with mpl.rc_context({"svg.hashsalt": "psofed", "svg.fonttype": "path"}):
+        figure.savefig(content, format=suffix[1:], dpi=DOTS_PER_INCH, metadata=PICTURE_FORMATS[suffix])
     return content.getvalue()
 
 
 def save_figure(figure: MatplotlibFigure, path: str | Path) -> None:
     """Write a figure, whole or not at all; the same figure gives the same bytes."""
     check_picture_format(Path(path))
-    suffix, content = Path(path).suffix.lower(), io.BytesIO()
     # In memory first: on a full disk some of Matplotlib's writers stumble over their own error.
-    with mpl.rc_context({"svg.hashsalt": "psofed", "svg.fonttype": "path"}):
-        figure.savefig(content, format=suffix[1:], dpi=160, metadata=PICTURE_FORMATS[suffix])
+    content = _picture(figure, Path(path).suffix.lower())
     with atomic_path(path) as temporary:
-        temporary.write_bytes(content.getvalue())
+        temporary.write_bytes(content)
 
 
 def _draw_any(axes: Axes, chart: Chart | RowChart | HeatMap) -> None:
@@ -143,7 +195,7 @@ def _draw_one(axes: Axes, series: Series, top: float) -> None:
     lost = np.zeros(x.size, bool) if series.is_lost is None else series.is_lost
     for at, marker in ((lost, _LOST), (beyond & ~lost, _BEYOND)):
         if at.any():
-            axes.plot(x[at], np.full(int(at.sum()), 0.985), ls="none", marker=marker, color=colour, ms=6.5, mew=1.8,
+            axes.plot(x[at], np.full(int(at.sum()), 0.985), ls="none", marker=marker, color=colour, ms=10, mew=0.6,
                       transform=axes.get_xaxis_transform(), clip_on=False, zorder=4)  # fmt: skip
 
 
@@ -292,9 +344,9 @@ def _draw_cells(axes: Axes, chart: HeatMap) -> Any:
     is_dark = image.to_rgba(np.nan_to_num(values)) @ [0.3, 0.59, 0.11, 0.0] < 0.5
     for (i, j), value in np.ndenumerate(values):
         colour = "0.5" if math.isnan(value) else "white" if is_dark[i, j] else "black"
-        axes.text(j, i, chart.texts[i][j], ha="center", va="center", fontsize=6, color=colour)
-    axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=40, ha="right", fontsize=8)
-    axes.set_yticks(range(len(chart.rows)), chart.rows, fontsize=8)
+        axes.text(j, i, chart.texts[i][j], ha="center", va="center", fontsize=6.5, color=colour)
+    axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=40, ha="right", fontsize=7.5)
+    axes.set_yticks(range(len(chart.rows)), chart.rows, fontsize=7.5)
     axes.set_title(_text(chart.title), fontsize=9.5)
     axes.tick_params(length=0)
     return image
@@ -324,13 +376,18 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
             grid[row, across - 1].annotate(_text(panels.right[row]), (1.02, 0.5), xycoords="axes fraction",
                                            rotation=270, va="center", fontsize=8.5)  # fmt: skip
     if panels.shared:
-        figure.supxlabel(_text(panels.x), fontsize=9.5)
+        if panels.below:  # a label of the whole figure would lie on the legend
+            for axes in grid[-1]:
+                axes.set_xlabel(_text(panels.x))
+        else:
+            figure.supxlabel(_text(panels.x), fontsize=9.5)
         figure.supylabel(_text(panels.y), fontsize=9.5)
         handles = _legend_of(tuple(c for row in panels.charts for c in row if isinstance(c, Chart)))
         if handles:
+            columns = 4 if panels.below else 1 if len(handles) <= 20 else 2
             figure.legend(
-                handles=handles, title=_text(panels.legend) or None, loc="outside right upper",
-                ncols=1 if len(handles) <= 20 else 2, title_fontsize=8.5, alignment="left",
+                handles=handles, title=_text(panels.legend) or None, ncols=columns, title_fontsize=8.5,
+                loc="outside lower center" if panels.below else "outside right upper", alignment="left",
             )  # fmt: skip
     if colours is not None:
         figure.colorbar(colours, ax=grid, label=unit, shrink=0.7)

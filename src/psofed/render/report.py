@@ -266,11 +266,16 @@ class Reported:
     def plot(self, *given: Any, **named: Any) -> "Figure":
         """Draw the result; returns a Matplotlib figure that displays itself in a notebook.
 
-        Arguments are those of `chart`.
+        Parameters
+        ----------
+        *given, **named
+            Those of `chart`. Besides, ``ax=`` draws into Matplotlib axes of yours, and ``width=`` sets the width:
+            ``"column"`` or ``"page"`` of a journal (3.5 and 7.16 inches), or inches.
         """
         from psofed.render.figures import draw_chart
 
-        return draw_chart(self.chart(*given, **named))
+        axes, width = named.pop("ax", None), named.pop("width", None)
+        return draw_chart(self.chart(*given, **named), axes, width)
 
     def __repr__(self) -> str:
         return self.report().to_text(rows=FEW_ROWS)

@@ -1,14 +1,21 @@
 """How charts look: colours that colour-blind readers tell apart, markers and lines that survive grey print."""
 
+import contextlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from psofed.render.charts import AnyChart
 
 # Okabe and Ito's palette without its yellow (too pale on paper); neighbours differ in grey too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":")
+
+# Widths of a journal's column and page (IEEE's), in inches; pictures of these sizes keep their fonts' sizes in print.
+COLUMN_WIDTH, PAGE_WIDTH = 3.5, 7.16
 
 # Ends of pictures' names, and metadata that would differ from run to run.
 PICTURE_FORMATS: dict[str, dict[str, None] | None] = {
@@ -16,6 +23,8 @@ PICTURE_FORMATS: dict[str, dict[str, None] | None] = {
     ".svg": {"Date": None},
     ".pdf": {"CreationDate": None},
 }
+
+DOTS_PER_INCH = 200  # twice what screens show at the size of a page
 
 MATPLOTLIB: dict[Any, Any] = {
     "axes.grid": True,
@@ -31,13 +40,36 @@ MATPLOTLIB: dict[Any, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.5,
     "lines.markersize": 5.5,
-    "savefig.dpi": 160,
+    "savefig.dpi": DOTS_PER_INCH,
     "svg.fonttype": "path",
     "svg.hashsalt": "psofed",
 }
+
+
+def check_width(width: str | float) -> float:
+    """Return a width in inches: ``"column"`` or ``"page"`` of a journal, or a number."""
+    named = {"column": COLUMN_WIDTH, "page": PAGE_WIDTH}
+    if isinstance(width, str):
+        if width in named:
+            return named[width]
+        with contextlib.suppress(ValueError):
+            width = float(width)
+    if isinstance(width, bool) or not isinstance(width, int | float) or not 1.0 <= width <= 50.0:
+        raise InvalidValueError("width", width, '"column", "page", or 1 to 50 inches')
+    return float(width)
 
 
 def check_picture_format(path: Path) -> None:
     """Refuse a picture's name whose ending is not one we can write, before any work is done."""
     if path.suffix.lower() not in PICTURE_FORMATS:
         raise InvalidValueError("picture", str(path), "a name ending in " + ", ".join(PICTURE_FORMATS))
+
+
+def save_picture(chart: "AnyChart", path: Path) -> None:
+    """Write a chart as SVG and PNG, whole or not at all."""
+    from psofed.render.figures import draw_chart, save_figure
+
+    figure = draw_chart(chart)
+    for suffix in (".svg", ".png"):
+        save_figure(figure, path.with_suffix(suffix))
+        figure.set_layout_engine("none")  # everything has its place by now

@@ -26,7 +26,7 @@ TABLES = ("trials", "curve", "clients")
 
 
 def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
-    """Return a labelled data set, with all that is needed to make the result again in its attributes."""
+    """Return a labelled data set, with everything needed to reproduce the result in its attributes."""
     import xarray
 
     variables: dict[str, Any] = {}

@@ -22,7 +22,7 @@ DEFENCE_LONG_NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class DefenceRecord:
-    """Who was left out when.
+    """Who was excluded when.
 
     A client that is Byzantine is *found* when it is first left out; that iteration is the delay, since attacks begin
     with the run. Leaving out one that is not Byzantine is a *false alarm*. Where the Byzantine set is redrawn in every
@@ -33,7 +33,7 @@ class DefenceRecord:
     threshold : float
         Of the suspicion.
     variance : str
-        Where that of honest residuals was from: ``"theory"`` or ``"estimated"``.
+        Where the variance of honest residuals comes from: ``"theory"`` or ``"estimated"``.
     iterations : int
         Length of the run.
     is_byzantine : bool array (K,)

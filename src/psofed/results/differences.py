@@ -16,7 +16,7 @@ from psofed.results.metric_difference import (
     paired_difference,
     unpaired_difference,
 )
-from psofed.results.metrics import ALL_TITLES, EVASION_TITLES, METRIC_TITLES
+from psofed.results.metrics import ALL_TITLES
 
 if TYPE_CHECKING:
     import pandas
@@ -103,18 +103,14 @@ class Difference(Reported):
         """Return a row per metric."""
         import pandas
 
-        rows = []
-        for metric, found in self.metrics.items():
-            row = {
-                "metric": metric,
-                "db": found.decibels,
-                "low_db": found.interval[0],
-                "high_db": found.interval[1],
-            }
-            low, high = found.percent_interval
-            row |= {"percent": found.percent, "low_percent": low, "high_percent": high}
-            rows.append(row | {"statistic": found.statistic, "significant": found.is_significant})
-        return pandas.DataFrame(rows)
+        names = ("metric", "db", "low_db", "high_db", "percent", "low_percent", "high_percent", "statistic",
+                 "significant")  # fmt: skip
+        rows = [
+            (metric, found.decibels, *found.interval, found.percent, *found.percent_interval, found.statistic,
+             found.is_significant)
+            for metric, found in self.metrics.items()
+        ]  # fmt: skip
+        return pandas.DataFrame(rows, columns=names)
 
     def chart(self, metric: str = "network_mse") -> "Chart":
         """Return every pair's difference in dB, in order, with the estimate and its interval."""
@@ -137,7 +133,7 @@ class Difference(Reported):
 
 
 def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None = None) -> Difference:
-    """Compare two simulations: by how much `a` lies above (+) or below (−) `b`, in dB and per cent, with interval.
+    """Compare two simulations: by how much `a` lies above (+) or below (−) `b`, in dB and per cent, with intervals.
 
     Parameters
     ----------
@@ -187,7 +183,7 @@ def paired_metrics(
 ) -> Difference:
     """Compare steady states by metric, pair by pair: trials have numbers, and those that both have are pairs."""
     metrics, values = {}, {}
-    for metric in [*METRIC_TITLES, *EVASION_TITLES]:
+    for metric in ALL_TITLES:
         if metric in first and metric in second:
             common = min(len(first[metric]), len(second[metric]))
             values[metric] = first[metric][:common], second[metric][:common]

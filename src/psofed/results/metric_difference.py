@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from psofed.common.numbers import finite_or_none, to_decibels
+from psofed.common.numbers import json_object, to_decibels
 from psofed.common.types import FloatArray
 from psofed.results.estimates import (
     CONFIDENCE,
@@ -83,20 +83,20 @@ class MetricDifference:
         return self.statistic != "ratio of means"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON: what is not finite is None."""
-        plain = {
-            "db": self.decibels,
-            "interval_db": list(self.interval),
-            "percent": self.percent,
-            "interval_percent": list(self.percent_interval),
-            "confidence": self.confidence,
-            "statistic": self.statistic,
-            "significant": self.is_significant,
-            "pairs": {"lower": self.lower, "higher": self.higher},
-            "diverged_trials": list(self.diverged),
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
+        """Return plain values, ready for JSON; values that are not finite become None."""
+        return json_object(
+            {
+                "db": self.decibels,
+                "interval_db": list(self.interval),
+                "percent": self.percent,
+                "interval_percent": list(self.percent_interval),
+                "confidence": self.confidence,
+                "statistic": self.statistic,
+                "significant": self.is_significant,
+                "pairs": {"lower": self.lower, "higher": self.higher},
+                "diverged_trials": list(self.diverged),
+            }
+        )
 
 
 def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDENCE) -> MetricDifference:

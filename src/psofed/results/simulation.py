@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed._version import __version__
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet
 from psofed.render import Report, Reported
@@ -59,9 +59,9 @@ class SimulationResult(Reported):
     details : dict
         Further plain values: ``"data"`` for data of your own, ``"privacy"`` with a private channel.
     notes : tuple of str
-        What should be known of how it was computed, such as a part that Numba could not compile.
+        Notes on how it was computed, such as a part that Numba could not compile.
     defence : DefenceRecord or None
-        Who was left out when; None without a defence.
+        Who was excluded when; None without a defence.
     """
 
     scenario: Scenario
@@ -145,37 +145,37 @@ class SimulationResult(Reported):
         return self.scenario.num_clients * self.scenario.iterations * self.trials / self.seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
+        """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
         diverged = self.diverged_trials
-        plain = {
-            **{metric: found.to_json() for metric, found in self.estimates().items()},
-            "tail": self.tail,
-            "trials": self.trials,
-            "diverged": {
-                "trials": diverged.tolist(),
-                "iterations": self.diverged_at[diverged].tolist(),
-            },
-            "unsteady": self.unsteady_metrics,
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **self.details,
-            **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
-            **({} if self.defence is None else {"defence": self.defence.to_json()}),
-            "communication": self.communication.to_json(),
-            "fleet": {
-                "input_variance": self.fleet.input_variance.tolist(),
-                "noise_variance": self.fleet.noise_variance.tolist(),
-            },
-            "scenario": self.scenario.to_mapping(),
-            "seed": self.seed,
-            "version": self.version,
-            "seconds": self.seconds,
-            "client_updates_per_second": self.client_updates_per_second,
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
+        return json_object(
+            {
+                **{metric: found.to_json() for metric, found in self.estimates().items()},
+                "tail": self.tail,
+                "trials": self.trials,
+                "diverged": {
+                    "trials": diverged.tolist(),
+                    "iterations": self.diverged_at[diverged].tolist(),
+                },
+                "unsteady": self.unsteady_metrics,
+                **({"notes": list(self.notes)} if self.notes else {}),
+                **self.details,
+                **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
+                **({} if self.defence is None else {"defence": self.defence.to_json()}),
+                "communication": self.communication.to_json(),
+                "fleet": {
+                    "input_variance": self.fleet.input_variance.tolist(),
+                    "noise_variance": self.fleet.noise_variance.tolist(),
+                },
+                "scenario": self.scenario.to_mapping(),
+                "seed": self.seed,
+                "version": self.version,
+                "seconds": self.seconds,
+                "client_updates_per_second": self.client_updates_per_second,
+            }
+        )
 
     def to_dataset(self) -> "xarray.Dataset":
-        """Return a labelled data set, with all that is needed to make the result again in its attributes."""
+        """Return a labelled data set, with everything needed to reproduce the result in its attributes."""
         from psofed.results.dataset import simulation_to_dataset
 
         return simulation_to_dataset(self)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.render.numbers import decibels
 from psofed.results import SimulationResult
 
@@ -49,20 +49,10 @@ class Tracking:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; what does not apply to the drift is left out."""
-        left_out = {name for name, applies in self._applies().items() if not applies}
-        return {
-            name: finite_or_none(value)
-            for name, value in asdict(self).items()
-            if name not in left_out | {"jumped"}
-        }
-
-    def _applies(self) -> dict[str, bool]:
-        return {
-            "lag": self.lag is not None,
-            "untracked": self.untracked is not None,
-            "recovery": self.jumped,
-            "recovery_standard_error": self.jumped,
-        }
+        plain = asdict(self)
+        jumped = plain.pop("jumped")  # without a recovery, None says so
+        applies = {name for name in plain if plain[name] is not None or (jumped and "recovery" in name)}
+        return json_object({name: value for name, value in plain.items() if name in applies})
 
     def describe(self) -> str:
         """Return one sentence."""

@@ -45,32 +45,21 @@ class Communication:
     taking_part: float = 1.0
 
     @property
-    def _down(self) -> Fraction:
-        """Bits that a participant receives in an exchange, on average."""
-        return (
-            self.traffic.bits_down
-            * Fraction(self.bits_per_value_down, BITS_PER_NUMBER)
-            * Fraction(self.taking_part)
-        )
-
-    @property
-    def _up(self) -> Fraction:
-        """Bits that a participant sends in an exchange, on average."""
-        return (
-            self.traffic.bits_up
-            * Fraction(self.bits_per_value_up, BITS_PER_NUMBER)
-            * Fraction(self.taking_part)
-        )
+    def _in_exchange(self) -> tuple[Fraction, Fraction]:
+        """Bits that a participant receives and sends in an exchange, on average."""
+        down = self.traffic.bits_down * Fraction(self.bits_per_value_down, BITS_PER_NUMBER)
+        up = self.traffic.bits_up * Fraction(self.bits_per_value_up, BITS_PER_NUMBER)
+        return down * Fraction(self.taking_part), up * Fraction(self.taking_part)
 
     @property
     def bits_down(self) -> float:
         """Bits all participants of an iteration receive, on long average."""
-        return _whole(self._down * self.traffic.exchanges_per_iteration)
+        return _whole(self._in_exchange[0] * self.traffic.exchanges_per_iteration)
 
     @property
     def bits_up(self) -> float:
         """Bits all participants of an iteration send, on long average."""
-        return _whole(self._up * self.traffic.exchanges_per_iteration)
+        return _whole(self._in_exchange[1] * self.traffic.exchanges_per_iteration)
 
     @property
     def numbers_down(self) -> float:
@@ -90,7 +79,7 @@ class Communication:
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts. Per iteration: on long average; in total: of this run (exact if all are available)."""
         rate, made = self.traffic.exchanges_per_iteration, self.traffic.exchanges_before(self.iterations)
-        down, up, full = self._down, self._up, self.full_numbers * BITS_PER_NUMBER
+        (down, up), full = self._in_exchange, self.full_numbers * BITS_PER_NUMBER
         return {
             "bytes_per_number": BYTES_PER_NUMBER,
             "per_iteration": _row(down * rate, up * rate),

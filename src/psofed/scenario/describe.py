@@ -137,12 +137,17 @@ def field_title(name: str) -> str:
     Examples
     --------
     >>> field_title("num_shared"), field_title("attack.variance"), field_title("data.noise_variance")
-    ('shared parameters M', 'attack variance', 'data.noise_variance')
+    ('shared parameters M', 'attack variance', 'noise variance')
     """
     from psofed.parts.base import Attack
     from psofed.scenario.scenario import Scenario
+    from psofed.scenario.tables import Data
 
     table, _, key = name.rpartition(".")
-    field = {"": Scenario.options(), "attack": Attack.options()}.get(table, {}).get(key)
+    field = {"": Scenario.options(), "attack": Attack.options(), "data": Data.options()}.get(table, {}).get(
+        key
+    )
     label = "" if field is None else option_of(field).label
-    return label or (f"attack {key.replace('_', ' ')}" if table == "attack" else name)
+    return label or " ".join(word for word in (table, key) if word not in ("", "kind", "data")).replace(
+        "_", " "
+    )

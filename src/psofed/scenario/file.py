@@ -35,7 +35,7 @@ coordinated = true               # one mask for all clients, or one for each
 kind = "linear"                  # y = w'x; or "rff": random Fourier features, then also
                                  # features = 100, bandwidth = 1.0, seed = 0 (dimension is features)
 
-# [learner]                      # what a client makes of a sample: docs/learners.md
+# [learner]                      # how a client learns from a sample: docs/learners.md
 # kind = "lms"                   # or "nlms", "leaky-lms" with leakage, "sign-lms", "rls" with forgetting and initial
 
 [data]

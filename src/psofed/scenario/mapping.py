@@ -227,8 +227,6 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
     for table in OPTIONAL:
         if values.get(table) == "none":
             del values[table]
-    if isinstance(values.get("stepsize"), Mapping):
-        values["stepsize"] = _uniform("stepsize", values["stepsize"])
     for family in KIND_TABLES:
         if family in values:
             made = _attack(values[family]) if family == "attack" else part_from_table(family, values[family])
@@ -272,9 +270,6 @@ def _data(values: dict[str, Any], folder: Path | None, opening: bool) -> Data:
     elif given := next((name for name in DataSettings.options() if name in values), None):
         raise MissingValueError("data.file", f"the path of a table, since data.{given} describes one")
     Data.check_names(values)
-    for key in ("input_variance", "noise_variance"):
-        if isinstance(values.get(key), Mapping):
-            values[key] = _uniform(f"data.{key}", values[key])
     for table, family in INNER.items():
         key = table.removeprefix("data.")
         if isinstance(values.get(key), Mapping):
@@ -300,13 +295,6 @@ def _rows(values: dict[str, Any], folder: Path | None, opening: bool) -> OwnData
     seen = tuple(known.get("clients", ())), tuple(known.get("samples", ())), str(known.get("digest", ""))
     source = DataSource(place, settings, *seen)
     return source.read() if opening else source
-
-
-def _uniform(field: str, value: Mapping[str, Any]) -> Uniform:
-    ends = value.get("uniform")
-    if set(value) != {"uniform"} or not isinstance(ends, list | tuple) or len(ends) != 2:
-        raise InvalidValueError(field, dict(value), "{uniform = [low, high]}")
-    return Uniform(*ends)
 
 
 def _table(name: str, value: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.options import option
-from psofed.common.per_client import PerClient, Uniform, draw_per_client, per_client
+from psofed.common.per_client import PerClient, Uniform, check_count, draw_per_client, per_client
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
@@ -74,7 +74,7 @@ class Scenario(Settings):
     selection, data
         See :class:`Selection` and :class:`Data`.
     learner : Learner, or its name
-        What a client makes of a sample: ``psofed.learners.LMS()``, ``NLMS()``, ``LeakyLMS(leakage=0.01)``, ….
+        How a client learns from a sample: ``psofed.learners.LMS()``, ``NLMS()``, ``LeakyLMS(leakage=0.01)``, ….
     model : Model, or its name
         The model that clients fit: ``psofed.models.Linear()`` or ``Rff(features=100)``.
     drift : Drift, optional
@@ -137,7 +137,7 @@ class Scenario(Settings):
         low=0,
         open_low=True,
         check=per_client(0.0, math.inf, open_low=True),
-        text="μ_k of the clients' steps",
+        text="μ, the clients' stepsize (learning rate)",
         group="Sharing",
         label="stepsize μ",
         slider=(1e-3, 2.0),
@@ -155,7 +155,7 @@ class Scenario(Settings):
     uplink: str = option(
         default="same",
         choices=UPLINKS,
-        text="whether the clients that downloaded upload, or others drawn again",
+        text="who uploads: the clients that downloaded, or newly drawn ones",
         group="Sharing",
         label="uploads come from",
         words=("the same clients", "other clients"),
@@ -176,7 +176,7 @@ class Scenario(Settings):
     learner: Learner = option(
         default_factory=LMS,
         check=PartCheck("learner"),
-        text="what a client makes of a sample",
+        text="how a client learns from a sample",
         group="Sharing",
     )
     model: Model = option(
@@ -228,7 +228,7 @@ class Scenario(Settings):
     defence: Defence | None = option(
         default=None,
         check=PartCheck("defence"),
-        text="which clients are watched and excluded",
+        text="how Byzantine clients are detected and excluded",
         group="Defence and algorithm",
     )
     evasion: Evasion | None = option(
@@ -279,7 +279,9 @@ class Scenario(Settings):
             object.__setattr__(self, "channel", None)
         self._check_input_dimension()
         self._check_data_sizes()
-        self._check_drift()
+        if self.drift is not None and not self.is_linear:
+            allowed = 'left out unless model.kind = "linear" and there is no data.function'
+            raise InvalidValueError("drift", self.drift.kind, allowed)
         self._check_attack()
         self._check_network()
         uploads = self.most_uploads
@@ -480,16 +482,6 @@ class Scenario(Settings):
             allowed = f'{self.dimension} (the dimension) with model.kind = "linear"'
             raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
 
-    def _check_drift(self) -> None:
-        if self.drift is None:
-            return
-        if not self.is_linear:
-            raise InvalidValueError(
-                "drift",
-                self.drift.kind,
-                'left out unless model.kind = "linear" and there is no data.function',
-            )
-
     def _check_attack(self) -> None:
         if self.attack is None:
             return
@@ -520,12 +512,7 @@ class Scenario(Settings):
     def _check_data_sizes(self) -> None:
         values = {f"data.{name}": getattr(self.data, name) for name in ("input_variance", "noise_variance")}
         for name, value in {"stepsize": self.stepsize, **values}.items():
-            if isinstance(value, tuple) and len(value) != self.num_clients:
-                raise InvalidValueError(
-                    name,
-                    f"{len(value)} numbers",
-                    f"one number, or {self.num_clients} numbers (num_clients)",
-                )
+            check_count(name, value, self.num_clients)
         covariances = self.data.covariances
         if covariances is not None:
             shape = (len(covariances), len(covariances[0]))

@@ -329,7 +329,7 @@ class Evasion(Settings):
     norm: str = option(
         default="2",
         choices=("2", "inf"),
-        text="in which norm",
+        text="norm of the move",
         label="inputs are changed",
         words=("by ε in the 2-norm", "by ε per entry"),
         absent="not at all",

@@ -46,3 +46,13 @@ class DataSettings(StreamSettings, kw_only=False):
     features: Sequence[str] | None = option(
         default=None, metavar="A,B,C", text="columns to predict from; all other numeric columns by default"
     )
+
+
+class ArraySettings(StreamSettings):
+    """How arrays become the clients' streams."""
+
+    features: Sequence[str] | None = option(
+        default=None,
+        check=lambda name, value: tuple(map(str, value)),
+        text="names of the columns of X; x1, x2, … by default",
+    )

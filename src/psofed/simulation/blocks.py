@@ -8,7 +8,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.bodies import why_python
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.defence import all_peaks
 from psofed.engine.lanes import WIDTH
 from psofed.fleet import draw_fleet
@@ -325,7 +325,7 @@ def _gather(
                 curve_sum[b, q], curve_squares[b, q] = total, squares
 
 
-@compiled(allocates=False)
+@kernel_part
 def _mark_diverged(metrics: FloatArray, t: int, n: int, diverged_at: IntArray) -> None:
     """Record which trials diverge in iteration n; their errors count as infinite from then on, even if they are NaN."""
     for q in range(metrics.shape[1]):

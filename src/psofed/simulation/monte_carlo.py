@@ -4,15 +4,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.notices import notify
@@ -21,7 +19,7 @@ from psofed.common.types import FloatArray
 from psofed.common.validation import check_tail
 from psofed.engine.compiling import is_cold
 from psofed.fleet import Fleet, draw_fleet
-from psofed.parts.plain import check_learner_memory
+from psofed.parts.plain import check_memory
 from psofed.parts.watching import WatchPlan
 from psofed.results import DefenceRecord, SimulationResult
 from psofed.results.metrics import measured_metrics
@@ -116,7 +114,7 @@ def check_covered(scenario: Scenario) -> None:
     check_evasion(scenario)
     data = scenario.own_data  # refuses rows that are not loaded
     drift = scenario.drift
-    check_learner_memory(scenario.learner, scenario.num_clients, scenario.dimension)
+    check_memory(scenario.learner, scenario.num_clients, scenario.dimension)
     stream = scenario.data.stream
     unstated = not stream.is_independent and stream.input_correlation() is None
     if unstated and not scenario.is_linear:
@@ -147,9 +145,8 @@ def check_covered(scenario: Scenario) -> None:
     if drift is not None:
         drift.check(scenario.iterations)
     if scenario.attack is not None:
-        scenario.attack.byzantine_mask(
-            scenario.num_clients, scenario.client_names
-        )  # names need your own data
+        # Names need your own data.
+        scenario.attack.byzantine_mask(scenario.num_clients, scenario.client_names)
 
 
 def _load_kernels(job: Job, trials: int) -> None:
@@ -200,7 +197,6 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
     blocks, iterations = cut_into_blocks(settings.trials), job.scenario.iterations
     local = executor is None
     progress = Progress()
-    pool = executor if executor is not None else ThreadPoolExecutor(threads)
     amount = iterations * settings.trials
     # A remote executor is kept busy with more, since results take their time to travel.
     window = 2 * threads if local else 8 * threads
@@ -209,9 +205,7 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
     waiting = deque(blocks)
     running: deque[tuple[range, Future[Block]]] = deque()
     finished = 0
-    with ExitStack() as stack:
-        stack.callback(_stop, progress, running, pool if local else None)
-        sender = stack.enter_context(sending(pool, job.scenario.data.rows))
+    with sending(executor, job.scenario.data.rows, threads, progress.stop) as sender:
         while waiting or running:
             while waiting and len(running) < window:
                 trials = waiting.popleft()
@@ -231,15 +225,6 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
             yield block
 
 
-def _stop(progress: Progress, running: "deque[tuple[range, Future[Block]]]", pool: Executor | None) -> None:
-    """End the blocks under way, and a pool of threads that was made for them."""
-    progress.stop.set()
-    for _, future in running:
-        future.cancel()
-    if pool is not None:
-        pool.shutdown(wait=True)
-
-
 class _Total:
     """Adds up blocks in the order they are given, which is the order of the trials."""
 
@@ -248,35 +233,27 @@ class _Total:
         self._job = job
         self._curve_sum = np.zeros((bins, len(METRICS)))
         self._curve_squares = np.zeros((bins, len(METRICS)))
-        self._blocks: list[tuple[FloatArray, NDArray[np.int64], FloatArray | None]] = []
-        self._client_squares: list[FloatArray] = []
-        self._watched: list[dict[str, NDArray[np.int64]]] = []
-        self._notes: tuple[str, ...] = ()
-        self._most_uploads = 0
-        self._evasions: list[FloatArray] = []
+        self._blocks: list[Block] = []
 
     def add(self, block: Block) -> None:
         self._curve_sum += block.curve_sum
         self._curve_squares += block.curve_squares
-        self._notes = block.notes
-        if block.most_uploads is not None:
-            self._most_uploads = max(self._most_uploads, block.most_uploads)
-        if block.evasion is not None:
-            self._evasions.append(block.evasion)
-        self._blocks.append((block.tail_halves, block.diverged_at, block.curves))
-        if block.client_squares is not None:
-            self._client_squares.append(block.client_squares)
-        if block.watched is not None:
-            self._watched.append(block.watched)
+        nothing = np.zeros((0, len(METRICS)))  # sums of all blocks would fill the memory
+        self._blocks.append(replace(block, curve_sum=nothing, curve_squares=nothing))
 
     def client_mse(self, counts: FloatArray) -> FloatArray:
         """Each client's MSE over the tail in each trial, shape (trials, K); NaN where it had no sample."""
-        squares = np.concatenate(self._client_squares, axis=1).T
+        squares = self._joined("client_squares", axis=1).T
         return np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
+
+    def _joined(self, name: str, axis: int) -> FloatArray:
+        """Join an array of all blocks along the axis of the trials; empty where the blocks have none."""
+        kept = [array for block in self._blocks if (array := getattr(block, name)) is not None]
+        return np.concatenate(kept, axis=axis) if kept else np.zeros(0)
 
     def result(self, fleet: Fleet, seconds: float) -> SimulationResult:
         recording = self._job.recording
-        halves = np.concatenate([block[0] for block in self._blocks], axis=2)
+        halves = self._joined("tail_halves", axis=2)
         trials = halves.shape[2]
         tail = recording.tail
         second = (tail + 1) // 2
@@ -286,11 +263,11 @@ class _Total:
             spread = np.maximum(self._curve_squares / trials - mean**2, 0.0)
             error = np.sqrt(spread / (trials - 1)) if trials > 1 else np.full_like(mean, np.nan)
             change = halves[1] - halves[0] if tail > 1 else np.zeros_like(steady)
-        if self._evasions:
-            steady = np.concatenate([steady, np.concatenate(self._evasions, axis=1)])
-        privacy = privacy_spent(self._job.scenario, self._most_uploads)
-        kept = [block[2] for block in self._blocks if block[2] is not None]
-        curves = np.concatenate(kept) if kept else None
+        evasion, curves = self._joined("evasion", axis=1), self._joined("curves", axis=0)
+        if evasion.size:
+            steady = np.concatenate([steady, evasion])
+        most_uploads = max(block.most_uploads or 0 for block in self._blocks)
+        privacy = privacy_spent(self._job.scenario, most_uploads)
         return SimulationResult(
             scenario=self._job.scenario,
             fleet=fleet,
@@ -301,22 +278,18 @@ class _Total:
             tail_change=dict(zip(METRICS, change, strict=True)),
             curve=dict(zip(METRICS, mean.T, strict=True)),
             curve_standard_error=dict(zip(METRICS, error.T, strict=True)),
-            diverged_at=np.concatenate([block[1] for block in self._blocks]),
-            trial_curves=None
-            if curves is None
-            else dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)),
+            diverged_at=np.concatenate([block.diverged_at for block in self._blocks]),
+            trial_curves=dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)) if curves.size else None,
             seconds=seconds,
             details={} if privacy is None else {"privacy": privacy},
-            notes=self._notes,
+            notes=self._blocks[-1].notes,
             defence=None if self._job.plan is None else self._defence_record(fleet, self._job.plan),
         )
 
     def _defence_record(self, fleet: Fleet, plan: WatchPlan) -> DefenceRecord:
         scenario = self._job.scenario
-        arrays = {
-            name: np.concatenate([block[name] for block in self._watched], axis=1).T
-            for name in self._watched[0]
-        }
+        watched = [block.watched for block in self._blocks if block.watched is not None]
+        arrays = {name: np.concatenate([own[name] for own in watched], axis=1).T for name in watched[0]}
         return DefenceRecord(
             threshold=plan.threshold,
             variance="estimated" if plan.is_estimated else "theory",

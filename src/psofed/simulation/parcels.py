@@ -9,11 +9,13 @@ import io
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from psofed.data.own_data import DataSource, OwnData
 
@@ -34,37 +36,68 @@ class TaskSender:
         What stands for them on the way: a path, or a future of Dask's; None to send tasks as they are.
     """
 
-    def __init__(self, executor: Executor, rows: OwnData | None, parcel: Any = None) -> None:
+    def __init__(self, executor: Executor, rows: OwnData | DataSource | None, parcel: Any = None) -> None:
         self._executor, self._rows, self._parcel = executor, rows, parcel
+        self._futures: WeakSet[Future[Any]] = WeakSet()
 
     def submit(self, function: Callable[..., R], task: Any, *arguments: Any) -> "Future[R]":
         """Submit ``function(task, *arguments)``."""
         if self._parcel is None:
-            return self._executor.submit(function, task, *arguments)
-        content = pickle_without(task, self._rows)
-        return self._executor.submit(_run, function, content, self._parcel, arguments)
+            future = self._executor.submit(function, task, *arguments)
+        else:
+            content = pickle_without(task, self._rows)
+            future = self._executor.submit(_run, function, content, self._parcel, arguments)
+        self._futures.add(future)
+        return future
+
+    def cancel(self) -> None:
+        """Cancel the tasks that have not begun."""
+        for future in list(self._futures):
+            future.cancel()
 
 
 @contextmanager
-def sending(executor: Executor, rows: OwnData | DataSource | None) -> Iterator[TaskSender]:
-    """Give a sender for tasks that hold `rows`; what it keeps for them is removed at the end."""
-    if not isinstance(rows, OwnData):
-        yield TaskSender(executor, None)
-    elif isinstance(executor, ProcessPoolExecutor):
-        _ = rows.digest  # else every worker computes it
-        with tempfile.TemporaryDirectory(prefix="psofed-") as folder:
-            file = Path(folder) / _FILE
-            file.write_bytes(pickle.dumps(rows, pickle.HIGHEST_PROTOCOL))
-            yield TaskSender(executor, rows, file)
-    elif type(executor).__module__.partition(".")[0] == "distributed":
-        _ = rows.digest
+def sending(
+    executor: Executor | None, rows: OwnData | DataSource | None, threads: int = 1, stop: Event | None = None
+) -> Iterator[TaskSender]:
+    """Give a sender for tasks that hold `rows`, to `executor` or to threads of its own.
+
+    At the end it sets `stop`, which asks running tasks to end, cancels the others and removes the rows' parcel.
+    """
+    pool = ThreadPoolExecutor(threads) if executor is None else executor
+    try:
+        with _parcel(pool, rows) as parcel:
+            sender = TaskSender(pool, rows, parcel)
+            try:
+                yield sender
+            finally:
+                if stop is not None:
+                    stop.set()
+                sender.cancel()
+    finally:
+        if executor is None:
+            pool.shutdown(wait=True)
+
+
+@contextmanager
+def _parcel(executor: Executor, rows: OwnData | DataSource | None) -> Iterator[Any]:
+    """Send rows ahead, and give what stands for them."""
+    is_dask = type(executor).__module__.partition(".")[0] == "distributed"
+    if not isinstance(rows, OwnData) or not (is_dask or isinstance(executor, ProcessPoolExecutor)):
+        yield None
+        return
+    _ = rows.digest  # else every worker computes it
+    if is_dask:
         client: Any = executor._client  # type: ignore[attr-defined]  # it has no public name
-        yield TaskSender(executor, rows, client.scatter(rows, broadcast=True, hash=False))
-    else:
-        yield TaskSender(executor, rows)
+        yield client.scatter(rows, broadcast=True, hash=False)
+        return
+    with tempfile.TemporaryDirectory(prefix="psofed-") as folder:
+        file = Path(folder) / _FILE
+        file.write_bytes(pickle.dumps(rows, pickle.HIGHEST_PROTOCOL))
+        yield file
 
 
-def pickle_without(value: Any, rows: OwnData | None) -> bytes:
+def pickle_without(value: Any, rows: Any) -> bytes:
     """Return a pickle of a value that holds `rows`, without them."""
     buffer = io.BytesIO()
     pickler = _best_pickler()

@@ -5,21 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from psofed.parts import contexts
 from psofed.parts.affine import Affine
 from psofed.parts.base import Attack, Learner
-from psofed.parts.contexts import (
-    KNOWLEDGE,
-    Departure,
-    Evidence,
-    Innovation,
-    Mask,
-    Observation,
-    Presence,
-    Residual,
-    Shared,
-    Step,
-    Transmission,
-)
 from psofed.parts.part import takes_memory
 from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
@@ -31,8 +19,8 @@ def check_attack(attack: Any) -> Iterator[str]:
     if sum(has) != 1:
         yield "it must have one of corrupt(self, upload), craft(self, conspiracy, out) and poison(self, sample)"
         return
-    if attack.knows not in KNOWLEDGE:
-        yield f"knows = {attack.knows!r} is not one of {', '.join(KNOWLEDGE)}"
+    if attack.knows not in contexts.KNOWLEDGE:
+        yield f"knows = {attack.knows!r} is not one of {', '.join(contexts.KNOWLEDGE)}"
         return
     if not isinstance(attack.strength, int | float):
         yield f"its strength, {type(attack).strength_field()}, is not a number"
@@ -135,8 +123,8 @@ def check_defence(defence: Any) -> Iterator[str]:
         for n in range(30):
             scores = rng.standard_t(3, count) * (1.0 if n < 20 else 1000.0)
             given = np.clip(scores, -1000.0, 1000.0)
-            one = defence.suspicion(Evidence(given, 0, n), ahead)
-            other = defence.suspicion(Evidence(given[::-1].copy(), 0, n), back)
+            one = defence.suspicion(contexts.Evidence(given, 0, n), ahead)
+            other = defence.suspicion(contexts.Evidence(given[::-1].copy(), 0, n), back)
             if np.ndim(one) or not np.isfinite(one) or one < 0 or not np.isfinite(ahead).all():
                 yield f"suspicion returns {one!r} instead of a finite number of at least 0"
                 return
@@ -189,7 +177,9 @@ def check_pattern(pattern: Any) -> Iterator[str]:
         masks = np.zeros((4000 if stated is not None else 50, dimension))
         for n in range(len(masks)):
             out = np.zeros(shared, np.int64)
-            pattern.select(Mask(n, 1, dimension, shared, rng.random(shared), float(rng.random())), out)
+            pattern.select(
+                contexts.Mask(n, 1, dimension, shared, rng.random(shared), float(rng.random())), out
+            )
             if len(set(out.tolist())) < shared or out.min() < 0 or out.max() >= dimension:
                 wanted = f"{shared} distinct entries between 0 and {dimension - 1}"
                 yield f"select writes {out.tolist()} instead of {wanted}"
@@ -217,8 +207,10 @@ def _check_choosing(pattern: Any) -> Iterator[str]:
             model, uniforms, own = rng.normal(size=dimension), rng.random(shared), float(rng.random())
             masks = np.zeros((2, shared), np.int64)
             for memory, out in zip(memories, masks, strict=True):
-                pattern.select(Mask(n, 1, dimension, shared, uniforms.copy(), own, model.copy()), memory, out)
-                pattern.remember(Shared(out.copy(), model[out], 1, n, True), memory)
+                pattern.select(
+                    contexts.Mask(n, 1, dimension, shared, uniforms.copy(), own, model.copy()), memory, out
+                )
+                pattern.remember(contexts.Shared(out.copy(), model[out], 1, n, True), memory)
             if len(set(masks[0].tolist())) < shared or masks.min() < 0 or masks.max() >= dimension:
                 wanted = f"{shared} distinct entries between 0 and {dimension - 1}"
                 yield f"select writes {masks[0].tolist()} instead of {wanted}"
@@ -232,7 +224,9 @@ def check_drift(drift: Any) -> Iterator[str]:
     """Check that it returns a finite vector of the right size."""
     rng = np.random.default_rng(3)
     for n in (0, 1, 50):
-        after = np.asarray(drift.move(Step(n, np.zeros(3), rng.normal(size=3), np.array([1.0, 0.0, 0.0]))))
+        after = np.asarray(
+            drift.move(contexts.Step(n, np.zeros(3), rng.normal(size=3), np.array([1.0, 0.0, 0.0])))
+        )
         if after.shape != (3,) or not np.isfinite(after).all():
             yield f"move returns {after!r} at iteration {n}, instead of 3 finite numbers"
             return
@@ -246,7 +240,7 @@ def check_learner(learner: Any) -> Iterator[str]:
             yield "it has both gain and learn; it must have one of them"
         for error in (0.0, 1.0, -2.5):
             for power in (0.0, 1.0):
-                gain = learner.gain(Residual(error, power, 0.1, 0, 0))
+                gain = learner.gain(contexts.Residual(error, power, 0.1, 0, 0))
                 if np.ndim(gain) or not np.isfinite(gain):
                     yield f"gain returns {gain!r} for error {error} and power {power}, instead of a finite number"
                     return
@@ -259,7 +253,7 @@ def check_learner(learner: Any) -> Iterator[str]:
         x, model = rng.normal(size=size), rng.normal(size=size)
         changes = np.zeros((2, size))
         for change in changes:
-            learner.learn(Observation(x.copy(), 0.5, model.copy(), 0.1, 0, n), first.copy(), change)
+            learner.learn(contexts.Observation(x.copy(), 0.5, model.copy(), 0.1, 0, n), first.copy(), change)
         if not np.isfinite(changes).all():
             yield f"learn writes {changes[0].tolist()} instead of {size} finite numbers"
             return
@@ -280,7 +274,7 @@ def check_stream(stream: Any) -> Iterator[str]:
             normals = rng.normal(size=size)
             for memory, out in zip(memories, inputs[:, chain], strict=True):
                 out[:] = 0.0
-                stream.draw(Innovation(normals.copy(), 1.0, 0, n), memory, out)
+                stream.draw(contexts.Innovation(normals.copy(), 1.0, 0, n), memory, out)
     if not np.isfinite(inputs).all():
         yield "draw writes numbers that are not finite"
     elif not np.array_equal(inputs[0], inputs[1]):
@@ -335,7 +329,9 @@ def check_availability(availability: Any) -> Iterator[str]:
     for n in range(iterations):
         for k in range(clients):
             before = bool(there[n - 1, k]) if n else False
-            presence = Presence(n, k, clients, float(shares[k]), float(rng.random()), float(once[k]), before)
+            presence = contexts.Presence(
+                n, k, clients, float(shares[k]), float(rng.random()), float(once[k]), before
+            )
             here = _call(availability.is_available, presence, memory[k])
             if here not in (True, False):
                 yield f"is_available returns {here!r} instead of true or false"
@@ -353,7 +349,7 @@ def check_channel(channel: Any) -> Iterator[str]:
         return
     rng, size, nothing = np.random.default_rng(7), 4000, np.zeros(0)
     values, out = 0.1 * rng.normal(size=size), np.full(size, np.pi)
-    message = Transmission(
+    message = contexts.Transmission(
         values, np.zeros(size), np.arange(size), 0, 0,
         rng.normal(size=size) if channel.draws == "normals" else nothing,
         rng.random(size) if channel.draws == "uniforms" else nothing, 0.999999,
@@ -385,14 +381,14 @@ def check_delay(delay: Any) -> Iterator[str]:
     if memory.size:
         yield from _check_takes_memory(delay, "duration")
     for n in range(200):
-        given = _call(delay.duration, Departure(n % 5, n, float(rng.random())), memory[n % 5])
+        given = _call(delay.duration, contexts.Departure(n % 5, n, float(rng.random())), memory[n % 5])
         if int(given) != given or given > longest:
             yield f"duration returns {given!r} instead of an integer up to longest_delay() = {longest}"
             return
     chances, uniforms = delay.chances(), (np.arange(500) + 0.5) / 500
     for client, n in ((0, 0), (1, 0), (0, 1)) if chances is not None else ():
         given = np.array(
-            [_call(delay.duration, Departure(client, n, float(u)), memory[client]) for u in uniforms]
+            [_call(delay.duration, contexts.Departure(client, n, float(u)), memory[client]) for u in uniforms]
         )
         for duration, chance in enumerate(chances):
             if abs(np.mean(given == duration) - chance) > 0.01:

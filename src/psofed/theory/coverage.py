@@ -22,24 +22,10 @@ if TYPE_CHECKING:
 _LEAST_VARIANCE, _LEAST_STEP = 1e-70, 1e-13
 
 # Families of parts that the checks below look at; a part of any other is refused.
-_FAMILIES = frozenset(
-    (
-        "algorithm",
-        "aggregation",
-        "pre_aggregation",
-        "pattern",
-        "learner",
-        "model",
-        "stream",
-        "function",
-        "drift",
-        "attack",
-        "defence",
-        "availability",
-        "channel",
-        "delay",
-    )
-)
+_FAMILIES = (
+    "algorithm", "aggregation", "pre_aggregation", "pattern", "learner", "model", "stream", "function", "drift",
+    "attack", "defence", "availability", "channel", "delay",
+)  # fmt: skip
 
 
 def check_scenario(scenario: Scenario, theory: str = "exact") -> None:

@@ -71,7 +71,7 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
     """
     attack, clients, names = scenario.attack, scenario.num_clients, scenario.client_names
     if attack is None:
-        raise InvalidValueError("attack", None, "an attack, whose limits are sought")
+        raise InvalidValueError("attack", None, "an attack to find the limits of")
     if len(scenario.attacks) > 1:
         raise NotCoveredError(
             "attack_limits varies one attack; this scenario has several groups of attackers"

@@ -27,11 +27,11 @@ METRICS = {"network": "network_mse", "test": "test_mse", "msd": "server_msd"}
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms that the steady-state network MSE (SSMSE) is the sum of.
+    """Terms that add up to the steady-state network MSE (SSMSE).
 
     `data`, `noise`, `drift` and `targets` are those of the same fleet without the attack. `attack` is what the attack
     adds to that, including its influence on the effect of noise, walk and targets, and all products with first
-    moments. It is negative where an attack does good.
+    moments. It is negative where an attack helps.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Terms:
     noise : float
         E_Θ: the irreducible observation noise, the mean of σ_νk².
     drift : float
-        The lag behind a target that walks; 0 if it stays where it is.
+        The lag behind a target that walks; 0 if it does not move.
     targets : float
         The price of sharing one model among clients with their own targets; 0 if they have none.
     """

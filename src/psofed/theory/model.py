@@ -273,7 +273,7 @@ class TheoryModel:
 
     def recursion(self, stepsize: float, branch: Branch, lumped: bool = True) -> Recursion:
         """Return the recursion of one branch at one stepsize; `lumped` False keeps every client apart."""
-        if self.is_opened:
+        if self.is_opened or self.is_scattered:  # masks that are known are exchanged there
             return self.open_parts.recursion(stepsize, branch)
         together = self._lumped_fleet.at(stepsize) if lumped and self._lumped_fleet is not None else None
         mixture, law = together or (self.mixture, self.law)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
@@ -258,7 +258,7 @@ class Prediction(Reported):
         return pandas.DataFrame({"metric": list(values), "value": list(values.values())})
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and numbers; what is infinite (an unstable steady state) is None."""
+        """Return plain dicts and numbers; infinite values (an unstable steady state) become None."""
         values = {
             "network_mse": self.network_mse,
             "server_msd": self.server_msd,
@@ -274,10 +274,12 @@ class Prediction(Reported):
             "theory_title": THEORY_TITLES[self.theory],
             "scenario": self.scenario.to_mapping(),
         }
+        if self.model.is_sampled:
+            sampling = self.steady_state.sampling_error
+            values["sampling_error"] = {"network_mse": sampling.excess, "server_msd": sampling.server}
         if self.scenario.evasion is not None:
             values["evasion"] = self._evasion_to_json()
-        cleaned: dict[str, Any] = finite_or_none(values)
-        return cleaned
+        return json_object(values)
 
     def _evasion_to_json(self) -> dict[str, Any]:
         try:

@@ -96,7 +96,7 @@ def predict_recovery(
     Parameters
     ----------
     scenario : Scenario
-        With the attack; a defence in it plays no part.
+        With the attack; a defence in it is ignored.
     at : int, optional
         The iteration of the exclusion; the poisoned steady state by default.
     clients : tuple of int, optional

@@ -190,10 +190,8 @@ def theory_series(
 
 def stepsizes_report(curve: "StepsizeCurve") -> Report:
     """Return the steady state over the stepsizes, and the best of them."""
-    rows = []
-    for at, mu in enumerate(curve.stepsize.tolist()):
-        levels = (float(getattr(curve, metric)[at]) for metric in METRIC_TITLES)
-        rows.append((mu, *levels))
+    values = (curve.stepsize, *(getattr(curve, metric) for metric in METRIC_TITLES))
+    rows = tuple(zip(*(column.tolist() for column in values), strict=True))
     columns = (
         Column("stepsize", Kind.NUMBER),
         *(Column(title, Kind.LEVEL, infinite="unstable") for title in METRIC_TITLES.values()),
@@ -201,16 +199,14 @@ def stepsizes_report(curve: "StepsizeCurve") -> Report:
     stable, total = int(curve.is_stable.sum()), curve.stepsize.size
     if not stable:
         headline = "None of the stepsizes is stable." if total else "No stepsizes were given."
-        return Report(
-            headline, "", (Table("", columns, tuple(rows)),), draw=lambda: (stepsizes_chart(curve),)
-        )
+        return Report(headline, "", (Table("", columns, rows),), draw=lambda: (stepsizes_chart(curve),))
     best = int(np.argmin(curve.network_mse))
     return Report(
         f"Stepsize {significant(curve.stepsize[best])} gives the lowest network MSE, "
         f"{decibels(float(curve.network_mse[best]))}; {stable} of {counted(total, 'stepsize')} "
         f"{'is' if stable == 1 else 'are'} stable.",
         f"{sentence_case(THEORY_TITLES[curve.theory])}: {describe_scenario(curve.scenario)}.",
-        (Table("Steady state by stepsize", columns, tuple(rows), marked=frozenset({best})),),
+        (Table("Steady state by stepsize", columns, rows, marked=frozenset({best})),),
         (),
         NextStep("Let the theory choose", "psofed.tune(curve.scenario)", "psofed tune FILE"),
         lambda: (stepsizes_chart(curve),),
@@ -274,13 +270,13 @@ def tuning_report(tuning: "Tuning") -> Report:
         f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
         "",
         (Table("Best stepsize for each number of shared parameters", columns, rows, tuple(notes), marked),),
-        () if tuning.scenario is None else measured_notes(tuning.scenario),
+        measured_notes(tuning.scenario),
         NextStep(
             "Simulate it",
             f"psofed.simulate(scenario.replace(num_shared={best.num_shared}, stepsize={best.stepsize:.4g}))",
             f"psofed simulate FILE --set num_shared={best.num_shared} --set stepsize={best.stepsize:.4g}",
         ),
-        lambda: () if tuning.is_bare else (tuning_chart(tuning),),
+        lambda: (tuning_chart(tuning),),
     )
 
 

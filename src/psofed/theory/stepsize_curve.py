@@ -85,7 +85,7 @@ class StepsizeCurve(Reported):
         return [field.name for field in fields(self) if field.name not in ("scenario", "theory")]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and numbers; what is infinite is None."""
+        """Return plain dicts and numbers; infinite values become None."""
         columns = {name: finite_or_none(getattr(self, name).tolist()) for name in self._columns()}
         return columns | {"theory": self.theory, "scenario": self.scenario.to_mapping()}
 
@@ -96,7 +96,7 @@ def predict_stepsizes(
     theory: str = "exact",
     progress: ProgressCallback | None = None,
 ) -> StepsizeCurve:
-    """Predict the steady state at many stepsizes in one go; the scenario's own plays no part.
+    """Predict the steady state at many stepsizes in one go; the scenario's own is ignored.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ the lowest error.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ class TuningPoint:
 
 @dataclass(frozen=True, repr=False)
 class Tuning(Reported):
-    """Best stepsizes by number of shared entries, and a recommendation.
+    """Best stepsizes by number of shared parameters, and a recommendation.
 
     Attributes
     ----------
@@ -97,29 +97,31 @@ class Tuning(Reported):
     reason : str
     horizon : int or None
         Iterations over which the mean error was minimised; None for the steady state.
+    scenario : Scenario
+        What was tuned.
+    theory : str
+        The theory that predicted the errors.
     """
 
     metric: str
     points: tuple[TuningPoint, ...]
     recommended: TuningPoint
     reason: str
-    horizon: int | None = None
-    _plan: "Plan | None" = field(default=None, repr=False, compare=False)
-
-    @property
-    def scenario(self) -> Scenario | None:
-        """The scenario that was tuned, if that is known."""
-        return None if self._plan is None else self._plan.scenario
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether what was tuned is not known any more, so that no curve can be drawn."""
-        return self._plan is None
+    horizon: int | None
+    scenario: Scenario
+    theory: str
 
     def curves(self) -> tuple[FloatArray, dict[int, FloatArray]]:
         """Return stepsizes around the best ones, and the predicted errors there by number of shared parameters."""
-        assert self._plan is not None
-        return self._plan.curves(self)
+        top = max(point.max_stepsize for point in self.points)
+        bottom = min(0.3 * min(p.stepsize for p in self.points if p.max_stepsize > 0), 0.01 * top)
+        stepsizes = np.geomspace(bottom, 0.98 * top, 32)
+        counts = [point.num_shared for point in self.points]
+        scenarios = {count: self.scenario.replace(num_shared=count) for count in counts}
+        return stepsizes, {
+            count: error_curve(scenario, stepsizes, self.metric, self.theory, self.horizon)
+            for count, scenario in scenarios.items()
+        }
 
     def report(self) -> Report:
         """Return the best stepsize for each number of shared parameters, and which to use."""
@@ -148,51 +150,28 @@ class Tuning(Reported):
             "horizon": self.horizon,
             "points": [asdict(point) for point in self.points],
             "recommendation": asdict(self.recommended) | {"reason": self.reason},
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """Model and settings of a tuning, kept to draw its curves."""
-
-    scenario: Scenario
-    theory: str
-
-    def curves(self, tuning: Tuning) -> tuple[FloatArray, dict[int, FloatArray]]:
-        """Return stepsizes around the best ones, and the errors there by number of shared entries."""
-        top = max(point.max_stepsize for point in tuning.points)
-        bottom = min(0.3 * min(p.stepsize for p in tuning.points if p.max_stepsize > 0), 0.01 * top)
-        stepsizes = np.geomspace(bottom, 0.98 * top, 32)
-        return stepsizes, {
-            point.num_shared: error_curve(
-                self.scenario.replace(num_shared=point.num_shared),
-                stepsizes,
-                tuning.metric,
-                self.theory,
-                tuning.horizon,
-            )
-            for point in tuning.points
+            "theory": self.theory,
+            "scenario": self.scenario.to_mapping(),
         }
 
 
 @takes(TuningSettings)
 def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
-    """Find the best stepsize for each number of shared entries, and recommend one of them.
+    """Find the best stepsize for each number of shared parameters, and recommend one of them.
 
-    Under attack, or with a target that walks, the steady-state error has a minimum, and that is what is sought. Without
-    either it falls with the stepsize all the way down, and what counts is how fast: then the mean error over the run,
-    (1/N) Σ_{n<N} E[error_n] from the exact learning curve, is minimised. With your own data it always is, since tables
-    end, most of them before a steady state.
+    Under attack, or with a target that walks, the steady-state error has a minimum at some stepsize, which is returned.
+    Otherwise smaller stepsizes always have a lower steady state but learn more slowly. Then, and always with your own
+    data, the mean error over the run is minimised: (1/N) Σ_{n<N} E[error_n] from the exact learning curve.
 
     Parameters
     ----------
     scenario : Scenario or path
-        The fleet and the attack on it; its stepsize and number of shared entries are replaced by the best ones.
+        The fleet and the attack on it; its stepsize and number of shared parameters are replaced by the best ones.
 
     Returns
     -------
     Tuning
-        Best stepsizes by number of shared entries, and a recommendation.
+        Best stepsizes by number of shared parameters, and a recommendation.
 
     Examples
     --------
@@ -224,7 +203,7 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     if progress is not None:
         progress(len(counts), len(counts))
     recommended, reason = _recommend(tuple(points), metric, horizon)
-    return Tuning(metric, tuple(points), recommended, reason, horizon, Plan(scenario, theory))
+    return Tuning(metric, tuple(points), recommended, reason, horizon, scenario, theory)
 
 
 def error_curve(

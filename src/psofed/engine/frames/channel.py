@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import CHANNEL, Uploads, take_channel
 from psofed.engine.lanes import WIDTH, empty_lanes, load, store, to_float64
 from psofed.engine.normals import mix_word, normal_pair, unit_uniform
@@ -97,7 +97,7 @@ def make_channels(
     return side, hooks
 
 
-@compiled(allocates=False)
+@kernel_part
 def transmit(side: ChannelSide, n: int, num_clients: int, target: FloatArray, messages: Uploads) -> None:
     """Pass messages through all channels, in place; ``side.receiver`` holds the receivers' errors."""
     first = kept = 0
@@ -113,7 +113,7 @@ def transmit(side: ChannelSide, n: int, num_clients: int, target: FloatArray, me
         first, kept = last, side.memory_ends[c]
 
 
-@compiled(allocates=False)
+@kernel_part
 def _draw(side: ChannelSide, c: int, before: int, dimension: int, messages: Uploads) -> None:
     """Draw the random numbers of all values; `before` is the number of messages in earlier iterations."""
     key, gamma, words = side.keys[c], side.gammas[c], side.words
@@ -129,7 +129,7 @@ def _draw(side: ChannelSide, c: int, before: int, dimension: int, messages: Uplo
             _fill(side.draws[c] == _NORMALS, words, side.drawn, p * shared + m)
 
 
-@compiled(allocates=False)
+@kernel_part
 def _fill(is_normal: bool, words: NDArray[np.uint64], out: FloatArray, row: int) -> None:
     """Fill a row of lanes with one random number from each word."""
     lanes = words.size

@@ -7,7 +7,7 @@ import numpy as np
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook, raise_python_error
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import CHOOSE, NOTE, Uploads, take_choose, take_note
 from psofed.engine.normals import half_uniform_at
 from psofed.engine.streams import Stream
@@ -83,7 +83,7 @@ def choose_masks(side: ChoosingSide, n: int, target: FloatArray, clients: FloatA
     )
 
 
-@compiled(allocates=False)
+@kernel_part
 def copy_masks(side: ChoosingSide, clients: IndexArray, entries: IndexArray) -> None:
     """Write the current masks of ``clients`` (P, lanes) into ``entries`` (P, M, lanes)."""
     participants, shared, lanes = entries.shape
@@ -93,7 +93,7 @@ def copy_masks(side: ChoosingSide, clients: IndexArray, entries: IndexArray) -> 
                 entries[p, m, lane] = side.masks[clients[p, lane], m, lane]
 
 
-@compiled(allocates=False)
+@kernel_part
 def note_shared(side: ChoosingSide, n: int, is_upload: bool, target: FloatArray, shared: Uploads) -> None:
     """Let the pattern remember values that clients have downloaded or upload; NaN where none is."""
     hook = side.note

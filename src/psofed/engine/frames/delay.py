@@ -9,7 +9,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Body, Frame, Unpack, make_function
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part, returns_slice
 from psofed.engine.hooks import DELAY, Uploads, take_delay
 from psofed.engine.normals import mix_word, unit_uniform
 from psofed.engine.streams import Stream
@@ -128,7 +128,7 @@ class Delays:
         return self._side._replace(durations=durations)
 
 
-@compiled(allocates=False)
+@kernel_part
 def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uploads) -> int:
     """Send the uploads of iteration n on their way; write those that arrive, weighted by their delay, and count them.
 
@@ -187,14 +187,14 @@ def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uplo
     return most
 
 
-@compiled(inline=True)
+@returns_slice
 def first_arrivals(side: DelaySide, count: int) -> Uploads:
     """Return the first `count` of the uploads that have arrived."""
     arrived = side.arrived
     return Uploads(arrived.clients[:count], arrived.entries[:count], arrived.sent[:count], arrived.counts)
 
 
-@compiled(allocates=False)
+@kernel_part
 def weigh_by_delay(side: DelaySide, server: FloatArray, uploads: Uploads) -> None:
     """Scale updates by |A_n| / |A_{n,l}|, so that the mean over all arrivals is the sum of the means by delay."""
     _, shared, lanes = uploads.sent.shape

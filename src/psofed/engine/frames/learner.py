@@ -6,7 +6,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import NO_HOOK, Body, Frame, Hook, Unpack, make_hook
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import GAIN, LEARN, take_gain, take_learn
 from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, store
 from psofed.engine.lms import add_squares, fill_row, step_against
@@ -71,7 +71,7 @@ def _keep_of(learner: Learner, stepsizes: FloatArray) -> FloatArray:
     return np.array([learner.keep(float(stepsize)) for stepsize in distinct])[place]
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def step_client(
     learning: Learning,
     n: int,

@@ -6,7 +6,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import MIX, MixMemory, Uploads
 from psofed.engine.normals import mix_word, unit_uniform
 from psofed.engine.streams import Stream
@@ -52,7 +52,7 @@ def make_mix_memory(
     )  # fmt: skip
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def _uniform(key: np.uint64, gamma: np.uint64, word: int) -> float:
     return unit_uniform(mix_word(key + np.uint64(word) * gamma))
 

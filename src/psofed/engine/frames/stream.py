@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import NO_HOOK, Body, Frame, Hook, Unpack, make_hook
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import DRAW, take_draw
 from psofed.engine.inputs import InputModel, colour
 from psofed.parts.contexts import Innovation
@@ -51,7 +51,7 @@ def make_inputs(scenario: "Scenario", lanes: int) -> Inputs:
     )
 
 
-@compiled(inline=True)
+@kernel_part(inline=True)
 def draw_input(
     stream: Inputs, model: InputModel, n: int, k: int, normals: NDArray[np.float32], out: FloatArray
 ) -> None:

@@ -10,8 +10,9 @@ server's entries as it last downloaded them, so attacks that see what others upl
 ``PSOFed(rehearsal=Mimic(num_byzantine=2))`` corrupts what the Byzantine nodes have sent once all of it is there.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from flwr.app import Array as FlowerArray
@@ -22,11 +23,20 @@ from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.federation.client.sharing import ClientFunction, Mod
 from psofed.federation.client.sources import NamedSource, Position, Samples, Source, source_of_run
+from psofed.federation.protocol.answers import LEARNED
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_by_node, draw_attack
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.run_options import MAX_SEED
-from psofed.federation.protocol.wire import ARRAYS, FULL, SETTINGS, SYNC, VALUES, decode_instruction
+from psofed.federation.protocol.wire import (
+    ARRAYS,
+    FULL,
+    SETTINGS,
+    SYNC,
+    VALUES,
+    client_number,
+    decode_instruction,
+)
 from psofed.parts.base import Attack
 from psofed.parts.plain import poison_sample
 
@@ -69,30 +79,23 @@ def rehearse(attack: Attack, *, seed: int = 0) -> Mod:
 
     def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
         instruction = decode_instruction(message.content)
-        reply = call_next(message, context)
-        content = reply.content
-        record = content.get(ARRAYS)
-        if not isinstance(record, ArrayRecord) or VALUES not in record:
-            return reply  # nothing is uploaded: the client has lost its state
-        values = record[VALUES].numpy()
-        settings = content.config_records[SETTINGS]
-        if "bits" in settings:
-            raise PsofedError(
-                "a node that rehearses an attack sends its values as they are: leave out the links"
+        tasks = {client_number(instruction.node, task.client): task for task in instruction.tasks}
+
+        def lie(n: int, client: int, values: Vector) -> Vector:
+            task = tasks[client]
+            server = known.setdefault(client, np.full(instruction.masks.dimension, np.nan))
+            if task.values is not None:
+                whole = task.kind in (FULL, SYNC)
+                server[slice(None) if whole else instruction.masks.indices(n, client)] = task.values
+            indices = instruction.masks.indices(n + 1, client)
+            last = np.where(np.isnan(server[indices]), values, server[indices])
+            name = str(client)
+            changed = corrupt_by_node(
+                attack, seed, n, {name: client}, {name: (indices, values)}, last, [name]
             )
-        n, node = int(str(settings["round"])), int(str(settings["node"]))
-        server = known.setdefault(node, np.full(instruction.masks.dimension, np.nan))
-        if instruction.values is not None:
-            whole = instruction.kind in (FULL, SYNC)
-            server[slice(None) if whole else instruction.masks.indices(n, node)] = instruction.values
-        indices = instruction.masks.indices(n + 1, node)
-        last = np.where(np.isnan(server[indices]), values, server[indices])
-        changed = corrupt_by_node(
-            attack, seed, n, {str(node): node}, {str(node): (indices, values)}, last, [str(node)]
-        )
-        poisoned = FlowerArray(np.asarray(changed[str(node)][1], dtype=values.dtype))
-        reply.content = RecordDict({**content, ARRAYS: ArrayRecord({VALUES: poisoned})})
-        return reply
+            return changed[name][1]
+
+        return change_uploads(call_next(message, context), lie)
 
     return mod
 
@@ -106,20 +109,38 @@ def perturbing(perturbation: Perturbation) -> Mod:
     """
 
     def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
-        reply = call_next(message, context)
-        content = reply.content
-        record = content.get(ARRAYS)
-        if not isinstance(record, ArrayRecord) or VALUES not in record:
-            return reply  # nothing is uploaded: the client has lost its state
-        values = record[VALUES].numpy()
-        settings = content.config_records[SETTINGS]
-        delta = perturbation(int(str(settings["round"])), int(str(settings["node"])), values.size)
-        if delta is not None:
-            poisoned = FlowerArray(np.asarray(values + delta, dtype=values.dtype))
-            reply.content = RecordDict({**content, ARRAYS: ArrayRecord({VALUES: poisoned})})
-        return reply
+        def add(n: int, client: int, values: Vector) -> Vector:
+            delta = perturbation(n, client, values.size)
+            return values if delta is None else values + delta
+
+        return change_uploads(call_next(message, context), add)
 
     return mod
+
+
+def change_uploads(reply: Message, change: Callable[[int, int, Vector], Vector]) -> Message:
+    """Return a node's reply with the uploads of its clients changed.
+
+    Parameters
+    ----------
+    change : callable
+        Given the round, a client's number and its values, returns what is sent instead.
+    """
+    content = reply.content
+    record = content.get(ARRAYS)
+    if not isinstance(record, ArrayRecord) or VALUES not in record:
+        return reply  # nothing is uploaded: the clients have lost their state
+    settings: Any = content.config_records[SETTINGS]
+    if "bits" in settings:
+        raise PsofedError("a node that rehearses an attack sends its values as they are: leave out the links")
+    node, n = int(settings["node"]), int(settings["round"])
+    said = zip(settings["clients"], settings["statuses"], strict=True)
+    numbers = [client_number(node, client) for client, status in said if status == LEARNED]
+    rows = record[VALUES].numpy().reshape(len(numbers), -1)
+    changed = [change(n, number, row) for number, row in zip(numbers, rows, strict=True)]
+    values = FlowerArray(np.concatenate(changed).astype(rows.dtype))
+    reply.content = RecordDict({**content, ARRAYS: ArrayRecord({VALUES: values})})
+    return reply
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,14 @@ _REPLACED = (
 )
 
 
-class _OpenTable(NamedTuple):
+class OpenTable(NamedTuple):
     """A table opened at a position; an empty file has neither header nor rows."""
 
     header: list[str]
     rows: Rows
     delimiter: str = ","
     numbered: bool = False  # the file has no header line: its columns are called x1, x2, …, y
+    replaced: bool = False  # it is another file than the one that the position belongs to
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,14 @@ class TableSource:
 
     def columns(self) -> ColumnNames | None:
         """Return the names of the features and of the target, None if there is no header line."""
-        opened = self._open()
+        opened = self.open()
         if not opened.header:
             raise NoDataYetError(f"{self.path}: has no complete line yet")
-        return None if opened.numbered else ColumnNames(*self._choose(opened.header))
+        return None if opened.numbered else ColumnNames(*self.choose_from(opened.header))
 
     def chosen(self) -> tuple[tuple[str, ...], str]:
         """Return the features and the target as they are before a run says otherwise, or say what does not fit."""
-        return self._choose(self._open().header)
+        return self.choose_from(self.open().header)
 
     def choose(self, columns: ColumnNames) -> "TableSource":
         """Return the same table with the run's columns in the run's order, or refuse by name."""
@@ -101,7 +102,7 @@ class TableSource:
         elif self.target_column not in (None, columns.target):
             raise PsofedError(f"this node predicts {self.target_column}; the run's columns are {columns}")
         chosen = replace(self, features=columns.features, target_column=columns.target)
-        opened = chosen._open()
+        opened = chosen.open()
         there = set(opened.header)
         lacking = [name for name in (*columns.features, columns.target) if name not in there]
         if opened.header and lacking:
@@ -114,10 +115,11 @@ class TableSource:
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped."""
-        header, rows, delimiter, _ = self._open(start)
+        opened = self.open(start)
+        header, rows, delimiter = opened.header, opened.rows, opened.delimiter
         if not header:
             return collect([], [], self.dimension, start, f"{self.path.name} has no complete line yet")
-        features, target_column = self._choose(header)
+        features, target_column = self.choose_from(header)
         at = [header.index(name) for name in features]
         target_at = header.index(target_column) if target_column else -1
         client_at = header.index(self.client_column) if self.client_column else -1
@@ -133,8 +135,8 @@ class TableSource:
                     raise PsofedError(f"{len(row)} fields where the header has {len(header)}")
                 if client_at >= 0 and client_name(row[client_at]) != self.client:
                     continue
-                values = [_value(features[i], row[k], delimiter) for i, k in enumerate(at)]
-                target = math.nan if target_at < 0 else _value(target_column, row[target_at], delimiter)
+                values = [read_value(features[i], row[k], delimiter) for i, k in enumerate(at)]
+                target = math.nan if target_at < 0 else read_value(target_column, row[target_at], delimiter)
                 if math.isnan(target) and target_at >= 0:
                     raise PsofedError(f"no value of {target_column}")
             except PsofedError as error:
@@ -146,7 +148,8 @@ class TableSource:
             ends.append(position)
         return collect(found, ends, len(features), position, problem)
 
-    def _open(self, start: Position | None = None) -> _OpenTable:
+    def open(self, start: Position | None = None) -> OpenTable:
+        """Open the table at a position."""
         first = start.offset if start else 0
         if self.path.is_dir() or is_parquet(self.path):
             return self._open_parquet(start or Position())
@@ -158,24 +161,27 @@ class TableSource:
             raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
         text = _header_text(line, self.path)
         if not text.strip() or (self.growing and not line.endswith(b"\n")):
-            return _OpenTable([], iter(()))
+            return OpenTable([], iter(()))
         if replaced:
             _log.warning(_REPLACED, self.path)
             first = 0
         delimiter = delimiter_of(text)
         header = [name.strip() for name in _split(text, delimiter)]
         if self.target_column not in header and all(map(_is_number, header)):
-            return _OpenTable(_numbered(len(header)), self._lines(first, delimiter), delimiter, numbered=True)
-        return _OpenTable(header, self._lines(max(len(line), first), delimiter), delimiter)
+            rows = self._lines(first, delimiter)
+            return OpenTable(_numbered(len(header)), rows, delimiter, numbered=True, replaced=replaced)
+        return OpenTable(header, self._lines(max(len(line), first), delimiter), delimiter, replaced=replaced)
 
-    def _open_parquet(self, start: Position) -> _OpenTable:
+    def _open_parquet(self, start: Position) -> OpenTable:
         header, rows = self._parquet_rows(start.offset)
+        replaced = False
         if start.offset:
             last = next((mark for at, _, mark in rows if at == start.offset), "shorter")
             if start.mark and last != start.mark:
                 _log.warning(_REPLACED, self.path)
                 header, rows = self._parquet_rows(0)
-        return _OpenTable(header, rows)
+                replaced = True
+        return OpenTable(header, rows, replaced=replaced)
 
     def _parquet_rows(self, first: int) -> tuple[list[str], Rows]:
         files = [self.path]
@@ -206,10 +212,11 @@ class TableSource:
                     yield offset, _split(text, delimiter), _mark(head, tail)
 
     def _numeric(self) -> tuple[str, ...]:
-        header, rows, delimiter, _ = self._open()
-        return numeric_columns(header, [row for _, row, _ in itertools.islice(rows, JUDGED_ROWS)], delimiter)
+        opened = self.open()
+        judged = [row for _, row, _ in itertools.islice(opened.rows, JUDGED_ROWS)]
+        return numeric_columns(opened.header, judged, opened.delimiter)
 
-    def _choose(self, header: list[str]) -> tuple[tuple[str, ...], str]:
+    def choose_from(self, header: list[str]) -> tuple[tuple[str, ...], str]:
         """Return the names of the features and of the target."""
         target = header[-1] if self.target_column is None else self.target_column
         roles = {target: "target", self.client_column: "--client-column"}
@@ -273,7 +280,8 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _value(column: str, value: Any, delimiter: str) -> float:
+def read_value(column: str, value: Any, delimiter: str) -> float:
+    """Return the number in a field, NaN if it is missing; a PsofedError says what is there instead."""
     try:
         found = number(value, delimiter)
     except ValueError as error:

@@ -13,6 +13,7 @@ arrives, and a call then finds next to nothing pending.
 import copy
 import json
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
-from psofed.federation.client.sharing import COLUMNS, CURRENT, DIVERGED, ELAPSED, MISSED, PHASE, REMARK, ROUND
+from psofed.federation.client.gateway import CURRENT, DIVERGED, EVALUATION, MISSED, Learned, Lesson
+from psofed.federation.client.shared_table import ClientRows, SharedTable
+from psofed.federation.client.sharing import COLUMNS, ELAPSED, PHASE, REMARK, ROUND
 from psofed.federation.client.sources import (
     NamedSource,
     Position,
@@ -34,7 +37,7 @@ from psofed.federation.client.sources import (
     most_samples,
     source_of_run,
 )
-from psofed.federation.client.state import STATE, commit_state, copy_records, latest_state
+from psofed.federation.client.state import ClientMemory, Recordable, commit, memory_of
 from psofed.federation.protocol.column_names import ColumnNames
 
 _log = logging.getLogger("psofed.federation")
@@ -42,6 +45,7 @@ _log = logging.getLogger("psofed.federation")
 STREAM = "psofed.stream"
 BACKLOG = 20  # rows that a file may hold before its run begins without a remark
 ALL_AT_ONCE = "each round takes all rows that the file holds (the run's --samples-per-round 1 takes one)"
+_NO_ERRORS: NDArray[np.float64] = np.empty(0)
 _ERRORS_KEPT = 65_536  # of samples that were learned since the last reply
 _ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one reply, at most
 
@@ -89,7 +93,9 @@ class OnlineRegression:
         self.stepsize: float = check_number("stepsize", stepsize, 0, open_low=True)
         self.samples_per_round: int = check_integer("samples_per_round", samples_per_round, 0)
         self.scaled: bool = (
-            isinstance(source, TableSource) if scaled is None else check_boolean("scaled", scaled)
+            isinstance(source, TableSource | ClientRows)
+            if scaled is None
+            else check_boolean("scaled", scaled)
         )
         self.problem: str = ""
 
@@ -98,54 +104,86 @@ class OnlineRegression:
         return self.source.columns() if isinstance(self.source, NamedSource) else None
 
     def __call__(self, message: Message, context: Context) -> Message:
-        """Work through all samples since the last call, as far as they belong to this phase."""
+        """Work through all samples since the last call, as a Flower training function does."""
         arrays = message.content.array_records["arrays"]
         (name,) = arrays
-        model = arrays[name].numpy().copy()
         config = message.content.config_records["config"]
-        phase, elapsed, n = str(config[PHASE]), int(str(config[ELAPSED])), int(str(config[ROUND]))
-        stream = read_stream(context.state)
+        text = str(config.get(COLUMNS, ""))
+        found = self._work(
+            arrays[name].numpy().copy(),
+            context.state,
+            ColumnNames.from_text(text) if text else None,
+            str(config[PHASE]),
+            int(str(config[ELAPSED])),
+            int(str(config[ROUND])),
+        )
+        for key, value in found.records.items():
+            context.state[key] = value.to_record() if isinstance(value, Recordable) else value
+        metrics = MetricRecord({**found.metrics, "num-examples": found.num_examples})
+        content = RecordDict({"arrays": ArrayRecord({name: Array(found.model)}), "metrics": metrics})
+        if found.remark or found.warning:
+            content[REMARK] = ConfigRecord({"text": found.remark, "always": found.warning})
+        return Message(content, reply_to=message)
+
+    def learn(self, lesson: Lesson) -> Learned:
+        """Work through all samples since the last call, as a node's work for its clients asks for it."""
+        if lesson.phase == EVALUATION:
+            raise PsofedError(
+                "online regression has nothing to evaluate with: its errors are a-priori errors"
+            )
+        return self._work(
+            lesson.model,
+            lesson.records,
+            lesson.layout.columns,
+            lesson.phase,
+            lesson.elapsed,
+            lesson.round_number,
+        )
+
+    def _work(
+        self,
+        model: NDArray[Any],
+        records: Mapping[str, Any],
+        columns: ColumnNames | None,
+        phase: str,
+        elapsed: int,
+        n: int,
+    ) -> Learned:
+        """Learn into `model` all samples since the last call, as far as they belong to this phase."""
+        stream = read_stream(records)
         limit = most_samples(model.size)
         if self.samples_per_round:
             limit = max(0, min(limit, self.samples_per_round * n - stream.position.samples))
-        text = str(config.get(COLUMNS, ""))
-        pending = self._read(stream, limit, ColumnNames.from_text(text) if text else None)
+        pending = self._read(stream, limit, columns)
         taken = split_pending(len(pending), elapsed)[0] if phase == MISSED else len(pending)
         stream, _ = self._learn(model.reshape(-1), stream, pending, taken)
         metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
-        metrics |= {"num-examples": stream.examples, "samples-read": stream.position.samples}
-        remark, skipped = self._remark(stream), self._skipped(stream)
+        metrics["samples-read"] = stream.position.samples
+        remark, warning = self._remark(stream), self._skipped(stream)
         if phase == CURRENT and self._is_swallowed(stream, n):
-            skipped = f"{skipped}; {ALL_AT_ONCE}" if skipped else ALL_AT_ONCE
-        write_stream(context.state, replace(stream, examples=0, errors=np.empty(0)))
-        content = RecordDict({"arrays": ArrayRecord({name: Array(model)}), "metrics": MetricRecord(metrics)})
-        if remark or skipped:
-            content[REMARK] = ConfigRecord({"text": remark, "always": skipped})
-        return Message(content, reply_to=message)
+            warning = f"{warning}; {ALL_AT_ONCE}" if warning else ALL_AT_ONCE
+        kept = {**records, STREAM: replace(stream, examples=0, errors=_NO_ERRORS)}
+        return Learned(model, ArrayRecord(), kept, stream.examples, metrics, remark, warning)
 
-    def learn_arrived(self, context: Context, state_directory: Path | None = None) -> int:
-        """Learn from what has arrived since the last call, on the client's own model, and return how many.
+    def learn_arrived(self, memory: ClientMemory) -> ClientMemory | None:
+        """Learn from what has arrived since the last call, on the client's own model; None if there was nothing.
 
         This is what the paper's clients do in the rounds they are not selected for. It does nothing before the
         first round, nor for samples that are counted out by round.
         """
-        if self.samples_per_round or STATE not in context.state:
-            return 0
-        stream = read_stream(context.state)
-        if (state := latest_state(context)) is None:
-            return 0
+        state = memory.state
+        if self.samples_per_round or state is None:
+            return None
+        stream = read_stream(memory.records)
         pending = self._read(stream, most_samples(state.model.size), state.layout.columns)
         if pending.end_after(stream.position) == stream.position:
-            return 0
+            return None
         model = state.model.copy()
-        stream, learned = self._learn(model, stream, pending, len(pending))
+        stream, _ = self._learn(model, stream, pending, len(pending))
         if not np.isfinite(model).all():
             raise PsofedError(DIVERGED)
-        working = copy_records(context.state)
-        write_stream(working, replace(stream, errors=stream.errors[-_ERRORS_KEPT:]))
-        context.state = working
-        commit_state(context, replace(state, model=model), state_directory)
-        return learned
+        stream = replace(stream, errors=stream.errors[-_ERRORS_KEPT:])
+        return ClientMemory(replace(state, model=model), {**memory.records, STREAM: stream})
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
         if columns is not None and columns.units and not stream.position.samples and not self._states_units:
@@ -155,12 +193,12 @@ class OnlineRegression:
         pending = source_of_run(self.source, columns).read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
-            raise PsofedError("values are missing, which only scaled data may")
+            raise PsofedError("values are missing, which only scaled data may have")
         return pending
 
     @property
     def _states_units(self) -> bool:
-        return isinstance(self.source, TableSource) and bool(self.source.units)
+        return isinstance(self.source, TableSource | ClientRows) and bool(self.source.units)
 
     def _learn(
         self, model: NDArray[Any], stream: "ClientStream", pending: Samples, taken: int
@@ -203,7 +241,7 @@ class OnlineRegression:
 
     def _is_swallowed(self, stream: "ClientStream", n: int) -> bool:
         """Whether far more rows were read by round n than one or two a round: those of a file that was there before."""
-        is_table = isinstance(self.source, TableSource)
+        is_table = isinstance(self.source, TableSource | ClientRows)
         return is_table and not self.samples_per_round and stream.position.samples > BACKLOG + 2 * n
 
     def _skipped(self, stream: "ClientStream") -> str:
@@ -215,14 +253,89 @@ class OnlineRegression:
         return f"{position.skipped} of {position.samples + position.skipped} rows were skipped{reason}"
 
 
+class Learners:
+    """The clients of a node, each with its own stream.
+
+    Parameters
+    ----------
+    source : Source or SharedTable
+        The samples of the one client, or the table that holds those of many.
+    make : callable
+        Given a client's samples and its name, returns its training function.
+    """
+
+    def __init__(self, source: Source | SharedTable, make: Callable[[Source, str], OnlineRegression]) -> None:
+        self.source = source
+        self._make = make
+        self._learners: dict[str, OnlineRegression] = {}
+
+    @property
+    def names(self) -> Callable[[], Sequence[str]] | None:
+        """A function that returns the clients of a gateway; None for a node that is none."""
+        return self.source.names if isinstance(self.source, SharedTable) else None
+
+    def columns(self) -> ColumnNames | None:
+        """Return the names of the columns, None if they have none."""
+        return self.source.columns() if isinstance(self.source, NamedSource | SharedTable) else None
+
+    def learn(self, lesson: Lesson) -> Learned:
+        """Let a client learn."""
+        return self._of(lesson.client).learn(lesson)
+
+    def learn_arrived(self, context: Context, directory: Path | None) -> int:
+        """Let every client learn from what has arrived since the last call, and return how many samples these were."""
+        memory = memory_of(context)
+        if memory is None:
+            return 0
+        names = None if self.names is None else set(self.names())
+        changed, problems, learned = {}, {}, 0
+        for client, kept in memory.clients.items():
+            if names is not None and client not in names:
+                continue
+            try:
+                following = self._of(client).learn_arrived(kept)
+            except PsofedError as error:
+                problems[client] = str(error)
+                continue
+            if following is not None:
+                changed[client] = following
+                learned += read_stream(following.records).examples - read_stream(kept.records).examples
+        if changed:
+            commit(context, replace(memory, clients={**memory.clients, **changed}), directory)
+        for client, problem in problems.items():  # one is enough: the others' will be said when it is mended
+            raise PsofedError(f"{client}: {problem}" if client else problem)
+        return learned
+
+    def _of(self, client: str) -> OnlineRegression:
+        if client not in self._learners:
+            source = self.source.source(client) if isinstance(self.source, SharedTable) else self.source
+            self._learners[client] = self._make(source, client)
+        return self._learners[client]
+
+
 @dataclass(frozen=True, eq=False)
 class ClientStream:
     """Where a client is in its data, what it has learned since it last told the server, and how it scales."""
 
     position: Position = field(default_factory=Position)
     examples: int = 0
-    errors: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    errors: NDArray[np.float64] = field(default_factory=lambda: _NO_ERRORS)
     scaling: Standardiser | None = None
+
+    def to_record(self) -> ConfigRecord:
+        """Return it as a record."""
+        position = self.position
+        return ConfigRecord(
+            {
+                "samples": position.samples,
+                "offset": position.offset,
+                "skipped": position.skipped,
+                "mark": position.mark,
+                "examples": self.examples,
+                "errors": self.errors.astype("<f8").tobytes(),
+                "scaling": "" if self.scaling is None else json.dumps(self.scaling.to_mapping()),
+            }
+        )
 
 
 def split_pending(pending: int, elapsed: int) -> tuple[int, int]:
@@ -264,16 +377,18 @@ def lms(
     return errors
 
 
-def read_stream(records: RecordDict) -> ClientStream:
-    """Return how far the client whose state is `records` has come."""
+def read_stream(records: Mapping[str, Any]) -> ClientStream:
+    """Return how far the client that keeps `records` has come."""
     record = records.get(STREAM)
+    if isinstance(record, ClientStream):
+        return record
     if not isinstance(record, ConfigRecord):
         return ClientStream()
     samples, offset, skipped, examples = (
         int(str(record[name])) for name in ("samples", "offset", "skipped", "examples")
     )
     errors = record["errors"]
-    assert isinstance(errors, bytes)  # written below
+    assert isinstance(errors, bytes)  # written by to_record
     text = str(record.get("scaling", ""))
     scaling = Standardiser.from_mapping(json.loads(text)) if text else None
     return ClientStream(
@@ -284,24 +399,8 @@ def read_stream(records: RecordDict) -> ClientStream:
     )
 
 
-def write_stream(records: RecordDict, stream: ClientStream) -> None:
-    """Keep in `records` how far a client has come."""
-    position = stream.position
-    records[STREAM] = ConfigRecord(
-        {
-            "samples": position.samples,
-            "offset": position.offset,
-            "skipped": position.skipped,
-            "mark": position.mark,
-            "examples": stream.examples,
-            "errors": stream.errors.astype("<f8").tobytes(),
-            "scaling": "" if stream.scaling is None else json.dumps(stream.scaling.to_mapping()),
-        }
-    )
-
-
 def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dict[str, Any]:
-    report: dict[str, Any] = {"num-examples": len(errors)}
+    report: dict[str, Any] = {}
     if not len(errors):
         return report
     squared = np.square(errors)

@@ -133,7 +133,7 @@ def source_of_run(source: Source, columns: ColumnNames | None) -> Source:
         return source
     if names is not None:
         raise PsofedError(
-            f"this node's columns have names ({names}), the run's have not; name them with "
+            f"this node's columns have names ({names}), the run's do not; name them with "
             "`federation run --features … --target-column …`, or PSOFed(columns=…)"
         )
     return source

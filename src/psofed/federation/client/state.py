@@ -1,30 +1,42 @@
-"""A client's memory between rounds: its own full model, in Flower's Context and optionally on disk.
+"""A node's memory between rounds: each client's own full model, in Flower's Context and optionally on disk.
 
 Flower keeps ``Context.state`` in the SuperNode's memory and for one run only, so it is gone after a
-restart of either side. On disk it is filed under the federation's session, which outlives both.
+restart of either side. On disk it is filed under the federation's session, which outlives both. All clients of a
+gateway are in one file, which is written once per message however many of them have learned.
 """
 
 import base64
 import contextlib
-import json
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.federation.protocol.archive import read_archive, write_archive
+from psofed.common.files import write_atomically
+from psofed.federation.protocol.archive import from_archive, read_archive, to_archive
 from psofed.federation.protocol.layout import ModelLayout, Vector
 
 _log = logging.getLogger("psofed.federation")
 
-MODEL, STATE = "psofed.model", "psofed.state"
-KIND, STATE_FORMAT = "client-state", 2
-_VECTOR = "shared vector"
+MEMORY = "psofed.memory"
+KIND, STATE_FORMAT = "client-state", 3
+_ARCHIVE = "archive"
 _SESSIONS_KEPT = 4
+
+
+@runtime_checkable
+class Recordable(Protocol):
+    """Something that a client keeps as a value, and that becomes a record where it must be written."""
+
+    def to_record(self) -> ConfigRecord:
+        """Return it as a record."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +45,8 @@ class ClientState:
 
     Attributes
     ----------
-    session : str
-        The federation it belongs to.
     epoch : int
         See :class:`psofed.federation.server.checkpoint.ServerState`.
-    node : int
-        The number by which the server draws its masks.
     round_number : int
         The last round the client worked in.
     layout : ModelLayout
@@ -51,139 +59,248 @@ class ClientState:
         What it reported in that round, should the server ask again.
     """
 
-    session: str
     epoch: int
-    node: int
     round_number: int
     layout: ModelLayout
     model: Vector
     kept: ArrayRecord
     num_examples: int
-    metrics: dict[str, Any]
+    metrics: Mapping[str, Any]
 
 
-def find_state(context: Context, session: str, node: int, directory: Path | None) -> ClientState | None:
-    """Return the newest state of `session`, from the context or from disk, or None if there is none.
+@dataclass(frozen=True, eq=False)
+class ClientMemory:
+    """All that one client keeps.
 
-    If the disk has the newer one, the whole of the context's state is taken from there. A damaged file is renamed, and
-    the client continues without it, as a newcomer does.
+    Attributes
+    ----------
+    state : ClientState or None
+        None before its first round.
+    records : mapping
+        What the training function and the uplink keep by name: Flower's records, or :class:`Recordable` values.
     """
-    held = _read(context.state, session)
+
+    state: ClientState | None = None
+    records: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeMemory:
+    """All that a node keeps of one federation.
+
+    Attributes
+    ----------
+    session : str
+        The federation.
+    node : int
+        The number of the node's key, which is part of the file's name.
+    clients : mapping
+        By the clients' names at the node; the client of a node that is no gateway has an empty name.
+    version : int
+        How often it was changed: of two, the larger is newer.
+    """
+
+    session: str
+    node: int
+    clients: Mapping[str, ClientMemory] = field(default_factory=dict)
+    version: int = 0
+
+    def of(self, client: str) -> ClientMemory:
+        """Return what a client keeps; nothing if it is new."""
+        return self.clients.get(client) or ClientMemory()
+
+    def to_bytes(self) -> bytes:
+        """Return it as the content of a file."""
+        layouts: dict[str, int] = {}
+        models: dict[int, list[Vector]] = {}
+        arrays: dict[str, Any] = {}
+        clients = []
+        for k, (name, memory) in enumerate(self.clients.items()):
+            entry: dict[str, Any] = {"name": name, "records": _describe(memory.records, arrays, str(k))}
+            if (state := memory.state) is not None:
+                place = layouts.setdefault(state.layout.to_text(), len(layouts))
+                models.setdefault(place, []).append(state.model)
+                entry |= {
+                    "layout": place,
+                    "epoch": state.epoch,
+                    "round": state.round_number,
+                    "examples": state.num_examples,
+                    "metrics": state.metrics,
+                }
+                arrays |= {f"kept/{k}/{key}": array.numpy() for key, array in state.kept.items()}
+            clients.append(entry)
+        arrays |= {f"models/{place}": np.stack(rows) for place, rows in models.items()}
+        document = {
+            KIND: STATE_FORMAT,
+            "session": self.session,
+            "node": str(self.node),
+            "version": self.version,
+            "layouts": list(layouts),
+            "clients": clients,
+        }
+        return to_archive(document, arrays)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> "NodeMemory":
+        """Read what :meth:`to_bytes` gave; a PsofedError says what is wrong with it."""
+        return cls._read(*from_archive(data, where, KIND, STATE_FORMAT), where)
+
+    @classmethod
+    def load(cls, path: Path) -> "NodeMemory":
+        """Read a file; a PsofedError says what is wrong with it."""
+        return cls._read(*read_archive(path, KIND, STATE_FORMAT), str(path))
+
+    @classmethod
+    def _read(cls, document: dict[str, Any], arrays: dict[str, Any], where: str) -> "NodeMemory":
+        try:
+            layouts = [ModelLayout.from_text(text) for text in document["layouts"]]
+            rows = [iter(arrays[f"models/{place}"]) for place in range(len(layouts))]
+            clients: dict[str, ClientMemory] = {}
+            for k, entry in enumerate(document["clients"]):
+                records = {item["name"]: _restore(item, arrays) for item in entry["records"]}
+                state = None
+                if "layout" in entry:
+                    begin = f"kept/{k}/"
+                    own = {key: value for key, value in arrays.items() if key.startswith(begin)}
+                    state = ClientState(
+                        epoch=int(entry["epoch"]),
+                        round_number=int(entry["round"]),
+                        layout=layouts[entry["layout"]],
+                        model=next(rows[entry["layout"]]),
+                        kept=ArrayRecord({key.removeprefix(begin): Array(own[key]) for key in own}),
+                        num_examples=int(entry["examples"]),
+                        metrics=dict(entry["metrics"]),
+                    )  # fmt: skip
+                clients[str(entry["name"])] = ClientMemory(state, records)
+            return cls(str(document["session"]), int(document["node"]), clients, int(document["version"]))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
+            raise PsofedError(f"{where} is not a client's state: {error}") from None
+
+
+class HeldMemory(ConfigRecord):
+    """A node's memory in its context: for Flower a record like any other, for this process the value itself."""
+
+    def __init__(self, memory: NodeMemory) -> None:
+        super().__init__()
+        self.__dict__["_data"] = _LateArchive(memory)
+        self.memory = memory
+
+
+class _LateArchive(dict[str, Any]):
+    """The values of such a record, made when somebody asks for them, say to take the context to another process."""
+
+    def __init__(self, memory: NodeMemory) -> None:
+        super().__init__({_ARCHIVE: b""})
+        self._memory: NodeMemory | None = memory
+
+    def _made(self) -> "_LateArchive":
+        if self._memory is not None:
+            self[_ARCHIVE] = self._memory.to_bytes()
+            self._memory = None
+        return self
+
+    def __getitem__(self, key: str) -> Any:
+        return dict.__getitem__(self._made(), key)
+
+    def items(self) -> Any:
+        return dict.items(self._made())
+
+    def values(self) -> Any:
+        return dict.values(self._made())
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
+
+
+def recall(context: Context, session: str, node: int, directory: Path | None) -> NodeMemory:
+    """Return what a node keeps of `session`: the newer of what its context and its disk hold, or an empty memory.
+
+    A damaged file is renamed, and the clients continue without it, as newcomers do.
+    """
+    held = memory_of(context)
+    if held is not None and held.session == session and isinstance(context.state.get(MEMORY), HeldMemory):
+        return held  # this very process has written it
+    found = held if held is not None and held.session == session else None
     if directory is not None and disk().exists(path := _path(directory, node, session)):
         try:
-            records = load_records(path)
-            filed = _read(records, session)
-        except (PsofedError, ValueError, KeyError, TypeError) as error:
+            filed = NodeMemory.load(path)
+        except PsofedError as error:
             _set_aside(path, error)
-            return held
-        if filed is not None and (held is None or filed.round_number > held.round_number):
-            context.state = records
-            return filed
-    return held
+        else:
+            if filed.session == session and (found is None or filed.version > found.version):
+                found = filed
+    if found is not None:
+        return found
+    before = {} if held is None else held.clients
+    return NodeMemory(session, node, {name: ClientMemory(None, old.records) for name, old in before.items()})
+
+
+def memory_of(context: Context) -> NodeMemory | None:
+    """Return the memory that a context holds, of whatever session; None if there is none that can be read."""
+    record = context.state.get(MEMORY)
+    if isinstance(record, HeldMemory):
+        return record.memory
+    data = record.get(_ARCHIVE) if isinstance(record, ConfigRecord) else None
+    if not isinstance(data, bytes):
+        return None
+    try:
+        return NodeMemory.from_bytes(data, "the node's context")
+    except PsofedError as error:
+        _log.warning("%s; its clients start again", error)
+        return None
+
+
+def commit(context: Context, memory: NodeMemory, directory: Path | None) -> None:
+    """Keep `memory` in the context, and on disk if a directory is given. If that fails, nothing has changed."""
+    memory = replace(memory, version=memory.version + 1)
+    if directory is not None:
+        path = _path(directory, memory.node, memory.session)
+        write_atomically(path, memory.to_bytes(), mode=0o600)
+        _forget_old_sessions(path, memory.node)
+    context.state = RecordDict({**dict(context.state), MEMORY: HeldMemory(memory)})
+
+
+def to_records(values: Mapping[str, Any]) -> RecordDict:
+    """Return what a client keeps as records on which a training function may work without touching the original."""
+    made = RecordDict()
+    for name, value in values.items():
+        record = value.to_record() if isinstance(value, Recordable) else value
+        if isinstance(record, ArrayRecord):
+            made[name] = ArrayRecord(dict(record))
+        else:
+            made[name] = type(record)({key: _copy_value(entry) for key, entry in record.items()})
+    return made
+
+
+def _describe(records: Mapping[str, Any], arrays: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
+    """Return records as JSON holds them; their arrays are added to `arrays`."""
+    described = []
+    for name, value in records.items():
+        record = value.to_record() if isinstance(value, Recordable) else value
+        if isinstance(record, ArrayRecord):
+            keys = {key: f"records/{prefix}/{len(arrays) + i}" for i, key in enumerate(record)}
+            described.append({"name": name, "type": "arrays", "keys": keys})
+            arrays |= {keys[key]: array.numpy() for key, array in record.items()}
+        else:
+            kind = "metrics" if isinstance(record, MetricRecord) else "config"
+            values = {key: _to_json(entry) for key, entry in record.items()}
+            described.append({"name": name, "type": kind, "values": values})
+    return described
+
+
+def _restore(
+    entry: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> ArrayRecord | MetricRecord | ConfigRecord:
+    if entry["type"] == "arrays":
+        return ArrayRecord({key: Array(arrays[place]) for key, place in entry["keys"].items()})
+    values = {key: _from_json(value) for key, value in entry["values"].items()}
+    return MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
 
 
 def _set_aside(path: Path, error: Exception) -> None:
     damaged = path.with_name(f"{path.name}.damaged")
     disk().rename(path, damaged)
     _log.warning("this client's state was damaged and is now %s; it starts again: %s", damaged, error)
-
-
-def latest_state(context: Context) -> ClientState | None:
-    """Return the state that the context holds, of whatever session, or None if there is none yet."""
-    return read_state(context.state)
-
-
-def read_state(records: RecordDict) -> ClientState | None:
-    """Return the state that `records` hold, of whatever session, or None if there is none."""
-    settings = records.get(STATE)
-    return _read(records, str(settings["session"])) if isinstance(settings, ConfigRecord) else None
-
-
-def commit_state(context: Context, state: ClientState, directory: Path | None) -> None:
-    """Put `state` into the context, and on disk if a directory is given."""
-    context.state[MODEL] = ArrayRecord({_VECTOR: Array(state.model), **dict(state.kept)})
-    context.state[STATE] = ConfigRecord(
-        {
-            "session": state.session,
-            "epoch": state.epoch,
-            "node": str(state.node),
-            "round": state.round_number,
-            "layout": state.layout.to_text(),
-            "examples": state.num_examples,
-            "metrics": json.dumps(state.metrics),
-        }
-    )
-    if directory is not None:
-        path = _path(directory, state.node, state.session)
-        save_records(context.state, path)
-        _forget_old_sessions(path, state.node)
-
-
-def copy_records(records: RecordDict) -> RecordDict:
-    """Return a copy on which a training function may work without touching the original."""
-    copy = RecordDict()
-    for name, record in records.items():
-        if isinstance(record, ArrayRecord):
-            copy[name] = ArrayRecord(dict(record))
-        else:
-            values: dict[str, Any] = {key: _copy_value(value) for key, value in record.items()}
-            copy[name] = type(record)(values)
-    return copy
-
-
-def save_records(records: RecordDict, path: Path) -> None:
-    """Write a whole RecordDict to `path` atomically."""
-    arrays: dict[str, Any] = {}
-    document = []
-    for name, record in records.items():
-        if isinstance(record, ArrayRecord):
-            keys = {key: str(len(arrays) + i) for i, key in enumerate(record)}
-            document.append({"name": name, "type": "arrays", "keys": keys})
-            arrays |= {keys[key]: array.numpy() for key, array in record.items()}
-        else:
-            kind = "metrics" if isinstance(record, MetricRecord) else "config"
-            values = {key: _to_json(value) for key, value in record.items()}
-            document.append({"name": name, "type": kind, "values": values})
-    write_archive(path, {KIND: STATE_FORMAT, "records": document}, arrays)
-
-
-def load_records(path: Path) -> RecordDict:
-    """Read what :func:`save_records` wrote."""
-    document, arrays = read_archive(path, KIND, STATE_FORMAT)
-    records = RecordDict()
-    try:
-        for entry in document["records"]:
-            if entry["type"] == "arrays":
-                named = {key: Array(arrays[place]) for key, place in entry["keys"].items()}
-                records[entry["name"]] = ArrayRecord(named)
-            else:
-                values = {key: _from_json(value) for key, value in entry["values"].items()}
-                made = MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
-                records[entry["name"]] = made
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PsofedError(f"{path} is not a client's state: {error}") from None
-    return records
-
-
-def _read(records: RecordDict, session: str) -> ClientState | None:
-    settings, arrays = records.get(STATE), records.get(MODEL)
-    if (
-        not isinstance(settings, ConfigRecord)
-        or not isinstance(arrays, ArrayRecord)
-        or settings["session"] != session
-    ):
-        return None
-    return ClientState(
-        session=session,
-        epoch=int(str(settings["epoch"])),
-        node=int(str(settings["node"])),
-        round_number=int(str(settings["round"])),
-        layout=ModelLayout.from_text(str(settings["layout"])),
-        model=arrays[_VECTOR].numpy(),
-        kept=ArrayRecord({name: array for name, array in arrays.items() if name != _VECTOR}),
-        num_examples=int(str(settings["examples"])),
-        metrics=json.loads(str(settings["metrics"])),
-    )
 
 
 def _path(directory: Path, node: int, session: str) -> Path:

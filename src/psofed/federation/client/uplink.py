@@ -2,17 +2,17 @@
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import ConfigRecord
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IntArray
+from psofed.federation.protocol.answers import FewBits, Reply
 from psofed.federation.protocol.few_bits import draw_dither, step_of
-from psofed.federation.protocol.wire import FewBits, Reply
 from psofed.parts.channels.private import Private
 from psofed.parts.channels.quantised import Quantised
 from psofed.parts.contexts import Transmission
@@ -59,6 +59,17 @@ class LinkRecord:
     uploads: int
     last: str
 
+    def to_record(self) -> ConfigRecord:
+        """Return it as a record."""
+        return ConfigRecord(
+            {
+                "known": self.known.astype("<f8").tobytes(),
+                "secret": self.secret,
+                "uploads": self.uploads,
+                "last": self.last,
+            }
+        )
+
 
 @dataclass(frozen=True)
 class Uplink:
@@ -76,18 +87,20 @@ class Uplink:
         check_links(self.channels)
 
     def note(
-        self, records: RecordDict, dimension: int, entries: IntArray, values: FloatArray, when: str
-    ) -> None:
-        """Keep the server's values that were downloaded, and count the upload that follows."""
+        self, records: Mapping[str, Any], dimension: int, entries: IntArray, values: FloatArray, when: str
+    ) -> LinkRecord:
+        """Return what is to be kept: the server's values that were downloaded, and the upload that follows, counted."""
         held = read_link(records, dimension)
         known = held.known.copy()
         known[entries] = values
         uploads = held.uploads + (held.last != when)
-        write_link(records, replace(held, known=known, uploads=uploads, last=when))
+        return replace(held, known=known, uploads=uploads, last=when)
 
-    def send(self, reply: Reply, records: RecordDict, dimension: int, entries: IntArray) -> Reply:
-        """Return the reply as it leaves the client, with the privacy spent among its metrics."""
-        held = read_link(records, dimension)
+    def send(self, reply: Reply, held: LinkRecord, at: tuple[str, int, int], entries: IntArray) -> Reply:
+        """Return the reply as it leaves the client, with the privacy spent among its metrics.
+
+        `at` is the session, the client's number and the round, from which the server derives the dither.
+        """
         assert reply.values is not None  # a client that has learned sends some
         values, metrics = np.asarray(reply.values, np.float64), dict(reply.metrics)
         few_bits: FewBits | None = None
@@ -104,7 +117,7 @@ class Uplink:
                 is_dithered = channel.rounding == "dithered"
                 uniforms = generator.random(values.size)
                 if is_dithered:
-                    uniforms = draw_dither(reply.session, reply.node, reply.round_number, values.size)
+                    uniforms = draw_dither(*at, values.size)
                 channel.transmit(Transmission(values, receiver, entries, 0, 0, _NONE, uniforms, 0.0), out)
                 step = step_of(channel.bits, channel.reach)
                 shifted = out + (uniforms - 0.5) * step if is_dithered else out
@@ -122,24 +135,14 @@ def _spent(channel: Private, uploads: int) -> dict[str, Any]:
     }
 
 
-def read_link(records: RecordDict, dimension: int) -> LinkRecord:
+def read_link(records: Mapping[str, Any], dimension: int) -> LinkRecord:
     """Return what a client keeps about its link; a new secret and no upload at first."""
     record = records.get(UPLINK)
+    if isinstance(record, LinkRecord) and record.known.size == dimension:
+        return record
     if isinstance(record, ConfigRecord) and isinstance(known := record.get("known"), bytes):
         values = np.frombuffer(known, "<f8")
         if values.size == dimension:
             uploads = int(str(record["uploads"]))
             return LinkRecord(values, str(record["secret"]), uploads, str(record["last"]))
     return LinkRecord(np.zeros(dimension), secrets.token_hex(32), 0, "")
-
-
-def write_link(records: RecordDict, held: LinkRecord) -> None:
-    """Keep it in `records`."""
-    records[UPLINK] = ConfigRecord(
-        {
-            "known": held.known.astype("<f8").tobytes(),
-            "secret": held.secret,
-            "uploads": held.uploads,
-            "last": held.last,
-        }
-    )

@@ -5,6 +5,7 @@ concerns one machine comes from that machine alone: the server's folder from its
 data from its node's settings. So nobody who submits a run can name a file on somebody else's machine.
 """
 
+import dataclasses
 import json
 import os
 import time
@@ -20,22 +21,28 @@ from flwr.serverapp import Grid, ServerApp
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
+from psofed.common.logs import write_log_lines
 from psofed.federation.client.attacks import PoisonedSource, rehearse
 from psofed.federation.client.columns import TableSource
-from psofed.federation.client.online import OnlineRegression, online_regression
-from psofed.federation.client.sharing import STATE_DIRECTORY, ClientFunction, Mod, partial_sharing
+from psofed.federation.client.gateway import Gateway
+from psofed.federation.client.online import Learners, OnlineRegression, online_regression
+from psofed.federation.client.shared_table import ClientRows, SharedTable
+from psofed.federation.client.sharing import ClientFunction, Mod, state_folder
 from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
+from psofed.federation.client.uplink import Uplink
 from psofed.federation.deploy.guard import die_with_parent
-from psofed.federation.deploy.report import build_result, columns_of, latest_errors, save_result
+from psofed.federation.deploy.report import columns_of, latest_errors
 from psofed.federation.deploy.settings import RunSettings
+from psofed.federation.deploy.submit import write_result
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.node_options import LINK
+from psofed.federation.protocol.wire import client_number
 from psofed.federation.server.adoption import ADOPT
-from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
 from psofed.parts.base import Attack, Defence
@@ -46,6 +53,7 @@ from psofed.scenario import Scenario
 from psofed.scenario.changes import attack_from_mapping
 
 HOME_VARIABLE = "PSOFED_FEDERATION_HOME"
+LOG_JSON_VARIABLE = "PSOFED_LOG_JSON"
 
 client_app: ClientApp = ClientApp()
 server_app: ServerApp = ServerApp()
@@ -54,17 +62,26 @@ server_app: ServerApp = ServerApp()
 @client_app.train()
 def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
-    settings, function = _prepare(*_texts(context))
+    settings, learners = _prepare(*_texts(context))
     attack = _attack_of(dict(context.node_config), settings)
     lies = attack is not None and not attack.poisons_samples()
     # A lie is sent as it is.
     links = () if lies else links_of(dict(context.node_config), settings)
-    mods: list[Mod] = [
-        partial_sharing(catch_up=True, max_entries=READY_MADE_ENTRIES, columns=function, links=links)
-    ]
-    if attack is not None and lies:
-        mods.insert(0, rehearse(attack, seed=settings.seed))
-    return apply_mods(function, mods)(message, context)
+    gateway = Gateway(
+        catch_up=True,
+        max_entries=READY_MADE_ENTRIES,
+        columns=learners,
+        uplink=Uplink(links) if links else None,
+        clients=learners.names,
+    )
+
+    def answer(message: Message, context: Context) -> Message:
+        folder = state_folder(context)
+        content = gateway.answer(message.content, context, folder, learners.learn, evaluates=False)
+        return Message(content, reply_to=message)
+
+    mods = [rehearse(attack, seed=settings.seed)] if attack is not None and lies else []
+    return apply_mods(answer, mods)(message, context)
 
 
 class ReadyMadeApp:
@@ -82,9 +99,8 @@ class ReadyMadeApp:
 
     def learn_arrived(self, context: Context) -> int:
         """Learn from what has arrived, and keep the state on disk if this node has a folder for it."""
-        _, function = _prepare(*_texts(context))
-        folder = context.node_config.get(STATE_DIRECTORY)
-        return function.learn_arrived(context, None if folder is None else Path(str(folder)))
+        _, learners = _prepare(*_texts(context))
+        return learners.learn_arrived(context, state_folder(context))
 
 
 @server_app.main()
@@ -95,6 +111,7 @@ def main(grid: Grid, context: Context) -> None:
             "this app is started by `psofed federation server`, which says where to keep its files"
         )
     home = Home(Path(os.environ[HOME_VARIABLE]))
+    write_log_lines("psofed.federation", as_json=bool(os.environ.get(LOG_JSON_VARIABLE)))
     die_with_parent()  # SuperExec, which the server has started: a run without its server holds the lock for nothing
     try:
         run_server(grid, RunSettings.from_config(context.run_config), home)
@@ -115,18 +132,23 @@ def run_server(grid: Grid, settings: RunSettings, home: Home) -> None:
 
 def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], None]:
     scenario = settings.scenario
-    before, started = read_traffic(home.traffic), time.time()
+    counted = read_traffic(home.traffic)
+    began = {"time": time.time(), "traffic": None if counted is None else dataclasses.asdict(counted)}
     submitted = read_json(home.status) if home.status.exists() else {}
     run = str(submitted.get("run", ""))
     if submitted:  # from now on the server continues the run should this process die
-        write_json(home.status, {**submitted, "state": "running"})
+        write_json(home.status, {**submitted, "state": "running", "began": began})
 
     errors: dict[str, float] = {}
 
     def write_status(state: ServerState, word: str = "running") -> None:
         errors.update(latest_errors(state))
-        document = {"session": state.session, "round": state.round_number, "rounds": scenario.iterations}
-        document["run"] = run
+        document: dict[str, Any] = {
+            "session": state.session,
+            "round": state.round_number,
+            "rounds": settings.num_rounds,
+        }
+        document |= {"run": run, "began": began}
         last = state.history[-1] if state.history else None
         write_json(
             home.status,
@@ -136,12 +158,15 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
                 "last": last,
                 "conduct": state.conduct,
                 "seen": state.seen,
+                "gateways": state.clients.get("rosters", {}),
+                "refused": state.clients.get("refused", {}),
                 "errors": errors,
                 "columns": columns_of(state),
                 **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
             },
         )
 
+    checkpoints = CheckpointStore(home.checkpoint, replaces=True)  # `submit` has asked
     strategy = PSOFed(
         Sharing(scenario.num_shared, scenario.selection.pattern, scenario.selection.coordinated),
         num_participants=scenario.num_participants,
@@ -150,7 +175,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         rounds=settings.plan,
         limits=settings.limits,
         seed=settings.seed,
-        checkpoint=home.checkpoint,
+        checkpoint=checkpoints,
         resume=settings.resume,
         columns=None if settings.synthetic else settings.columns or ADOPT,
         on_round=write_status,
@@ -164,16 +189,11 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
     strategy.start(
         grid,
         initial,
-        num_rounds=scenario.iterations,
+        num_rounds=settings.num_rounds,
         timeout=settings.deadline,
         evaluate_fn=evaluate if settings.synthetic else None,
     )
-    state = strategy.state
-    assert state is not None  # start has made it
-    after = read_traffic(home.traffic)
-    counted = after.since(before) if before and after else None
-    result = build_result(state, settings, counted, window=(started, time.time()))
-    save_result(result, home.result)
+    state = write_result(home, settings, began)
     return lambda: write_status(state, "finished")
 
 
@@ -206,8 +226,8 @@ def _texts(context: Context) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegression]:
-    """Return a run's settings and a node's training function, made once and then kept."""
+def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, Learners]:
+    """Return a run's settings and a node's clients, made once and then kept."""
     node = json.loads(node_config)
     planned = bool(node.get("byzantine")) and "attack" not in node
     given = json.loads(run_config)
@@ -215,10 +235,19 @@ def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, OnlineRegr
         raise PsofedError(f"the server's scenario is longer than {MAX_CONFIG:,} characters")
     settings = RunSettings.for_client(given, attack=planned)
     check_scenario(settings.scenario)
-    source, scaled = _source_of(node, settings)
-    return settings, online_regression(
-        source, settings.scenario.common_stepsize, settings.samples_per_round, scaled=scaled
-    )
+    source = _clean_source(node, settings)
+    attack = _attack_of(node, settings)
+    poisons = attack is not None and attack.poisons_samples()
+    partition = int(str(node.get("partition", 0)))
+
+    def make(samples: Source, client: str) -> OnlineRegression:
+        scaled = isinstance(samples, TableSource | ClientRows)
+        if attack is not None and poisons:
+            samples = PoisonedSource(samples, attack, client_number(partition, client), settings.seed)
+        stepsize = settings.scenario.common_stepsize
+        return online_regression(samples, stepsize, settings.samples_per_round, scaled=scaled)
+
+    return settings, Learners(source, make)
 
 
 def _attack_of(node_config: Mapping[str, Any], settings: RunSettings) -> Attack | None:
@@ -253,25 +282,21 @@ def links_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Cha
     return tuple(own)
 
 
-def _source_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Source, bool]:
-    """Return a node's samples, and whether they are to be scaled."""
-    source = _clean_source(node_config, settings)
-    scaled = isinstance(source, TableSource)
-    attack = _attack_of(node_config, settings)
-    if attack is None or not attack.poisons_samples():
-        return source, scaled
+def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source | SharedTable:
+    """Return a node's samples, or the table of a gateway."""
     partition = int(str(node_config.get("partition", 0)))
-    return PoisonedSource(source, attack, partition, settings.seed), scaled
-
-
-def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source:
-    partition = int(str(node_config.get("partition", 0)))
+    is_gateway = "client-column" in node_config and "client" not in node_config
+    if settings.synthetic and is_gateway:
+        raise PsofedError(
+            "this node is a gateway, whose clients have rows of their own: a synthetic run has none"
+        )
     if settings.synthetic:
         return SyntheticSource(settings.scenario, partition, settings.seed)
     name = node_config.get("data")
     if name is None:
         raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
-    return open_data(node_config, settings.scenario.dimension, partition)
+    source = open_data(node_config, settings.scenario.dimension, partition)
+    return SharedTable(source) if is_gateway and isinstance(source, TableSource) else source
 
 
 def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0) -> Source:

@@ -17,6 +17,8 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.files import write_atomically
 
 VALID_DAYS = 365
+WARN_DAYS = 30
+"""Before the end of a certificate: `status` warns, and `certs` makes a new one for the server."""
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
@@ -46,6 +48,42 @@ class Credentials:
     def key(self) -> Path:
         """The server's private key."""
         return self.folder / "server.key"
+
+    @property
+    def link_certificate(self) -> Path:
+        """Certificate of the SuperLink on loopback, its own authority; made whenever the server starts."""
+        return self.folder / "superlink.pem"
+
+    @property
+    def link_key(self) -> Path:
+        """The SuperLink's private key."""
+        return self.folder / "superlink.key"
+
+    def make_link_certificate(self) -> None:
+        """Make the SuperLink's certificate, so that no renewal of the server's concerns it."""
+        key = ec.generate_private_key(ec.SECP384R1())
+        certificate = _sign("psofed SuperLink", key, None, key, [_general_name("127.0.0.1")])
+        write_atomically(self.link_key, _private_pem(key), mode=0o600)
+        write_atomically(self.link_certificate, certificate.public_bytes(serialization.Encoding.PEM))
+
+    def warning(self, now: datetime.datetime) -> str:
+        """Return which certificate ends within a month and what to do, or nothing."""
+        for path, renewal in (
+            (
+                self.certificate,
+                "`psofed federation certs` makes a new one, which a running server takes up by itself",
+            ),
+            (self.authority, "new ones for all machines must be made in another folder"),
+        ):
+            ends = (
+                x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+                if path.exists()
+                else None
+            )
+            if ends is not None and ends < now + datetime.timedelta(days=WARN_DAYS):
+                word = "ended" if ends < now else "ends"
+                return f"{path} {word} on {ends.date().isoformat()}: {renewal}"
+        return ""
 
     @property
     def secret(self) -> Path:
@@ -100,7 +138,8 @@ def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -
     """Make what is missing in `folder`: authority, server certificate for `hosts`, and keys for `nodes`.
 
     Private keys are readable by their owner only. Nothing that exists is replaced, but for the server's
-    certificate, which is replaced if it does not name all of `hosts`; the new one also names the earlier hosts. A node
+    certificate, which is replaced if it ends within a month or does not name all of `hosts`; the new one also names the
+    earlier hosts. A node
     whose public key is here has a key, also if the private half was moved to it.
     """
     credentials = Credentials(folder)
@@ -131,11 +170,11 @@ def make_node_key(path: Path) -> Path:
 
 def _check_name(name: str) -> str:
     """Return a node's name if it can be the name of a file, and printed."""
-    if not _NAME.fullmatch(name) or name in ("ca", "server"):
+    if not _NAME.fullmatch(name) or name in ("ca", "server", "superlink"):
         raise InvalidValueError(
             "node",
             name,
-            "up to 64 letters, digits, '-', '_' and '.', a letter or digit first; not ca or server",
+            "up to 64 letters, digits, '-', '_' and '.', a letter or digit first; not ca, server or superlink",
         )
     return name
 
@@ -187,9 +226,9 @@ def _sign(
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
         )
-        .add_extension(_usage(is_authority=issuer is None), critical=True)
+        .add_extension(_usage(is_authority=issuer is None, serves=bool(hosts)), critical=True)
     )
-    if issuer is not None:
+    if hosts:
         alternatives = x509.SubjectAlternativeName(hosts)
         builder = builder.add_extension(alternatives, critical=False)
         builder = builder.add_extension(
@@ -198,9 +237,9 @@ def _sign(
     return builder.sign(issuer_key, hashes.SHA384())
 
 
-def _usage(*, is_authority: bool) -> x509.KeyUsage:
+def _usage(*, is_authority: bool, serves: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=not is_authority,
+        digital_signature=serves,
         key_cert_sign=is_authority,
         crl_sign=is_authority,
         content_commitment=False,
@@ -224,12 +263,13 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _hosts_of(path: Path) -> tuple[list[x509.GeneralName], bool]:
-    """Return whom the certificate names, and whether it is there and will be valid for another week."""
+    """Return whom the certificate names, and whether it is there and will be valid for another month."""
     if not path.exists():
         return [], False
     certificate = x509.load_pem_x509_certificate(path.read_bytes())
     found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    fresh = certificate.not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=7)
+    soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=WARN_DAYS)
+    fresh = certificate.not_valid_after_utc > soon
     return list(found), fresh
 
 

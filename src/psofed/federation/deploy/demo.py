@@ -116,7 +116,7 @@ def run_demo(
             on_progress=on_round, check=server.supervisor.check,
         )  # fmt: skip
         memory = sum(node.memory() for node in nodes) / len(nodes)
-    seconds = [record["seconds"] for record in result["history"]]
+    seconds = result["learning_curve"]["seconds"]
     return {
         **result,
         "seconds_per_round": float(np.median(seconds)),

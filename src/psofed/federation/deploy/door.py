@@ -31,11 +31,11 @@ from psofed.federation.deploy.limits import DoorLimits, NodeQuotas, QuotaError
 from psofed.federation.deploy.requests import MAX_HEAD, KeyRing, RefusedError, Request, read_head
 from psofed.federation.deploy.traffic import CountingSocket, Meter
 from psofed.federation.deploy.upstream import Upstream, UpstreamError
-from psofed.federation.flower import CHUNK_BYTES, NOTED, Gate, most_objects, number_of_key
+from psofed.federation.flower import CHUNK_BYTES, INLINE_BYTES, NOTED, Gate, most_objects, number_of_key
 from psofed.federation.protocol.bell import BellService
 
 _SMALL_BODY = 4096  # more than any request has but those that push a message or an object
-_ANNOUNCEMENT = 1 << 15  # a reply without its content: the reason of an error, and an object tree
+_ANNOUNCEMENT = 1 << 15  # a reply without its content, or an object tree: the reason of an error, say
 _BYTES_PER_OBJECT = 80  # in a tree
 _ANSWERS = {
     400: "Bad Request",
@@ -93,7 +93,7 @@ class FrontDoor:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._tls.load_cert_chain(credentials.certificate, credentials.key)
-        inward = ssl.create_default_context(cafile=str(credentials.authority))
+        inward = ssl.create_default_context(cafile=str(credentials.link_certificate))
         self._upstream = Upstream(target, inward, credentials.read_secret())
         self._quotas = NodeQuotas(self.limits)
         self._bell = BellService(
@@ -124,6 +124,12 @@ class FrontDoor:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(timeout=10)
         self.meter.__exit__()
+
+    def renew(self, credentials: Credentials) -> None:
+        """Show the server's new certificate on connections from now on; an SSLError says that its files do not fit."""
+        files = (credentials.certificate, credentials.key)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+        self._loop.call_soon_threadsafe(self._tls.load_cert_chain, *files)
 
     # --- accepting ----------------------------------------------------------------------------------------
 
@@ -289,7 +295,7 @@ class FrontDoor:
         if call == "push-object":
             return min(self._quotas.max_body, CHUNK_BYTES + self.limits.base_body)
         if call == "push-messages":
-            return _ANNOUNCEMENT + _BYTES_PER_OBJECT * most_objects(self._model_bytes)
+            return _ANNOUNCEMENT + max(_BYTES_PER_OBJECT * most_objects(self._model_bytes), INLINE_BYTES)
         return _SMALL_BODY
 
     def _set_size(self, model_bytes: int) -> None:

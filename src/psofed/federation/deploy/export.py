@@ -19,9 +19,9 @@ from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
 from psofed.federation.client.sources import Position
-from psofed.federation.client.state import load_records, read_state
+from psofed.federation.client.state import NodeMemory
 from psofed.federation.protocol.archive import read_archive, write_archive
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.column_names import ColumnNames, listed
 from psofed.federation.server.checkpoint import CheckpointStore
 
 FORMAT = 1
@@ -75,17 +75,27 @@ def from_checkpoint(path: Path, client: ExportedModel | None = None) -> Exported
 
 
 def from_client(folder: Path) -> ExportedModel:
-    """Return the own model and scaling of the client that works in `folder`, from its newest saved state."""
+    """Return the own model and scaling of the client that works in `folder`, from its newest saved state.
+
+    A client of a gateway is addressed as if it had a folder in that of the gateway: ``psofed-gateway/north``.
+    """
+    folder, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
     files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
     if not files:
-        raise PsofedError(f"{folder} holds no state of a client")
-    records = load_records(files[-1])
-    state = read_state(records)
-    if state is None:
+        raise PsofedError(f"{folder / client} holds no client state")
+    memory = NodeMemory.load(files[-1])
+    if client not in memory.clients:
+        there = sorted(memory.clients)
+        problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
+        raise PsofedError(
+            f"{folder} {problem}; name one of its clients ({listed(there)}): {folder / there[0]}"
+        )
+    kept = memory.of(client)
+    if (state := kept.state) is None:
         raise PsofedError(f"{files[-1]} holds no model yet")
     arrays = {name: a.numpy() for name, a in state.layout.restore(state.model, state.kept).items()}
-    scaling = read_stream(records).scaling
-    return ExportedModel(arrays, state.round_number, state.session, scaling, state.layout.columns)
+    scaling = read_stream(kept.records).scaling
+    return ExportedModel(arrays, state.round_number, memory.session, scaling, state.layout.columns)
 
 
 def save_model(model: ExportedModel, path: Path) -> None:
@@ -114,7 +124,7 @@ def save_model(model: ExportedModel, path: Path) -> None:
 
 def load_model(path: Path) -> ExportedModel:
     """Read what :func:`save_model` wrote, or the model of the client whose folder `path` is."""
-    if path.is_dir():
+    if path.is_dir() or (not path.exists() and (path.parent / "state").is_dir()):
         return from_client(path)
     if path.suffix == ".onnx":
         raise PsofedError(
@@ -124,7 +134,7 @@ def load_model(path: Path) -> ExportedModel:
         if path.suffix == ".json":
             document = read_json(path)
             if document[KIND] != FORMAT:
-                raise PsofedError(f"{path} is of format {document[KIND]}; this psofed reads {FORMAT}")
+                raise PsofedError(f"{path} has format {document[KIND]}; this psofed reads {FORMAT}")
             arrays = {
                 name: np.array(document["values"][name], dtype=dtype).reshape(shape)
                 for name, shape, dtype in document["arrays"]

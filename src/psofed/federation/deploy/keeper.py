@@ -4,6 +4,7 @@ Flower notices a killed ServerApp by its missing heartbeats, after a minute, and
 ServerApp of ours holds a lock while it works, which the kernel frees when the process dies, however it dies.
 """
 
+import contextlib
 import dataclasses
 import logging
 from typing import Any
@@ -23,21 +24,28 @@ _TRIES = 3  # without a completed round in between
 class RunKeeper:
     """Watches the run of a server, and submits it again when its process has died.
 
-    A run that an earlier server has left behind is not touched: whoever starts the server again continues it with
-    ``psofed federation resume``, and two must not do so at once.
+    A run that an earlier server has left behind is touched only with `resume`. Otherwise whoever starts the server
+    again continues it with ``psofed federation resume``, and two must not do so at once.
 
     Parameters
     ----------
     home : Home
         The server's files.
+    resume : bool
+        Continue a run that has not finished when the server starts, even if it has failed: a server that is shut down
+        takes the run with it.
     """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, resume: bool = False) -> None:
         self.home = home
+        if resume:
+            status = self._status()
+            if status.get("state") in ("submitted", "failed") and not is_locked(home.run_lock):
+                write_json(home.status, {**status, "state": "interrupted"})
         self._missing = 0
         self._tries = 0
         self._round = -1
-        self._left_behind = self._dead_run().get("run")
+        self._left_behind = None if resume else self._dead_run().get("run")
 
     def look(self) -> None:
         """Continue the run if nobody works on it; call it every second or so."""
@@ -57,7 +65,7 @@ class RunKeeper:
             write_json(self.home.status, {**status, "state": "failed", "reason": reason})
             return
         write_json(self.home.status, {**status, "state": "interrupted"})
-        _log.warning("the run's process has died after round %d; continuing the run", status["round"])
+        _log.warning("continuing the run after round %d, since no process works on it", status["round"])
         try:
             self._continue(str(status["run"]))
         except PsofedError as error:
@@ -65,17 +73,23 @@ class RunKeeper:
 
     def _dead_run(self) -> dict[str, Any]:
         """Return the status of a run that was abandoned before its end, or nothing."""
+        status = self._status()
+        abandoned = status.get("state") in ("running", "interrupted") and not is_locked(self.home.run_lock)
+        return status if abandoned else {}
+
+    def _status(self) -> dict[str, Any]:
+        """Return the status of the latest run; nothing if there is none or it is damaged, as other commands say."""
         try:
             status = read_json(self.home.status) if self.home.status.exists() else {}
         except PsofedError:
-            status = {}  # damaged; every command that needs it says so
-        whole = isinstance(status, dict) and {"state", "round", "run"} <= status.keys()
-        if not whole or status["state"] not in ("running", "interrupted") or is_locked(self.home.run_lock):
-            return {}
-        return dict(status)
+            status = {}
+        return dict(status) if isinstance(status, dict) and {"state", "round", "run"} <= status.keys() else {}
 
     def _continue(self, run: str) -> None:
-        with open_control(self.home) as control:
+        with (
+            open_control(self.home) as control,
+            contextlib.suppress(PsofedError),
+        ):  # one that it does not know
             if run and not control.run_status(int(run)).startswith("finished"):
                 control.stop_run(int(run))
         settings = RunSettings.from_config(read_json(self.home.settings))

@@ -20,7 +20,7 @@ from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
 from psofed.common.scheduler import scheduler
-from psofed.federation.client.sharing import NODE_NUMBER
+from psofed.federation.client.gateway import NODE_NUMBER
 from psofed.federation.flower import (
     HEARTBEAT,
     Announcement,
@@ -35,8 +35,9 @@ from psofed.federation.flower import (
     error_reply,
     identify,
 )
-from psofed.federation.protocol.packing import pack, unpack
-from psofed.federation.protocol.wire import METRICS, SETTINGS, clean_text
+from psofed.federation.protocol.answers import decode_metrics
+from psofed.federation.protocol.packing import is_packed, pack, unpack
+from psofed.federation.protocol.wire import SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
 _LEARN_EVERY = 0.2
@@ -93,7 +94,7 @@ class LongLivedNode:
         self.settings[NODE_NUMBER] = str(self._fleet.number)
         self._lock = scheduler().lock()
         self._context: Context | None = None
-        self._said = ""
+        self._said: dict[str, str] = {}
         self._forgotten = scheduler().event()
         self._ended = scheduler().event()
 
@@ -177,7 +178,7 @@ class LongLivedNode:
         pause = 0.05
         while True:
             if self._forgotten.is_set():
-                raise ForgottenError("the server does not know this node any more")
+                raise ForgottenError("the server no longer knows this node")
             asked = scheduler().monotonic()
             try:
                 question = self._fleet.ask()
@@ -200,8 +201,9 @@ class LongLivedNode:
                 self._context = self._fleet.run_context(run_id, self.settings)
             message = self._fleet.fetch(question)
             identify(run_id, self._fleet.node_id)
-            reply = self._work(message, self._context)
-            self._fleet.send(reply, scheduler().monotonic() - started)
+            reply = self._work(message, self._context, question.whole)
+            whole = question.whole and reply.has_content() and is_packed(reply.content)
+            self._fleet.send(reply, scheduler().monotonic() - started, whole)
         except NotRunningError:
             pass  # the run has ended meanwhile
         except (UnknownKeyError, WrongAuthorityError, ForgottenError):
@@ -212,14 +214,14 @@ class LongLivedNode:
         except Exception as error:
             self.say(f"a reply was lost: {_reason(error)}")
 
-    def _work(self, message: Message, context: Context) -> Message:
+    def _work(self, message: Message, context: Context, whole: bool = False) -> Message:
         try:
             message.content = unpack(message.content)
             with self._lock:
                 reply = self.app(message, context)
             if reply.has_content():
                 self._say_remark(reply)
-                reply.content = pack(reply.content)
+                reply.content = pack(reply.content, offer_inline=not whole)
             return reply
         except Exception as error:
             # Whatever the app raises is this node's own affair: it is said here and told to the server.
@@ -229,19 +231,24 @@ class LongLivedNode:
 
     def _say_remark(self, reply: Message) -> None:
         """Say here, too, what the server is told for a person; once is enough, until it changes."""
-        settings = reply.content.config_records.get(SETTINGS)
-        remark = "" if settings is None else clean_text(settings.get("remark", ""))
-        if remark not in ("", self._said):
-            self.say(remark)
-        self._said = remark
-        spent: Any = reply.content.metric_records.get(METRICS, {})
-        uploads = spent.get("privacy-uploads", 0)
-        # After 1, 2, 4, 8, … uploads.
-        if isinstance(uploads, int) and uploads > 0 and uploads & (uploads - 1) == 0:
-            self.say(
-                f"privacy spent after {uploads} upload{'s' if uploads > 1 else ''}: epsilon = "
-                f"{spent['privacy-epsilon']:.3g} at delta = {spent['privacy-delta']:g}"
-            )
+        settings: Mapping[str, Any] = reply.content.config_records.get(SETTINGS, {})
+        clients, reports = settings.get("clients", []), settings.get("metrics", [])
+        for client, remark in zip(clients, settings.get("remarks", [""] * len(clients)), strict=False):
+            if remark not in ("", self._said.get(client)):
+                self.say(f"{client}: {clean_text(remark)}" if client else clean_text(remark))
+            self._said[client] = remark
+        for client, report in zip(clients, reports, strict=False):
+            if "privacy-uploads" not in report:
+                continue
+            spent = decode_metrics(report)
+            uploads = int(spent["privacy-uploads"])
+            # After 1, 2, 4, 8, … uploads.
+            if uploads > 0 and uploads & (uploads - 1) == 0:
+                self.say(
+                    f"privacy spent {f'by {client} ' if client else ''}after {uploads} upload"
+                    f"{'s' if uploads > 1 else ''}: epsilon = {spent['privacy-epsilon']:.3g} "
+                    f"at delta = {spent['privacy-delta']:g}"
+                )
 
     def _learn_arrived(self) -> None:
         failed = ""

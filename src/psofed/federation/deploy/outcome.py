@@ -150,7 +150,7 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     for node, about in result.get("suspects", {}).items():
         state = "excluded" if about["out"] else "readmitted"
         lines.append(f"Suspect: {node}, first in round {about['first_round']}, {state} at the end.")
-    idle = sum(not record["examples"] for record in result["history"])
+    idle = result["idle_rounds"]
     if 2 * idle > result["rounds"] > 1 and result["examples"]:
         lines.append(
             f"Nothing was learned in {idle} of {result['rounds']} rounds because there were no new samples. If the "

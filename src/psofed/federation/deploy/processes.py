@@ -6,7 +6,9 @@ process is killed by the kernel (on Linux) when its parent dies: not even kill -
 """
 
 import contextlib
+import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +20,7 @@ from typing import Self
 
 from psofed.common.errors import PsofedError
 
+_log = logging.getLogger("psofed.federation")
 _GUARD = Path(__file__).with_name("guard.py")
 
 OFFLINE = {
@@ -29,6 +32,8 @@ OFFLINE = {
 """Settings that keep Flower from looking up hosts and from installing packages."""
 
 _POLL = 0.05
+_LOG_BYTES = 10_000_000
+_RESTARTS, _RESTARTS_WINDOW = 5, 60.0  # more starts of one process within this many seconds are a fault
 
 
 def flower_environment(home: Path) -> dict[str, str]:
@@ -93,6 +98,19 @@ class Process:
                         total += 1024 * int(line.split()[1])
         return total
 
+    def rotate_log(self) -> None:
+        """Once the log is too long, move what it holds to ``name.log.1`` and let it begin again.
+
+        The process appends to its log, so the log can be cut while it is open.
+        """
+        with contextlib.suppress(OSError):
+            if self.log.stat().st_size > _LOG_BYTES:
+                older, oldest = (self.log.with_name(f"{self.log.name}.{number}") for number in (1, 2))
+                if older.exists():
+                    older.replace(oldest)
+                shutil.copy(self.log, older)
+                os.truncate(self.log, 0)
+
     def tail(self, lines: int = 15) -> str:
         """Return the last lines of the log."""
         with contextlib.suppress(OSError):
@@ -116,6 +134,8 @@ class Supervisor:
         self.logs = logs
         self.patience = patience
         self.processes: list[Process] = []
+        self._ended: list[Process] = []  # started again; descendants of theirs may still run
+        self._restarts: dict[str, tuple[Callable[[], Process], list[float]]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -123,24 +143,49 @@ class Supervisor:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
-        """Start a process; its output goes to ``name.log``."""
-        process = Process(name, command, environment, self.logs / f"{name}.log")
+    def start(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], *, restart: bool = False
+    ) -> Process:
+        """Start a process; its output goes to ``name.log``. :meth:`check` can `restart` one that holds no state."""
+
+        def start_it() -> Process:
+            return Process(name, command, environment, self.logs / f"{name}.log")
+
+        process = start_it()
         self.processes.append(process)
+        if restart:
+            self._restarts[name] = (start_it, [])
         return process
 
     def check(self) -> None:
-        """Raise an error with the end of the log if a process has ended by itself."""
-        for process in self.processes:
-            if not process.is_running:
+        """Rotate the logs; raise an error with the end of its log if a process has ended and cannot be restarted."""
+        for place, process in enumerate(self.processes):
+            process.rotate_log()
+            if not process.is_running and not self._restart(place):
                 raise PsofedError(
                     f"{process.name} ended with code {process.process.returncode}; "
                     f"the end of {process.log}:\n{process.tail()}"
                 )
 
+    def _restart(self, place: int) -> bool:
+        """Start a process again that has ended; False if it may not be, or if it ends too often."""
+        process, now = self.processes[place], time.monotonic()
+        if process.name not in self._restarts:
+            return False
+        start_it, times = self._restarts[process.name]
+        times[:] = [earlier for earlier in times if now - earlier < _RESTARTS_WINDOW]
+        if len(times) >= _RESTARTS:
+            return False
+        times.append(now)
+        _log.warning("%s ended with code %s; started again", process.name, process.process.returncode)
+        self._ended.append(process)
+        self.processes[place] = start_it()
+        return True
+
     def stop(self) -> None:
         """Ask all processes to end, then make them."""
-        processes, self.processes = self.processes, []
+        processes, self.processes = self._ended + self.processes, []
+        self._ended = []
         if not processes:
             return
         # A second Ctrl-C must not leave half of them running.

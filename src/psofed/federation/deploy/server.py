@@ -1,5 +1,6 @@
 """A server on this machine: a SuperLink on loopback, and the front door that nodes come through."""
 
+import datetime
 import logging
 import sys
 import tempfile
@@ -12,10 +13,12 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
-from psofed.federation.deploy.app import HOME_VARIABLE
+from psofed.common.logs import OncePerChange
+from psofed.federation.deploy.app import HOME_VARIABLE, LOG_JSON_VARIABLE
 from psofed.federation.deploy.door import FrontDoor
 from psofed.federation.deploy.keeper import RunKeeper
 from psofed.federation.deploy.limits import DoorLimits
+from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.processes import (
     Process,
     Supervisor,
@@ -70,28 +73,60 @@ class Server:
         """Where nodes connect."""
         return f"{self.door.host}:{self.door.port}"
 
-    def watch(self, poll: float = 1.0) -> None:
-        """Let in keys that are made meanwhile, and continue a run whose process has died, until interrupted.
+    def watch(self, poll: float = 1.0, *, resume: bool = False) -> None:
+        """Let in keys and take up certificates that are made meanwhile, and continue a run whose process has died.
 
-        A process of the server itself that ends is an error.
+        With `resume` a run that an earlier server has left unfinished is continued as well. It ends when interrupted. A
+        process of the server itself that ends is an error.
         """
-        keeper, busy = RunKeeper(self.home), False
-        while True:
-            self.supervisor.check()
-            try:
-                register_nodes(self.home, self.control)
-                busy = False
-            except PsofedError as error:  # a busy machine; a SuperLink that has ended is noticed above
-                if not busy:
-                    _log.warning("%s; new keys are let in later", error)
-                busy = True
-            keeper.look()
-            time.sleep(poll)
+        keeper, is_news = RunKeeper(self.home, resume=resume), OncePerChange()
+        certificate = self.home.credentials.certificate
+        shown = certificate.stat().st_mtime_ns
+        notify("READY=1")
+        try:
+            while True:
+                self.supervisor.check()
+                problem = self._register()
+                if is_news("keys", problem) and problem:
+                    _log.warning("%s; new keys are let in later", problem)
+                if certificate.exists() and certificate.stat().st_mtime_ns != shown and self._renew():
+                    shown = certificate.stat().st_mtime_ns
+                    _log.info("took up the new certificate %s", certificate)
+                ending = self.home.credentials.warning(datetime.datetime.now(datetime.UTC))
+                if is_news("certificate", ending) and ending:
+                    _log.warning("%s", ending)
+                keeper.look()
+                notify("WATCHDOG=1")
+                time.sleep(poll)
+        finally:
+            notify("STOPPING=1")
+
+    def _register(self) -> str:
+        """Let in keys that were made meanwhile, and return what is in the way."""
+        try:
+            register_nodes(self.home, self.control)
+        except (
+            PsofedError
+        ) as error:  # a busy machine; a SuperLink that has ended is noticed by the supervisor
+            return str(error)
+        return ""
+
+    def _renew(self) -> bool:
+        try:
+            self.door.renew(self.home.credentials)
+        except OSError:  # an SSLError is one: the key or the certificate is not written yet
+            return False
+        return True
 
 
 @contextmanager
 def serve(
-    home: Home, host: str = "127.0.0.1", port: int = 0, limits: DoorLimits | None = None
+    home: Home,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    limits: DoorLimits | None = None,
+    *,
+    log_json: bool = False,
 ) -> Iterator[Server]:
     """Run a server until the block is left.
 
@@ -101,6 +136,8 @@ def serve(
         Where nodes connect; port 0 for the port it had before, or else any free one.
     limits : DoorLimits, optional
         What the front door puts up with.
+    log_json : bool
+        Whether runs write their log lines as JSON.
     """
     home.credentials.check_server()
     home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -115,7 +152,9 @@ def serve(
         bell = str(Path(private) / "bell")
         environment = flower_environment(home.flower.resolve())
         environment |= {HOME_VARIABLE: str(home.folder.resolve()), BELL_VARIABLE: bell}
+        environment |= {LOG_JSON_VARIABLE: "1"} if log_json else {}
         secret = home.credentials.make_secret()
+        home.credentials.make_link_certificate()
         command = superlink_command(home, link_port)
         link = supervisor.start("superlink", command, environment | link_environment(home))
         wait_until(
@@ -125,8 +164,9 @@ def serve(
             supervisor.check,
         )
         check_closed(home, link_port)
-        supervisor.start("superexec", superexec_command(home, link_port), environment)
-        with Control(link_port, home.credentials.authority, secret) as control:
+        # It ends for good if one of its requests is refused, as happens when the clock is set back in between.
+        supervisor.start("superexec", superexec_command(home, link_port), environment, restart=True)
+        with Control(link_port, home.credentials.link_certificate, secret) as control:
             register_nodes(home, control)
             # The door opens last and closes first: behind an open door there is always somebody.
             with FrontDoor(

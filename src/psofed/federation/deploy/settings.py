@@ -72,6 +72,11 @@ class RunSettings(RunOptions):
         return settings.replace(scenario=settings.scenario.replace(iterations=rounds))
 
     @property
+    def num_rounds(self) -> int:
+        """How many rounds to run; 0 until stopped."""
+        return self.scenario.iterations if self.rounds is None else self.rounds
+
+    @property
     def columns(self) -> ColumnNames | None:
         """The names of the columns; None if the run is to adopt those of its nodes."""
         units = {name: unit for name, _, unit in (text.partition("=") for text in self.units)}
@@ -90,7 +95,8 @@ class RunSettings(RunOptions):
     def options_to_config(self) -> dict[str, str | int | float | bool]:
         """Return the same without the scenario."""
         names = [field.name for field in fields(self) if field.name not in (*_COLUMNS, "scenario")]
-        config = {name.replace("_", "-"): getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in names}
+        config = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
         if self.columns is not None:
             config["columns"] = self.columns.to_text()
         return config
@@ -152,7 +158,7 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
     _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
     if scenario.drift is not None:
         raise NotCoveredError(
-            f'drift.kind = "{scenario.drift.kind}": a federation\'s data move as they do; a drift can only be simulated'
+            f'drift.kind = "{scenario.drift.kind}": a federation\'s data drift by themselves; leave out [drift]'
         )
     if scenario.data.rows is not None:
         rows = scenario.data.rows
@@ -205,5 +211,5 @@ def _check_covered(scenario: Scenario, synthetic: bool) -> None:
         raise NotCoveredError("[evasion] is measured in a simulation; a federation does not measure it")
     if scenario.aggregation.has_root_data:
         raise NotCoveredError(
-            f'aggregation = "{scenario.aggregation.kind}" needs root data of the server, which a federation has not'
+            f'aggregation = "{scenario.aggregation.kind}" needs root data on the server; a federation has none'
         )

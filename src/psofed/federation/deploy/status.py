@@ -31,8 +31,10 @@ def federation_status(home: Home) -> dict[str, Any]:
     if home.checkpoint.exists():
         when = datetime.datetime.fromtimestamp(home.checkpoint.stat().st_mtime, datetime.UTC)
         saved = f"{home.checkpoint}, {when.isoformat(timespec='seconds')}"
+    warning = home.credentials.warning(datetime.datetime.now(datetime.UTC))
     return {
         "server": address,
+        "certificates": warning or None,
         "nodes": _nodes(home, (run or {}).get("seen", {})) if address else [],
         "run": run,
         "checkpoint": saved,
@@ -46,10 +48,13 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
     """Return what :func:`federation_status` found as lines for a person; `now` is the Unix time."""
     run, traffic = found["run"], found["traffic"]
     lines = [f"server     {found['server'] or 'not running'}"]
+    if found.get("certificates"):
+        lines.append(f"WARNING    {found['certificates']}")
     if run:
         last = run.get("last") or {}
         took = f", {last['seconds']:.2f} s for the last" if last else ""
-        lines.append(f"run        {run['state']}, round {run['round']} of {run['rounds']}{took}")
+        of = f" of {run['rounds']}" if run["rounds"] else ", until stopped"
+        lines.append(f"run        {run['state']}, round {run['round']}{of}{took}")
     else:
         lines.append("run        none")
     if run and run.get("columns"):
@@ -61,20 +66,31 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
     out = [f"{name} (since round {about['since_round']})" for name, about in suspects.items() if about["out"]]
     if out:
         lines.append(f"left out   {', '.join(out)}")
+    gateways, seen = (run or {}).get("gateways", {}), (run or {}).get("seen", {})
     names = {node["name"] for node in found["nodes"]} | set(found["bad_replies"])
+    names |= {f"  {client}" for clients in gateways.values() for client in clients}
     width = max([4, *map(len, names)])
     if found["nodes"]:
         lines.append(f"{'node':{width}}  {'status':10}  {'last seen':>9}  {'last round':>10}  dropped")
     for node in found["nodes"]:
         ago = f"{max(0.0, now - node['last_seen']):.0f} s" if node["last_seen"] else "never"
-        counts = found["bad_replies"].get(node["name"], {})
-        dropped = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        lines.append(
-            f"{node['name']:{width}}  {node['status']:10}  {ago:>9}  {max(0, node['last_round']):>10}  {dropped}"
-        )
+        clients = gateways.get(node["name"])
+        last, dropped = max(0, node["last_round"]), _dropped(found, node["name"])
+        if clients is not None:
+            last, dropped = max((seen.get(client, 0) for client in clients), default=0), ""
+        lines.append(f"{node['name']:{width}}  {node['status']:10}  {ago:>9}  {max(0, last):>10}  {dropped}")
+        for client in clients or ():
+            last, dropped = max(0, seen.get(client, 0)), _dropped(found, client)
+            lines.append(f"{f'  {client}':{width}}  {'client':10}  {'':9}  {last:>10}  {dropped}")
+    refused = (run or {}).get("refused", {})
+    lines += [f"{node}: the client {name} is refused" for node, names in refused.items() for name in names]
     reasons = ((run or {}).get("last") or {}).get("reasons", {})
     remarks = ((run or {}).get("last") or {}).get("remarks", {})
     return lines + [f"{name}: {text}" for name, text in {**remarks, **reasons}.items()]
+
+
+def _dropped(found: dict[str, Any], name: str) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in found["bad_replies"].get(name, {}).items())
 
 
 def _nodes(home: Home, seen: dict[str, int]) -> list[dict[str, Any]]:

@@ -9,10 +9,12 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import is_locked, read_json, write_json
 from psofed.common.toml import toml_value
 from psofed.federation.deploy.processes import wait_until
+from psofed.federation.deploy.report import build_result, save_result
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import server_address
 from psofed.federation.deploy.superlink import Home, open_control
-from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.deploy.traffic import SocketTraffic, read_traffic
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 
 _PYPROJECT = """\
 [build-system]
@@ -89,7 +91,7 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
     done = read_json(home.status)["round"] if settings.resume and home.status.exists() else 0
     with open_control(home) as control:
         run = control.start_run(home.app.resolve())
-    status = {"round": done, "rounds": settings.scenario.iterations, "state": "submitted", "run": str(run)}
+    status = {"round": done, "rounds": settings.num_rounds, "state": "submitted", "run": str(run)}
     if not settings.resume:
         home.result.unlink(missing_ok=True)
         if home.checkpoint.exists():  # stays until the new run has completed a round
@@ -109,11 +111,28 @@ def stop(home: Home) -> int:
             control.stop_run(int(status["run"]))
         # Flower only marks the run as ended: its process notices when it next speaks with the SuperLink.
         wait_until(lambda: not is_locked(home.run_lock), 60.0, "ending the run")
+        status = read_json(home.status)
+        if not status["rounds"] and "began" in status and has_completed_round(home):
+            # A run without an end has its result when it is stopped.
+            write_result(home, RunSettings.from_config(read_json(home.settings)), status["began"])
+        write_json(home.status, {**status, "state": "stopped"})
     finally:
         home.stop_mark.unlink(missing_ok=True)
-    status = read_json(home.status)
-    write_json(home.status, {**status, "state": "stopped"})
     return int(status["round"])
+
+
+def write_result(home: Home, settings: RunSettings, began: Mapping[str, Any]) -> ServerState:
+    """Write the result of a run up to its checkpoint, and return the state that is in there.
+
+    `began` has the time when the run began, and the front door's counts of that moment.
+    """
+    store = CheckpointStore(home.checkpoint)
+    state, after = store.load(), read_traffic(home.traffic)
+    before = began["traffic"] and SocketTraffic(**began["traffic"])
+    counted = after.since(before) if before and after else None
+    window = (float(began["time"]), time.time())
+    save_result(build_result(state, store.history.entries(state), settings, counted, window), home.result)
+    return state
 
 
 def follow(
@@ -136,14 +155,16 @@ def follow(
     """
     seen, moved, asked = -1, time.monotonic(), time.monotonic()
     while True:
+        stopping = home.stop_mark.exists()
         status = read_json(home.status)
         if status["round"] != seen:
             seen, moved = status["round"], time.monotonic()
             if on_progress is not None:
                 on_progress(status)
-        if status["state"] == "finished":
+        with_result = status["state"] == "stopped" and not status["rounds"] and home.result.exists()
+        if (with_result and not stopping) or status["state"] == "finished":
             return dict(read_json(home.result))
-        if status["state"] == "stopped":
+        if status["state"] == "stopped" and not stopping:
             raise PsofedError(
                 f"the run was stopped after round {seen}; `psofed federation resume` continues it"
             )
@@ -158,12 +179,12 @@ def follow(
                 f"the server has ended, after round {seen}: start it again with `psofed federation server`, "
                 "then continue with `psofed federation resume`"
             )
-        if time.monotonic() - asked > _ASK_FLOWER_EVERY:
+        if not stopping and time.monotonic() - asked > _ASK_FLOWER_EVERY:
             # For a ServerApp that could not even say that it failed.
             asked = time.monotonic()
             reason = failure_of(home, int(read_json(home.status)["run"] or run))
-            if read_json(home.status)["state"] == "interrupted":
-                continue  # the server submits it again
+            if home.stop_mark.exists() or read_json(home.status)["state"] in ("interrupted", "stopped"):
+                continue  # it is being stopped, or the server submits it again
             if reason is not None and "stopped" in reason:
                 # Flower knows it before our status says so.
                 round_number = read_json(home.status)["round"]

@@ -104,9 +104,9 @@ def superlink_command(home: Home, port: int) -> list[str]:
         *(sys.executable, "-c", "from psofed.federation.flower.link import main; main()"),
         *("--host", "127.0.0.1"),
         *("--port", str(port)),
-        *("--ssl-ca-certfile", str(credentials.authority)),
-        *("--ssl-certfile", str(credentials.certificate)),
-        *("--ssl-keyfile", str(credentials.key)),
+        *("--ssl-ca-certfile", str(credentials.link_certificate)),
+        *("--ssl-certfile", str(credentials.link_certificate)),
+        *("--ssl-keyfile", str(credentials.link_key)),
         "--enable-supernode-auth",
         "--disable-runtime-dependency-installation",
         *("--isolation", "process"),
@@ -124,7 +124,7 @@ def superexec_command(home: Home, port: int) -> list[str]:
     return [
         "flower-superexec",
         *("--runtime-api-address", f"127.0.0.1:{port}"),
-        *("--root-certificates", str(home.credentials.authority)),
+        *("--root-certificates", str(home.credentials.link_certificate)),
         *("--superexec-auth-secret-file", str(home.credentials.secret)),
     ]
 
@@ -167,15 +167,15 @@ def revoke_node(home: Home, name: str) -> bool:
 def open_control(home: Home) -> Iterator[Control]:
     """Speak with the SuperLink of a running server; a PsofedError says if there is none."""
     if not home.server_info.exists():
-        raise PsofedError(f"no server of {home.folder} is running; start it with: psofed federation server")
+        raise PsofedError(f"no server is running in {home.folder}; start it with: psofed federation server")
     port = int(read_json(home.server_info)["superlink_port"])
-    with Control(port, home.credentials.authority, home.credentials.read_secret()) as control:
+    with Control(port, home.credentials.link_certificate, home.credentials.read_secret()) as control:
         yield control
 
 
 def check_closed(home: Home, port: int) -> None:
     """Raise a PsofedError if the SuperLink at `port` answers somebody who does not know its secret."""
-    with Control(port, home.credentials.authority) as stranger:
+    with Control(port, home.credentials.link_certificate) as stranger:
         try:
             stranger.nodes()
         except PsofedError:

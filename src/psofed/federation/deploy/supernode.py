@@ -58,11 +58,12 @@ def keep_node_running(
     while True:
         process, started = start(), time.monotonic()
         while process.is_running:
+            process.rotate_log()
             time.sleep(0.2)
         ended = time.monotonic()
         text = process.tail(40)
         if "CERTIFICATE_VERIFY_FAILED" in text:
-            raise PsofedError("the server's certificate is of another authority than --ca")
+            raise PsofedError("the server's certificate was not issued by --ca")
         if ended - started > HASTY_END:
             first_failure = None
         elif first_failure is None:

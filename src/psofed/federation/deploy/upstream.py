@@ -6,10 +6,11 @@ import ssl
 import time
 from collections.abc import Callable
 
+from psofed.federation.flower.inline import INLINE_BYTES
 from psofed.federation.flower.link import SECRET_HEADER
 
 _CHUNK = 1 << 16
-_LONGEST_NOTED = 1 << 20  # of an answer that the front door reads itself
+_LONGEST_NOTED = 2 * INLINE_BYTES  # of an answer that the front door reads itself
 _IDLE = 3.0  # uvicorn, which the SuperLink runs on, closes idle connections after five seconds
 _ANSWER_SECONDS = 60.0
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
@@ -75,7 +76,7 @@ class Upstream:
             except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 if isinstance(error, TimeoutError):
                     raise UpstreamError("the SuperLink took too long", 504) from None
-                raise UpstreamError("the SuperLink is away", 502) from None
+                raise UpstreamError("the SuperLink does not answer", 502) from None
             if note is not None and first.startswith(b"HTTP/1.1 200 "):
                 note(noted)
             remaining -= len(noted)
@@ -118,7 +119,7 @@ class Upstream:
             async with asyncio.timeout(5.0):
                 return await asyncio.open_connection("127.0.0.1", self.port, ssl=self._tls, limit=1 << 17)
         except (OSError, TimeoutError):
-            raise UpstreamError("the SuperLink is away", 502) from None
+            raise UpstreamError("the SuperLink does not answer", 502) from None
 
 
 def _hang_up(writer: asyncio.StreamWriter) -> None:

@@ -20,6 +20,7 @@ from psofed.federation.flower.errors import (
 )
 from psofed.federation.flower.fleet import HEARTBEAT, Announcement, FleetConnection
 from psofed.federation.flower.gate import NOTED, Gate
+from psofed.federation.flower.inline import INLINE_BYTES
 from psofed.federation.flower.keys import (
     KEY_HEADER,
     SIGNATURE_HEADER,
@@ -32,8 +33,18 @@ from psofed.federation.flower.keys import (
     public_key_of,
 )
 from psofed.federation.flower.link import SECRET_HEADER, SECRET_VARIABLE
-from psofed.federation.flower.messages import error_reply, identify, records_from_bytes, records_to_bytes
-from psofed.federation.flower.replies import IncompleteReplyError, ReplyBounds, pull_reply, withdraw
+from psofed.federation.flower.messages import error_reply, identify
+from psofed.federation.flower.records import fill, make_array, records_from_bytes, records_to_bytes
+from psofed.federation.flower.replies import (
+    AnnouncedReply,
+    IncompleteReplyError,
+    PulledReply,
+    ReplyBounds,
+    collect_reply,
+    pull_replies,
+    push_inline,
+    withdraw,
+)
 from psofed.federation.flower.signing import WRONG_TIME
 from psofed.federation.flower.trees import CHUNK_BYTES, BadTreeError, most_objects
 from psofed.federation.flower.versions import TESTED_MINORS, untested_version
@@ -41,6 +52,7 @@ from psofed.federation.flower.versions import TESTED_MINORS, untested_version
 __all__ = [
     "CHUNK_BYTES",
     "HEARTBEAT",
+    "INLINE_BYTES",
     "KEY_HEADER",
     "NOTED",
     "NOT_ACTIVATED",
@@ -53,6 +65,7 @@ __all__ = [
     "TIMESTAMP_HEADER",
     "USED_SIGNATURE",
     "WRONG_TIME",
+    "AnnouncedReply",
     "Announcement",
     "BadMessageError",
     "BadTreeError",
@@ -62,20 +75,25 @@ __all__ = [
     "Gate",
     "IncompleteReplyError",
     "NotRunningError",
+    "PulledReply",
     "ReplyBounds",
     "Sender",
     "StillOnlineError",
     "UnknownKeyError",
     "UnreachableError",
     "WrongAuthorityError",
+    "collect_reply",
     "error_reply",
+    "fill",
     "identify",
     "is_signed",
     "is_timely",
+    "make_array",
     "most_objects",
     "number_of_key",
     "public_key_of",
-    "pull_reply",
+    "pull_replies",
+    "push_inline",
     "records_from_bytes",
     "records_to_bytes",
     "untested_version",

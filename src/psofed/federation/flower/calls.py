@@ -8,6 +8,7 @@ read here first, and it must be exactly what Flower's own client would write:
   trailing bytes, wrong types, padded numbers and any other second way of writing the same.
 - Whatever names a node names the sender. Replies go to the SuperLink and answer a message; nodes send nothing to nodes.
 - Ids have the form of ids, numbers are finite, lists have one entry, object trees are small and repeat nothing.
+- A message that carries its content is bounded, of one form, matches its id and announces no objects besides.
 """
 
 import math
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from psofed.federation.flower.inline import check_inline, is_inline
 from psofed.federation.flower.trees import MAX_OBJECTS, BadTreeError, is_object_id, list_objects
 
 SUPERLINK = 1
@@ -209,10 +211,11 @@ def _check_push_messages(request: Any, most_objects: int) -> None:
     _demand(
         message.HasField("content") != message.HasField("error"), "neither a content nor an error, or both"
     )
-    _demand(not message.content.ByteSize(), "content travels as objects")
     _demand(len(message.error.reason) <= _LONGEST_REASON, "the reason of an error is too long")
     _demand(tree.object_id == about.message_id, "the object tree is of another message")
     list_objects(tree, most_objects)
+    if is_inline(message):
+        check_inline(message, tree)
 
 
 def _check_interval(seconds: float) -> None:

@@ -12,7 +12,7 @@ class WrongAuthorityError(PsofedError):
 
 
 class StillOnlineError(PsofedError):
-    """The server takes this node for online already."""
+    """The server considers this node online already."""
 
 
 class UnreachableError(PsofedError):

@@ -24,6 +24,7 @@ from psofed.federation.flower.errors import (
     WrongAuthorityError,
 )
 from psofed.federation.flower.http import bound_answers, open_client
+from psofed.federation.flower.inline import is_inline, read_inline, write_inline
 from psofed.federation.flower.keys import number_of_key
 from psofed.federation.flower.signing import WRONG_TIME, TimeSigner
 from psofed.federation.flower.trees import (
@@ -47,10 +48,11 @@ _REASON = "psofed-reason"
 
 @dataclass(frozen=True)
 class Announcement:
-    """A message for this node, as announced: its content is still with the server."""
+    """A message for this node, as announced: its content is still with the server, unless it is `whole`."""
 
     message: Message
     tree: Any
+    whole: bool = False
 
 
 class FleetConnection:
@@ -107,7 +109,7 @@ class FleetConnection:
             self.node_id = int(self._call("ActivateNode", request).node_id)
         except httpx.HTTPStatusError as error:
             raise StillOnlineError(
-                f"{self.server} takes this node for online, or does not know its key"
+                f"{self.server} considers this node online already, or does not know its key"
             ) from error
         return self.node_id
 
@@ -127,7 +129,7 @@ class FleetConnection:
 
         request = SendNodeHeartbeatRequest(node=self._node(), heartbeat_interval=HEARTBEAT)
         if not self._call("SendNodeHeartbeat", request).success:
-            raise ForgottenError("the server does not know this node any more")
+            raise ForgottenError("the server no longer knows this node")
 
     def ask(self) -> Announcement | None:
         """Ask for a message; the server may take its time to say that there is none.
@@ -145,10 +147,14 @@ class FleetConnection:
             return None
         if len(answer.messages_list) != 1 or len(answer.message_object_trees) != 1:
             raise BadMessageError("the server sent several messages at once")
+        (proto,), (tree,) = answer.messages_list, answer.message_object_trees
         try:
-            question = Announcement(
-                message_from_proto(answer.messages_list[0]), answer.message_object_trees[0]
-            )
+            if is_inline(proto):
+                question = Announcement(read_inline(proto, tree), tree, whole=True)
+            else:
+                question = Announcement(message_from_proto(proto), tree)
+        except BadTreeError as error:
+            raise BadMessageError(f"the server sent {error}") from None
         except Exception as error:
             # Flower's readers raise whatever they stumble over.
             raise BadMessageError(f"the server sent no message ({type(error).__name__})") from None
@@ -165,6 +171,8 @@ class FleetConnection:
         """
         from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 
+        if question.whole:
+            return question.message
         announced = question.message.metadata
         run, identity = announced.run_id, announced.message_id
         deadline = scheduler().monotonic() + _FETCH_SECONDS
@@ -200,8 +208,8 @@ class FleetConnection:
         if not is_object_id(about.message_id):
             raise BadMessageError("the server sent a message without an id")
 
-    def send(self, reply: Message, seconds: float) -> None:
-        """Send a reply; `seconds` is how long it took to make."""
+    def send(self, reply: Message, seconds: float, whole: bool = False) -> None:
+        """Send a reply, `whole` or as objects; `seconds` is how long it took to make."""
         from flwr.app.message import remove_content_from_message
         from flwr.common.serde import message_to_proto
         from flwr.proto.fleet_pb2 import PushMessagesRequest
@@ -212,6 +220,18 @@ class FleetConnection:
             no_object_id_recompute,
         )
 
+        if whole:
+            proto, tree = write_inline(reply)
+            self._call(
+                "PushMessages",
+                PushMessagesRequest(
+                    node=self._node(),
+                    messages_list=[proto],
+                    message_object_trees=[tree],
+                    clientapp_runtime_list=[seconds],
+                ),
+            )
+            return
         with no_object_id_recompute():
             reply.metadata.__dict__["_message_id"] = reply.object_id
             tree, objects = get_object_tree(reply), get_all_nested_objects(reply)
@@ -271,7 +291,7 @@ class FleetConnection:
             request = PullObjectRequest(node=self._node(), run_id=run, object_id=identity)
             answer = self._call("PullObject", request)
             if not answer.object_found or scheduler().monotonic() > deadline:
-                raise NotRunningError("a message's content is not there any more")
+                raise NotRunningError("a message's content is gone")
             if answer.object_available:
                 return bytes(answer.object_content)
             scheduler().sleep(pause)
@@ -307,7 +327,7 @@ class FleetConnection:
             text = str(error)
             if "CERTIFICATE_VERIFY_FAILED" in text:
                 raise WrongAuthorityError(
-                    f"{self.server} has a certificate of another authority: {text}"
+                    f"the certificate of {self.server} was not issued by --ca: {text}"
                 ) from None
             raise UnreachableError(
                 f"{self.server} cannot be reached: {text or type(error).__name__}"

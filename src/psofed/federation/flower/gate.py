@@ -4,7 +4,8 @@
 to whom, because all answers pass through it. A node may then
 
 - fetch the objects of messages that it was handed, and confirm those messages;
-- answer each of them once, and repeat that very answer a few times in case it gets lost;
+- answer each of them once, and repeat that very answer a few times in case it gets lost; with its content within the
+  message only if the question was of that kind, since only then the SuperLink keeps nothing of it;
 - send the objects that the SuperLink has asked it for, once each;
 - ask about the runs that its messages belong to.
 
@@ -22,6 +23,7 @@ from hashlib import sha256
 from typing import Any
 
 from psofed.federation.flower.calls import RefusedCallError, Sender, activated_id, read_call
+from psofed.federation.flower.inline import is_inline
 from psofed.federation.flower.trees import MAX_OBJECTS, BadTreeError, list_objects
 
 NOTED = ("activate-node", "pull-messages", "push-messages", "push-object")
@@ -38,6 +40,7 @@ class _Handed:
 
     run_id: int
     objects: frozenset[str]
+    inline: bool = False
     replies_left: int = _REPLIES
     answer: bytes = b""  # the one that was given
 
@@ -101,7 +104,7 @@ class Gate:
             elif call == "pull-messages":
                 pulled = PullMessagesResponse.FromString(answer)
                 for message, tree in zip(pulled.messages_list, pulled.message_object_trees, strict=True):
-                    _hand(record, message.metadata, tree)
+                    _hand(record, message, tree)
                     for object_id, children in _children_in(tree):
                         _keep(self._children, object_id, children, _OBJECTS)
             elif call == "push-messages":
@@ -118,6 +121,8 @@ class Gate:
         digest = sha256(body).digest()
         if not handed.replies_left or handed.answer not in (b"", digest):
             return "this node has answered that message already"
+        if is_inline(request.messages_list[0]) and not handed.inline:
+            return "content within an answer to a message that came without"
         for object_id, children in _children_in(request.message_object_trees[0]):
             if self._children.get(object_id, children) != children:
                 return "an object of the server with other children"
@@ -148,9 +153,11 @@ def _judge(call: str, request: Any, record: _Record) -> str | None:
     return None
 
 
-def _hand(record: _Record, about: Any, tree: Any) -> None:
+def _hand(record: _Record, message: Any, tree: Any) -> None:
+    about = message.metadata
     objects = frozenset(list_objects(tree, 1 << 16))  # the server's own: no bound but on memory
-    _keep(record.messages, about.message_id, _Handed(about.run_id, objects), _QUESTIONS)
+    handed = _Handed(about.run_id, objects, is_inline(message))
+    _keep(record.messages, about.message_id, handed, _QUESTIONS)
     _keep(record.runs, about.run_id, None, _RUNS)
 
 

@@ -37,7 +37,7 @@ def bound_answers(client: Any) -> None:
 def _check_answer(response: httpx.Response) -> None:
     length = response.headers.get("content-length", "")
     if response.is_redirect:
-        raise UnreachableError("the server sends this node elsewhere")
+        raise UnreachableError("the server redirects this node")
     if response.headers.get("content-encoding", "identity") != "identity":
         raise UnreachableError("the server sent a compressed answer")
     if not length.isascii() or not length.isdigit() or int(length[:16]) > MAX_ANSWER:

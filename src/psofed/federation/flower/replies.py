@@ -1,13 +1,13 @@
-"""Pulling the reply to one message from the SuperLink, and nothing else that lies there.
+"""Pulling replies from the SuperLink, and nothing else that lies there.
 
 Flower's ``HttpGrid.pull_messages`` returns, besides the replies asked for, whatever message is addressed to the
 SuperLink, and it fetches and builds all of them before it returns any. One message that cannot be built, or whose
-objects never arrive, then takes the reply with it. Here the SuperLink's list is read first: only the answer to the
-message that was sent, by the node that it was sent to, is fetched. So whatever is wrong with its objects is that node's
-own doing.
+objects never arrive, then takes the others with it. Here the SuperLink's list is read first: only the answer to a
+message that was sent, by the node that it was sent to, is taken or fetched. So whatever is wrong with it is that node's
+own doing, and costs nobody else a reply.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,10 @@ from flwr.serverapp import Grid
 
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower.calls import SUPERLINK
+from psofed.federation.flower.inline import is_inline, read_inline, write_inline
 from psofed.federation.flower.trees import BadTreeError, collect_message
 
+_MESSAGES_AT_ONCE = 32  # in a request or an answer, at most a megabyte each
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds, between two looks for an object
 
 
@@ -35,13 +37,61 @@ class ReplyBounds:
     seconds: float
 
 
-def pull_reply(
-    grid: Grid,
-    message_id: str,
-    node_id: int,
-    bounds: ReplyBounds,
-) -> Message | None:
-    """Return the reply of node `node_id` to message `message_id`, or None if there is none yet.
+@dataclass(frozen=True)
+class AnnouncedReply:
+    """A reply whose objects are still with the SuperLink, or on their way there."""
+
+    about: Any
+    node_id: int
+
+
+PulledReply = Message | AnnouncedReply | Exception
+"""A reply, one that has to be fetched by :func:`collect_reply`, or why there will be none."""
+
+
+def push_inline(grid: Any, messages: Sequence[Message]) -> list[str]:
+    """Send messages with their content, and return their ids; an empty one if the SuperLink refused the message."""
+    from flwr.proto.runtime_pb2 import PushAppMessagesRequest
+
+    ids: list[str] = []
+    for begin in range(0, len(messages), _MESSAGES_AT_ONCE):
+        written = [write_inline(message) for message in messages[begin : begin + _MESSAGES_AT_ONCE]]
+        request = PushAppMessagesRequest(
+            messages_list=[proto for proto, _ in written], message_object_trees=[tree for _, tree in written]
+        )
+        ids += grid._runtime_client.PushMessages(request).message_ids
+    return ids
+
+
+def pull_replies(grid: Grid, asked: Mapping[str, int]) -> dict[str, PulledReply]:
+    """Return the replies that are there, by the id of the message that they answer.
+
+    Parameters
+    ----------
+    grid : Grid
+        Where the messages were sent.
+    asked : mapping of str to int
+        Node that each message was sent to, by the message's id.
+    """
+    client = getattr(grid, "_runtime_client", None)
+    if client is None:
+        return _pull_in_process(grid, asked)
+    ids = list(asked)
+    replies: dict[str, PulledReply] = {}
+    for begin in range(0, len(ids), _MESSAGES_AT_ONCE):
+        pulled, lost = _pull_all(client, ids[begin : begin + _MESSAGES_AT_ONCE])
+        replies |= lost
+        for proto, tree in pulled:
+            about = proto.metadata
+            if about.reply_to_message_id not in replies and _answers(about, asked, proto.HasField("error")):
+                replies[about.reply_to_message_id] = _take(proto, tree, asked[about.reply_to_message_id])
+            elif not is_inline(proto):
+                _forget(client, about.run_id, about.message_id)  # neither fetched nor kept
+    return replies
+
+
+def collect_reply(grid: Any, reply: AnnouncedReply, bounds: ReplyBounds) -> Message:
+    """Fetch the objects of a reply and build it.
 
     Raises
     ------
@@ -50,23 +100,10 @@ def pull_reply(
     IncompleteReplyError
         If the objects have not arrived in time.
     """
-    client = getattr(grid, "_runtime_client", None)
-    if client is None:  # a grid within this process
-        for message in grid.pull_messages([message_id]):
-            if _answers(message.metadata, message_id, node_id, message.has_error()):
-                return message
-        return None
-    found = None
-    for proto in _pull_all(client, message_id):
-        if found is None and _answers(proto.metadata, message_id, node_id, proto.HasField("error")):
-            found = proto.metadata
-        else:
-            _forget(client, proto.metadata.run_id, proto.metadata.message_id)  # neither fetched nor kept
-    if found is None:
-        return None
-    message = _collect(client, found, bounds)
+    message = _collect(grid._runtime_client, reply.about, bounds)
     # The object's own metadata is the sender's word; the SuperLink has checked those that it lists.
-    if not _answers(message.metadata, message_id, node_id, message.has_error()):
+    asked = {reply.about.reply_to_message_id: reply.node_id}
+    if not _answers(message.metadata, asked, message.has_error()):
         raise BadTreeError("a reply that claims to be another")
     return message
 
@@ -82,26 +119,61 @@ def withdraw(grid: Grid, message_id: str) -> bool:
     run_id = int(grid.run.run_id)
     try:
         _forget(client, run_id, message_id)
-        replies = list(_pull_all(client, message_id))
-        for proto in replies:
-            _forget(client, run_id, proto.metadata.message_id)
+        replies, lost = _pull_all(client, [message_id])
+        for proto, _ in replies:
+            if not is_inline(proto):
+                _forget(client, run_id, proto.metadata.message_id)
     except IncompleteReplyError:
         return True
-    return bool(replies)
+    return bool(replies or lost)
 
 
-def _pull_all(client: Any, message_id: str) -> Iterator[Any]:
-    """Yield what the SuperLink gives for a message, each as a protobuf message; the object trees are of no use."""
+def _pull_in_process(grid: Grid, asked: Mapping[str, int]) -> dict[str, PulledReply]:
+    """Return the replies on a grid within this process, pulled one by one so that a bad one harms no other."""
+    replies: dict[str, PulledReply] = {}
+    for message_id in asked:
+        try:
+            for message in grid.pull_messages([message_id]):
+                if _answers(message.metadata, asked, message.has_error()):
+                    replies.setdefault(message.metadata.reply_to_message_id, message)
+        except Exception as error:
+            replies[message_id] = error
+    return replies
+
+
+def _take(proto: Any, tree: Any, node_id: int) -> PulledReply:
+    if not is_inline(proto):
+        return AnnouncedReply(proto.metadata, node_id)
+    try:
+        return read_inline(proto, tree)
+    except BadTreeError as error:
+        return error
+
+
+def _pull_all(
+    client: Any, message_ids: Sequence[str]
+) -> tuple[list[tuple[Any, Any]], dict[str, IncompleteReplyError]]:
+    """Return what the SuperLink gives for messages, each with its object tree, and the messages it fails at."""
     from flwr.proto.runtime_pb2 import PullAppMessagesRequest
 
-    pulled = _call(client.PullMessages, PullAppMessagesRequest(message_ids=[message_id]))
-    yield from pulled.messages_list
+    try:
+        pulled = _call(client.PullMessages, PullAppMessagesRequest(message_ids=message_ids))
+    except IncompleteReplyError as error:
+        if len(message_ids) == 1:
+            return [], {message_ids[0]: error}
+        # A message that the SuperLink no longer has fails the whole request: each by itself, then.
+        each = [_pull_all(client, [message_id]) for message_id in message_ids]
+        return [entry for found, _ in each for entry in found], {
+            key: why for _, lost in each for key, why in lost.items()
+        }
+    return list(zip(pulled.messages_list, pulled.message_object_trees, strict=True)), {}
 
 
-def _answers(metadata: Any, message_id: str, node_id: int, is_error: bool) -> bool:
-    """Whether a message is the node's answer to another; that a node is gone is said by the SuperLink."""
+def _answers(metadata: Any, asked: Mapping[str, int], is_error: bool) -> bool:
+    """Whether a message is the answer of a node that was asked; that a node is gone is said by the SuperLink."""
+    node_id = asked.get(metadata.reply_to_message_id)
     senders = (node_id, SUPERLINK) if is_error else (node_id,)
-    return metadata.reply_to_message_id == message_id and metadata.src_node_id in senders
+    return node_id is not None and metadata.src_node_id in senders
 
 
 def _collect(client: Any, about: Any, bounds: ReplyBounds) -> Message:

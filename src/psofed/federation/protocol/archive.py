@@ -21,10 +21,15 @@ _DOCUMENT = "document"
 
 def write_archive(path: Path, document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write a document and arrays to `path` atomically, for its owner's eyes only."""
+    write_atomically(path, to_archive(document, arrays), mode=0o600)
+
+
+def to_archive(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
+    """Return the content of such a file."""
     buffer = io.BytesIO()
     text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
     np.savez(buffer, allow_pickle=False, **{_DOCUMENT: text}, **{f"/{k}": v for k, v in arrays.items()})
-    write_atomically(path, buffer.getvalue(), mode=0o600)
+    return buffer.getvalue()
 
 
 def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -36,14 +41,23 @@ def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
         Says what is wrong with the file.
     """
     try:
-        with np.load(io.BytesIO(disk().read(path)), allow_pickle=False) as archive:
+        data = disk().read(path)
+    except FileNotFoundError:
+        raise PsofedError(f"there is no {path}") from None
+    except OSError as error:
+        raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
+    return from_archive(data, str(path), kind, version)
+
+
+def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what :func:`to_archive` gave; errors name `where` it comes from."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name[1:]: archive[name] for name in archive.files if name != _DOCUMENT}
             document = json.loads(archive[_DOCUMENT].tobytes())
         found = document[kind]
-    except FileNotFoundError:
-        raise PsofedError(f"there is no {path}") from None
     except Exception as error:  # NumPy and zipfile raise many kinds on a damaged file
-        raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
+        raise PsofedError(f"{where} is not a psofed {kind}: {error}") from None
     if found != version:
-        raise PsofedError(f"{path} is of format {found}; this psofed reads {version}")
+        raise PsofedError(f"{where} has format {found}; this psofed reads {version}")
     return document, arrays

@@ -15,11 +15,12 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.npy import array_of, values_of
 
 MAX_TEXT = 1 << 24  # characters of a layout
 WIRE_DTYPES = ("float16", "float32", "float64")
@@ -42,6 +43,7 @@ class ModelLayout:
 
     Examples
     --------
+    >>> from flwr.app import Array
     >>> record = ArrayRecord({"a": Array(np.ones((2, 3), np.float32)), "n": Array(np.array(7))})
     >>> layout = ModelLayout.of(record)
     >>> layout.dimension, layout.dtype
@@ -108,6 +110,10 @@ class ModelLayout:
 
     def to_text(self) -> str:
         """Return the layout as one line of JSON."""
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         rows = [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)]
         document: dict[str, Any] = {"arrays": rows, "private": list(self.private)}
         if self.columns is not None:
@@ -149,7 +155,7 @@ class ModelLayout:
         for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
             if not self._is_shared(name, dtype):
                 continue
-            part = arrays[name].numpy()
+            part = values_of(arrays[name], np.dtype(dtype), shape)
             if part.shape != shape:
                 raise ValueError(f"array {name!r} has shape {part.shape}, not {shape}")
             parts.append(np.asarray(part, dtype=self.dtype).ravel())
@@ -161,12 +167,12 @@ class ModelLayout:
         for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
             if self._is_shared(name, dtype):
                 size = math.prod(shape)
-                record[name] = Array(np.asarray(vector[start : start + size], dtype=dtype).reshape(shape))
+                record[name] = array_of(np.asarray(vector[start : start + size], dtype=dtype).reshape(shape))
                 start += size
             elif own is not None and name in own:
                 record[name] = own[name]
             else:
-                record[name] = Array(np.zeros(shape, dtype=dtype))
+                record[name] = array_of(np.zeros(shape, dtype=dtype))
         return record
 
     def _is_shared(self, name: str, dtype: str) -> bool:

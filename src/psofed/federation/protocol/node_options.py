@@ -34,7 +34,7 @@ class NodeOptions(Settings):
         group=_DATA,
         default="",
         metavar="SOURCE",
-        text="a .csv file, a .parquet file or folder, or a generator as module:function",
+        text="a .csv file, a .parquet file or folder, mqtt://HOST:PORT/TOPIC, or a generator as module:function",
     )
     target_column: str | None = option(
         group=_DATA, default=None, metavar="NAME", text="column to predict; by default the run's"
@@ -52,7 +52,16 @@ class NodeOptions(Settings):
         group=_DATA, default=None, metavar="NAME", text="client ID column, if the table holds several clients"
     )
     client: str | None = option(
-        group=_DATA, default=None, metavar="NAME", text="client whose rows this node reads"
+        group=_DATA,
+        default=None,
+        metavar="NAME",
+        text="client whose rows this node reads; by default it is a gateway for all of them",
+    )
+    time_column: str | None = option(
+        group=_DATA,
+        default=None,
+        metavar="NAME",
+        text="field with the time of an MQTT sample, by which duplicates are recognised",
     )
     partition: int = option(
         group=_DATA, default=0, low=0, text="number of this node, for generators and synthetic data"
@@ -105,12 +114,14 @@ class NodeOptions(Settings):
         super().__post_init__()
         if self.describes_table and not self.data:
             raise PsofedError(f"--{_flag(self._given(*_TABLE)[0])} describes a table: add --data TABLE.")
-        if (self.client is None) != (self.client_column is None):
-            raise PsofedError("--client and --client-column belong together: add the missing one.")
+        if self.is_mqtt:
+            self._check_mqtt()
+        elif self.time_column is not None:
+            raise PsofedError("--time-column describes MQTT samples: add --data mqtt://HOST:PORT/TOPIC.")
+        elif self.client is not None and self.client_column is None:
+            raise PsofedError("--client chooses rows by a column: add --client-column.")
         if (self.bits is None) != (self.reach is None) or (self.rounding is not None and self.bits is None):
-            raise PsofedError(
-                "--bits and --reach belong together, and --rounding to them: add the missing one."
-            )
+            raise PsofedError("--bits, --reach and --rounding belong together: add --bits and --reach.")
         private = self._given("multiplier", "delta")
         if private and self.clip is None:
             raise PsofedError(f"--{private[0]} describes a private link: add --clip.")
@@ -118,10 +129,28 @@ class NodeOptions(Settings):
         if attack and not self.byzantine:
             raise PsofedError(f"--{_flag(attack[0])} describes an attack: add --byzantine.")
 
+    def _check_mqtt(self) -> None:
+        if not self.features or self.target_column is None:
+            raise PsofedError("--data mqtt:// needs --features and --target-column, the fields of a payload.")
+        if self.client_column is not None:
+            raise PsofedError("--client-column: an MQTT sample's client is the level {client} of its topic.")
+        if self.client is not None and "/{client}" not in self.data:
+            raise PsofedError("--client names a level of an MQTT topic: write {client} in its place.")
+
+    @property
+    def is_mqtt(self) -> bool:
+        """Whether its samples come from an MQTT broker."""
+        return self.data.startswith(("mqtt://", "mqtts://"))
+
     @property
     def describes_table(self) -> bool:
         """Whether any of its options is about a table."""
         return bool(self._given(*_TABLE))
+
+    @property
+    def is_gateway(self) -> bool:
+        """Whether it works for all clients of its table."""
+        return self.client_column is not None and self.client is None
 
     @property
     def folder(self) -> Path:

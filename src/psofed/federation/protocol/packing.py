@@ -3,20 +3,23 @@
 Flower sends every record and every array of a message as an object of its own, with a request each. Packed into one
 record they are three objects instead of about seven, and a round is more than twice as fast. Packing happens in the
 transport, below all mods: a mod sees the records as they are. The server packs for those nodes that pack their own
-replies, so a stock SuperNode, which does not, is sent plain messages.
+replies, so a stock SuperNode, which does not, is sent plain messages. A node whose packed replies offer it is sent
+messages that carry their content (:mod:`psofed.federation.flower.inline`), and answers those alike.
 """
 
 from flwr.app import ConfigRecord, RecordDict
 
-from psofed.federation.flower import records_from_bytes, records_to_bytes
+from psofed.federation.flower import INLINE_BYTES, records_from_bytes, records_to_bytes
 
 PACKED = "psofed.packed"
-_RECORDS = "records"
-_LARGEST = 1 << 20  # beyond this Flower's own chunks are better
+_RECORDS, _INLINE = "records", "inline"
+_LARGEST = INLINE_BYTES  # beyond this Flower's own chunks are better
 
 
-def pack(content: RecordDict) -> RecordDict:
+def pack(content: RecordDict, offer_inline: bool = False) -> RecordDict:
     """Return `content` packed into one record, or as it is if it is large.
+
+    With `offer_inline` the record says that its sender reads messages that carry their content.
 
     Examples
     --------
@@ -25,7 +28,17 @@ def pack(content: RecordDict) -> RecordDict:
     (['psofed.packed'], ['a', 'b'])
     """
     data = records_to_bytes(content)
-    return RecordDict({PACKED: ConfigRecord({_RECORDS: data})}) if len(data) <= _LARGEST else content
+    if len(data) > _LARGEST:
+        return content
+    packed = ConfigRecord({_RECORDS: data})
+    if offer_inline:
+        packed[_INLINE] = True
+    return RecordDict({PACKED: packed})
+
+
+def offers_inline(content: RecordDict) -> bool:
+    """Whether the sender of packed `content` reads messages that carry their content."""
+    return is_packed(content) and content[PACKED].get(_INLINE) is True
 
 
 def is_packed(content: RecordDict) -> bool:

@@ -68,11 +68,17 @@ class ReplyLimits(Settings):
         low=1,
         text="largest number of examples a client may claim for one round",
     )
+    max_clients: int = option(
+        group=_REPLIES,
+        default=100,
+        low=1,
+        text="clients that one node may have; a gateway's further ones are refused",
+    )
     bench_after: int = option(
         group=_REPLIES,
         default=3,
         low=0,
-        text="bad replies after which a node is no longer asked; 0: never",
+        text="bad replies after which a client is no longer asked; 0: never",
     )
     rest_rounds: int = option(
         group=_REPLIES,
@@ -175,6 +181,12 @@ class RunOptions(RoundPlan, ReplyLimits):
         group=_RUN,
         text="let clients draw their data from the scenario, to compare with theory",
     )
+    rounds: int | None = option(
+        default=None,
+        low=0,
+        group=_RUN,
+        text="rounds to run; 0: until stopped; by default the scenario's iterations",
+    )
     dtype: str = option(
         default="float64", choices=("float64", "float32"), group=_RUN, text="number type of the model"
     )
@@ -236,6 +248,7 @@ class ServerOptions(Settings):
         high=65535,
         text="port to listen on; 0 picks a free one; by default the last one used, or 9092",
     )
+    resume: bool = option(default=False, text="continue the last run if it has not finished")
     metrics_port: int | None = option(
         default=None, low=0, high=65535, text="serve metrics for Prometheus on this port"
     )

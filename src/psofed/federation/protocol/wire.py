@@ -1,30 +1,35 @@
-"""Content of messages: instructions from the server, replies from a client, and nothing else.
+"""Content of messages: instructions from the server to a node, and what both directions have in common.
 
-One record of settings named ``psofed`` and one array named ``values``: each further array would cost
+A *client* is a name at a node: a gateway works for many clients, any other node for one without a name. One message
+goes to a node per round, whatever the number of its clients that take part, and one comes back
+(:mod:`psofed.federation.protocol.answers`).
+
+A message is one record of settings named ``psofed`` and one array named ``values``: each further array would cost
 Flower several requests. Decoding trusts nothing: whatever arrives is either a value of the types below or
 an error that says what is wrong with it.
 """
 
+import hashlib
 import io
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
+from psofed.federation.flower import fill
 from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND
-from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.few_bits import draw_dither, pack_levels, packed_size, step_of, unpack_levels
 from psofed.federation.protocol.layout import ModelLayout, Vector
 from psofed.federation.protocol.masks import DERIVATION, DerivedMasks
+from psofed.federation.protocol.npy import array_of, npy_header
 
-FORMAT = 2
+FORMAT = 3
 """Version of the wire format."""
 
-ARRAYS, SETTINGS, METRICS, CONFIG = "arrays", "psofed", "metrics", "config"
+ARRAYS, SETTINGS, CONFIG = "arrays", "psofed", "config"
 VALUES = "values"
 
 PART = "part"  # values hold the M entries of S_{k,n}
@@ -32,13 +37,15 @@ START = "start"  # likewise, for a client that starts from zero, as the paper's 
 FULL = "full"  # values hold all D entries
 SYNC = "sync"  # likewise, and the client takes them all, whatever it had
 EVALUATE = "evaluate"  # no values: the client evaluates its own model
-DESCRIBE = "describe"  # no values: the client names the columns of its data, and learns nothing
+DESCRIBE = "describe"  # no values: the node names the columns of its data and its clients, and learns nothing
 KINDS = (PART, START, FULL, SYNC, EVALUATE, DESCRIBE)
 
-LEARNED, LOST, DESCRIBED = "learned", "lost", "described"
+MAX_CLIENTS = 10_000
+"""Clients of one message; a server may allow a node fewer."""
 
+_MAX_CLIENT_NAME = 100
 _NPY_HEADER_LIMIT = 1024
-_MAX_METRICS, _MAX_METRIC_NAME, _MAX_METRIC_VALUES, _MAX_REMARK = 100, 100, 4096, 200
+_MAX_REMARK = 200
 
 
 class BadReplyError(ValueError):
@@ -59,9 +66,32 @@ class BadReplyError(ValueError):
         self.detail = detail
 
 
+@dataclass(frozen=True, eq=False)
+class ClientTask:
+    """The part of an instruction that concerns one client.
+
+    Attributes
+    ----------
+    client : str
+        Its name at the node; empty for the one client of a node that is no gateway.
+    kind : str
+        :data:`PART`, :data:`START`, :data:`FULL`, :data:`SYNC`, :data:`EVALUATE` or :data:`DESCRIBE`.
+    expected : int
+        The last round the server has accepted from this client, 0 if none. A client whose own state is
+        older has lost it.
+    values : array (M,) or (D,) or None
+        See `kind`.
+    """
+
+    client: str
+    kind: str
+    expected: int = 0
+    values: Vector | None = None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instruction:
-    """From the server to one participant.
+    """From the server to a node, for those of its clients that take part.
 
     Attributes
     ----------
@@ -72,119 +102,85 @@ class Instruction:
     epoch : int
         See :class:`psofed.federation.server.checkpoint.ServerState`.
     node : int
-        The number by which the server draws this client's masks.
-    kind : str
-        :data:`PART`, :data:`START`, :data:`FULL`, :data:`SYNC`, :data:`EVALUATE` or :data:`DESCRIBE`.
-    expected : int
-        The last round the server has accepted from this client, 0 if none. A client whose own state is
-        older has lost it.
+        The number of the node's key, from which its clients' numbers follow (:func:`client_number`).
     masks : DerivedMasks
-        Seed, D, M and pattern, from which the client derives S_{k,n} and S_{k,n+1}.
+        Seed, D, M and pattern, from which each client derives S_{k,n} and S_{k,n+1}.
     digest : str
         Of the model's layout, the names of its columns included.
     layout : ModelLayout or None
-        The layout itself, for a client that may not know it.
-    values : array (M,) or (D,) or None
-        See `kind`.
+        The layout itself, if one of the clients may not know it.
+    roster : str
+        Digest of the clients that the server takes this node to have (:func:`roster_digest`).
+    refused : tuple of str
+        Clients that the node has named and the server does not accept.
+    tasks : tuple of ClientTask
+        What each client is to do.
     """
 
     session: str
     round_number: int
     epoch: int = 0
     node: int
-    kind: str
-    expected: int
     masks: DerivedMasks
     digest: str
     layout: ModelLayout | None = None
-    values: Vector | None = None
+    roster: str = ""
+    refused: tuple[str, ...] = ()
+    tasks: tuple[ClientTask, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class FewBits:
-    """An upload of few bits per value: level j stands for (j + ½) Δ − reach, Δ = 2 · reach / 2^bits.
+def client_number(node: int, client: str) -> int:
+    """Return the number by which a client's masks and its participation are drawn: 64 bits.
 
-    Attributes
-    ----------
-    levels : uint64 array (M,)
-        j.
-    bits, reach
-        As of the channel ``quantised``.
-    is_dithered : bool
-        Whether the server subtracts a dither that it derives from session, node and round.
+    That of the node for a client without a name, otherwise eight bytes of BLAKE2b over the node's number and the name.
+
+    Examples
+    --------
+    >>> client_number(7, ""), client_number(7, "north")
+    (7, 9294420281861975368)
     """
-
-    levels: NDArray[np.uint64]
-    bits: int
-    reach: float
-    is_dithered: bool
-
-    def values(self, session: str, node: int, round_number: int) -> NDArray[np.float64]:
-        """Return the values (M,) that arrive."""
-        step = step_of(self.bits, self.reach)
-        values = (self.levels + 0.5) * step - self.reach
-        if self.is_dithered:
-            values = values - (draw_dither(session, node, round_number, values.size) - 0.5) * step
-        return np.asarray(values, np.float64)
+    if not client:
+        return node
+    return int.from_bytes(
+        hashlib.blake2b(node.to_bytes(8, "big") + client.encode(), digest_size=8).digest(), "big"
+    )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Reply:
-    """From a participant to the server.
+def roster_digest(clients: Iterable[str]) -> str:
+    """Return eight bytes of BLAKE2b over a gateway's clients; empty for a node that is no gateway."""
+    names = sorted(clients)
+    return hashlib.blake2b("\n".join(names).encode(), digest_size=8).hexdigest() if names else ""
 
-    Attributes
-    ----------
-    session, round_number, node
-        Of the instruction it answers.
-    status : str
-        :data:`LEARNED`, :data:`LOST` if the client needs the full model first, or :data:`DESCRIBED`.
-    digest : str
-        Of the layout that the client has learned with.
-    columns : ColumnNames or None
-        Of a client that was asked for them; None if its columns have no names.
-    values : array (M,) or None
-        The entries of S_{k,n+1}.
-    few_bits : FewBits or None
-        How they travel, if not as numbers of the model's type.
-    num_examples : int
-        Samples the client worked through.
-    metrics : mapping
-        Whatever else the client's training reported.
-    remark : str
-        What a person should know, say that there was nothing to learn from; at most 200 characters.
+
+def check_client_names(clients: Sequence[Any], gateway: bool = False) -> tuple[str, ...]:
+    """Return names of clients, or raise ValueError if they are not distinct short lines of printable characters.
+
+    Only a gateway's clients must have names.
     """
-
-    session: str
-    round_number: int
-    node: int = 0
-    status: str
-    digest: str = ""
-    columns: ColumnNames | None = None
-    values: Vector | None = None
-    few_bits: FewBits | None = None
-    num_examples: int = 0
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    remark: str = ""
-
-    @property
-    def payload(self) -> int:
-        """Bytes of the values on their way."""
-        if self.values is None:
-            return 0
-        return packed_size(self.few_bits.bits, self.values.size) if self.few_bits else self.values.nbytes
+    if len(clients) > MAX_CLIENTS:
+        raise ValueError(f"{len(clients):,} clients, of at most {MAX_CLIENTS:,}")
+    for name in clients:
+        if not isinstance(name, str) or len(name) > _MAX_CLIENT_NAME or not name.isprintable():
+            raise ValueError(f"{str(name)[:40]!r} is no name of a client")
+        if gateway and (not name or name.strip() != name):
+            raise ValueError(f"{name!r} is no name of a client")
+    if len(set(clients)) != len(clients):
+        raise ValueError("a client is named twice")
+    return tuple(clients)
 
 
 def encode_instruction(instruction: Instruction, config: ConfigRecord | None = None) -> RecordDict:
     """Return the message content; `config` goes to the user's training function unchanged."""
-    masks = instruction.masks
+    masks, tasks = instruction.masks, instruction.tasks
     settings: dict[str, Any] = {
         "format": FORMAT,
         "session": instruction.session,
         "round": instruction.round_number,
         "epoch": instruction.epoch,
         "node": str(instruction.node),  # 64 bits without a sign, which Flower's integers have not
-        "kind": instruction.kind,
-        "expected": instruction.expected,
+        "clients": [task.client for task in tasks],
+        "kinds": [task.kind for task in tasks],
+        "expected": [task.expected for task in tasks],
         "seed": masks.seed,
         "dimension": masks.dimension,
         "shared": masks.num_shared,
@@ -195,9 +191,19 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
     }
     if instruction.layout is not None:
         settings["layout"] = instruction.layout.to_text()
-    content = RecordDict({SETTINGS: ConfigRecord(settings)})
-    if instruction.values is not None:
-        content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(instruction.values))})
+    if instruction.roster:
+        settings["roster"] = instruction.roster
+    if instruction.refused:
+        settings["refused"] = list(instruction.refused)
+    content = RecordDict({SETTINGS: fill(ConfigRecord(), settings)})
+    whole = [task.values for task in tasks if task.kind in (FULL, SYNC) and task.values is not None]
+    parts = [task.values for task in tasks if task.kind in (PART, START) and task.values is not None]
+    if len(parts) > 1 and all(part is parts[0] for part in parts):
+        content.config_records[SETTINGS]["common"] = True
+        parts = parts[:1]
+    if blocks := [*whole[:1], *parts]:
+        values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        content[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(values)})
     if config:
         content[CONFIG] = config
     return content
@@ -217,135 +223,63 @@ def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> I
     if settings.get("derivation") != DERIVATION:
         version = settings.get("derivation")
         raise ValueError(f"the server derives masks by version {version!r}, this psofed by {DERIVATION}")
-    kind = _text(settings, "kind")
-    if kind not in KINDS:
-        raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
     masks = DerivedMasks(
-        seed=_integer(settings, "seed"),
-        dimension=_integer(settings, "dimension"),
-        num_shared=_integer(settings, "shared"),
-        pattern=_text(settings, "pattern"),
+        seed=integer_of(settings, "seed"),
+        dimension=integer_of(settings, "dimension"),
+        num_shared=integer_of(settings, "shared"),
+        pattern=text_of(settings, "pattern"),
         coordinated=settings.get("coordinated") is True,
     )
-    layout = ModelLayout.from_text(_text(settings, "layout")) if "layout" in settings else None
+    layout = ModelLayout.from_text(text_of(settings, "layout")) if "layout" in settings else None
     entries = max(masks.dimension, 0 if layout is None else layout.entries)
     if entries > max_entries:
         raise ValueError(
             f"the server's model has {entries:,} entries; this client takes at most {max_entries:,}"
         )
-    values = None
-    if kind not in (EVALUATE, DESCRIBE):
-        length = masks.dimension if kind in (FULL, SYNC) else masks.num_shared
+    return Instruction(
+        session=text_of(settings, "session"),
+        round_number=integer_of(settings, "round", 1, MAX_ROUND),
+        epoch=integer_of(settings, "epoch", 0, MAX_ROUND),
+        node=number_of(settings, "node"),
+        masks=masks,
+        digest=text_of(settings, "digest"),
+        layout=layout,
+        roster=text_of(settings, "roster") if "roster" in settings else "",
+        refused=check_client_names(list_of(settings, "refused", str) if "refused" in settings else []),
+        tasks=_decode_tasks(content, settings, masks),
+    )
+
+
+def _decode_tasks(content: RecordDict, settings: ConfigRecord, masks: DerivedMasks) -> tuple[ClientTask, ...]:
+    """Return the clients' tasks; values that several of them get are sent once."""
+    clients = check_client_names(list_of(settings, "clients", str))
+    kinds = list_of(settings, "kinds", str, len(clients))
+    expected = list_of(settings, "expected", int, len(clients))
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
+    if not clients or not all(0 <= number <= MAX_ROUND for number in expected):
+        raise ValueError("the message names no client, or a round beyond any use")
+    size, shared, common = masks.dimension, masks.num_shared, settings.get("common") is True
+    has_whole = any(kind in (FULL, SYNC) for kind in kinds)
+    parts = sum(kind in (PART, START) for kind in kinds)
+    length = size * has_whole + shared * (min(parts, 1) if common else parts)
+    values = np.zeros(0)
+    if length:
         record = content.get(ARRAYS)
         if not isinstance(record, ArrayRecord) or list(record) != [VALUES]:
             raise ValueError("the message has no values")
         values = decode_array(record[VALUES], length, np.dtype(record[VALUES].dtype))
-    return Instruction(
-        session=_text(settings, "session"),
-        round_number=_integer(settings, "round", 1, MAX_ROUND),
-        epoch=_integer(settings, "epoch", 0, MAX_ROUND),
-        node=_number(settings, "node"),
-        kind=kind,
-        expected=_integer(settings, "expected", 0, MAX_ROUND),
-        masks=masks,
-        digest=_text(settings, "digest"),
-        layout=layout,
-        values=values,
-    )
-
-
-def encode_reply(reply: Reply) -> RecordDict:
-    """Return the message content of a reply."""
-    settings: dict[str, Any] = {
-        "format": FORMAT,
-        "session": reply.session,
-        "round": reply.round_number,
-        "node": str(reply.node),
-        "status": reply.status,
-    }
-    if reply.digest:
-        settings["digest"] = reply.digest
-    if reply.columns is not None:
-        settings["columns"] = reply.columns.to_text()
-    if reply.remark:
-        settings["remark"] = reply.remark[:_MAX_REMARK]
-    if reply.few_bits is not None:
-        few_bits = reply.few_bits
-        settings |= {"bits": few_bits.bits, "reach": few_bits.reach, "dithered": few_bits.is_dithered}
-        packed = Array(pack_levels(few_bits.levels, few_bits.bits))
-        content = RecordDict({SETTINGS: ConfigRecord(settings), ARRAYS: ArrayRecord({VALUES: packed})})
-    else:
-        content = RecordDict({SETTINGS: ConfigRecord(settings)})
-    if reply.values is not None and reply.few_bits is None:
-        content[ARRAYS] = ArrayRecord({VALUES: Array(np.ascontiguousarray(reply.values))})
-    metrics: dict[str, Any] = dict(reply.metrics)
-    content[METRICS] = MetricRecord({**metrics, "num-examples": reply.num_examples})
-    return content
-
-
-def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Reply:
-    """Read a reply that should hold `length` values of `dtype`; BadReplyError says what is wrong with it.
-
-    Only the form is judged here; :mod:`psofed.federation.server.checks` judges the content.
-    """
-    settings = content.get(SETTINGS)
-    if not isinstance(settings, ConfigRecord):
-        raise BadReplyError("malformed", "no settings record")
-    if settings.get("format") != FORMAT:
-        raise BadReplyError("malformed", f"format {settings.get('format')!r}")
-    try:
-        session, status = _text(settings, "session"), _text(settings, "status")
-        round_number = _integer(settings, "round")
-        digest = _text(settings, "digest") if "digest" in settings else ""
-        columns = ColumnNames.from_text(_text(settings, "columns")) if "columns" in settings else None
-    except ValueError as error:
-        raise BadReplyError("malformed", str(error)) from None
-    if status not in (LEARNED, LOST, DESCRIBED):
-        raise BadReplyError("malformed", f"status {status[:40]!r}")
-    if status == DESCRIBED:
-        remark = clean_text(settings.get("remark", ""))
-        return Reply(
-            session=session, round_number=round_number, status=status, columns=columns, remark=remark
-        )
-    if status == LOST:
-        return Reply(session=session, round_number=round_number, status=status)
-    record = content.get(ARRAYS)
-    if not isinstance(record, ArrayRecord):
-        raise BadReplyError("malformed", "no arrays record")
-    if list(record) != [VALUES]:
-        raise BadReplyError("wrong-key", f"arrays {[str(key)[:40] for key in record][:3]}")
-    metrics = decode_metrics(content)
-    num_examples = _num_examples(metrics.pop("num-examples", None))
-    return Reply(
-        session=session,
-        round_number=round_number,
-        status=status,
-        digest=digest,
-        **_decode_values(settings, record[VALUES], length, dtype),
-        num_examples=num_examples,
-        metrics=metrics,
-        remark=clean_text(settings.get("remark", "")),
-    )
-
-
-def _decode_values(settings: ConfigRecord, array: Array, length: int, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the fields `values` and `few_bits` of a reply."""
-    if "bits" not in settings:
-        return {"values": decode_array(array, length, dtype)}
-    try:
-        bits, round_number = _integer(settings, "bits", 1, 32), _integer(settings, "round", 1, MAX_ROUND)
-        session, node = _text(settings, "session"), _number(settings, "node")
-    except ValueError as error:
-        raise BadReplyError("malformed", str(error)) from None
-    reach, is_dithered = settings.get("reach"), settings.get("dithered")
-    if not isinstance(reach, int | float) or isinstance(reach, bool) or not 0 < reach < 1e150:
-        raise BadReplyError("malformed", "reach is not a number above 0")
-    if not isinstance(is_dithered, bool):
-        raise BadReplyError("malformed", "dithered is neither true nor false")
-    data = decode_array(array, packed_size(bits, length), np.dtype(np.uint8))
-    few_bits = FewBits(unpack_levels(data, bits, length), bits, float(reach), is_dithered)
-    values = few_bits.values(session, node, round_number)
-    return {"values": values.astype(dtype), "few_bits": few_bits}
+    at, tasks = size * has_whole, []
+    for client, kind, number in zip(clients, kinds, expected, strict=True):
+        own: Vector | None = None
+        if kind in (FULL, SYNC):
+            own = values[:size]
+        elif kind in (PART, START):
+            own = values[at : at + shared]
+            at += 0 if common else shared
+        tasks.append(ClientTask(client, kind, number, own))
+    return tuple(tasks)
 
 
 def clean_text(text: Any) -> str:
@@ -363,6 +297,9 @@ def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any
     data = array.data
     if not isinstance(data, bytes):
         raise BadReplyError("malformed", "no bytes")
+    header = npy_header(dtype, (length,))
+    if data.startswith(header) and len(data) == len(header) + length * dtype.itemsize:
+        return np.frombuffer(data, dtype=dtype, count=length, offset=len(header))
     stream = io.BytesIO(data[:_NPY_HEADER_LIMIT])
     try:
         if np.lib.format.read_magic(stream) != (1, 0):
@@ -381,29 +318,8 @@ def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any
     return np.frombuffer(data, dtype=dtype, count=length, offset=stream.tell())
 
 
-def decode_metrics(content: RecordDict) -> dict[str, Any]:
-    """Return what a client reports, or raise BadReplyError if it would fill the server's disk."""
-    record = content.get(METRICS)
-    if not isinstance(record, MetricRecord):
-        raise BadReplyError("malformed", "no metrics record")
-    metrics = dict(record)
-    longest = max(map(len, metrics), default=0)
-    values = sum(len(value) if isinstance(value, list) else 1 for value in metrics.values())
-    if len(metrics) > _MAX_METRICS or longest > _MAX_METRIC_NAME or values > _MAX_METRIC_VALUES:
-        raise BadReplyError("malformed", "metrics beyond any use")
-    return metrics
-
-
-def _num_examples(num_examples: Any) -> int:
-    # Flower has no integer of its own: some clients count in floats.
-    if isinstance(num_examples, float) and math.isfinite(num_examples) and num_examples.is_integer():
-        num_examples = int(num_examples)
-    if isinstance(num_examples, bool) or not isinstance(num_examples, int):
-        raise BadReplyError("malformed", "num-examples is not a whole number")
-    return num_examples
-
-
-def _integer(settings: ConfigRecord, name: str, low: float = -math.inf, high: float = math.inf) -> int:
+def integer_of(settings: ConfigRecord, name: str, low: float = -math.inf, high: float = math.inf) -> int:
+    """Return a whole number of a record, or raise ValueError."""
     value = settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} is not a whole number")
@@ -412,15 +328,27 @@ def _integer(settings: ConfigRecord, name: str, low: float = -math.inf, high: fl
     return value
 
 
-def _number(settings: ConfigRecord, name: str) -> int:
-    text = _text(settings, name)
+def number_of(settings: ConfigRecord, name: str) -> int:
+    """Return a number of 64 bits without a sign, which travels as text, or raise ValueError."""
+    text = text_of(settings, name)
     if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 1 << 64:
         raise ValueError(f"{name} is not a number of 64 bits")
     return int(text)
 
 
-def _text(settings: ConfigRecord, name: str) -> str:
+def text_of(settings: ConfigRecord, name: str) -> str:
+    """Return a text of a record, or raise ValueError."""
     value = settings.get(name)
     if not isinstance(value, str):
         raise ValueError(f"{name} is not text")
+    return value
+
+
+def list_of(settings: ConfigRecord, name: str, kind: type, length: int | None = None) -> list[Any]:
+    """Return a list of a record, of `length` entries if that is given, or raise ValueError."""
+    value = settings.get(name)
+    if not isinstance(value, list) or not all(type(entry) is kind for entry in value):
+        raise ValueError(f"{name} is not a list of {kind.__name__}")
+    if len(value) > MAX_CLIENTS or (length is not None and len(value) != length):
+        raise ValueError(f"{name} has {len(value)} entries, not {length}")
     return value

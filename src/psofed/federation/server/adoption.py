@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.wire import BadReplyError, Reply
+from psofed.federation.protocol.wire import BadReplyError
 
 _log = logging.getLogger("psofed.federation")
 
@@ -21,7 +21,7 @@ _ASK_EVERY = 2.0  # seconds
 class Descriptions:
     """Answers of the nodes that were asked for the names of their columns, by node name."""
 
-    replies: Mapping[str, Reply]
+    replies: Mapping[str, tuple[ColumnNames | None, str]]  # and why a node cannot know yet
     errors: Mapping[str, BadReplyError]
 
 
@@ -42,15 +42,13 @@ def adopt_columns(ask: Callable[[], Descriptions], dimension: int, seconds: floa
         answers = ask()
         reasons = {name: str(error) for name, error in answers.errors.items()}
         described: dict[str, ColumnNames | None] = {}
-        for name, reply in answers.replies.items():
-            if reply.remark:  # the node cannot know yet
-                reasons[name] = reply.remark
-            elif reply.columns is not None and len(reply.columns.features) != dimension:
-                reasons[name] = (
-                    f"{len(reply.columns.features)} features where the run's dimension is {dimension}"
-                )
+        for name, (columns, remark) in answers.replies.items():
+            if remark:
+                reasons[name] = remark
+            elif columns is not None and len(columns.features) != dimension:
+                reasons[name] = f"{len(columns.features)} features where the run's dimension is {dimension}"
             else:
-                described[name] = reply.columns
+                described[name] = columns
         for name, reason in reasons.items():
             _log.warning("%s cannot name its columns: %s", name, reason)
         if described:

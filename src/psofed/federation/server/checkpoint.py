@@ -1,11 +1,11 @@
 """The server's memory: all that a killed run needs to continue, and the way back to an earlier round.
 
-After each round the state goes to ``checkpoint.npz``, the round's entry of the history to a file of lines beside it.
+After each round the state goes to ``checkpoint.npz``, the round's entry of the history to files beside it
+(:mod:`psofed.federation.server.history`).
 Older states are kept in ``checkpoints/``: the last k, the last k of every tenth round, of every hundredth, and so on.
 """
 
 import contextlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from flwr.app import Array, ArrayRecord
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import reason_of, remove_leftovers, replace_by_link, write_atomically
+from psofed.common.files import reason_of, remove_leftovers, replace_by_link
 from psofed.federation.protocol.archive import read_archive, write_archive
 from psofed.federation.protocol.layout import ModelLayout, Vector
+from psofed.federation.server.history import ROUNDS_PER_FILE, RoundHistory, forget_old
 
 CHECKPOINT_FORMAT = 3
 KEEP = 10
@@ -41,7 +42,9 @@ class ServerState:
     layout, kept
         ModelLayout of the model, and its arrays that are not shared.
     seen : dict
-        For every node, by name, the last round that was accepted from it.
+        For every client, by name, the last round that was accepted from it.
+    clients : dict
+        See :class:`psofed.federation.server.clients.ClientRegistry`.
     conduct : dict
         See :class:`psofed.federation.server.checks.Conduct`.
     scale : dict
@@ -49,7 +52,8 @@ class ServerState:
     suspects : dict
         See :class:`psofed.federation.server.suspects.Suspects`; empty without a defence.
     history : list of dict
-        One entry for each round, as in the result.
+        One entry for each of the latest rounds, at most 1,000; the checkpoint's
+        :class:`~psofed.federation.server.history.RoundHistory` has all of them.
     """
 
     session: str
@@ -60,10 +64,16 @@ class ServerState:
     kept: ArrayRecord
     epoch: int = 0
     seen: dict[str, int] = field(default_factory=dict)
+    clients: dict[str, Any] = field(default_factory=dict)
     conduct: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
     scale: dict[str, Any] = field(default_factory=dict)
     suspects: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    def add_round(self, entry: dict[str, Any]) -> None:
+        """Add the entry of a round to the history, and forget the oldest one."""
+        self.history.append(entry)
+        forget_old(self.history)
 
 
 class CheckpointStore:
@@ -79,27 +89,24 @@ class CheckpointStore:
         The newest checkpoint; the others lie beside it.
     keep : int
         k.
+    replaces : bool
+        Whether a new session may replace the one that is here.
+    rounds_per_file : int
+        Rounds in each file of the history.
     """
 
-    def __init__(self, path: Path, keep: int = KEEP) -> None:
+    def __init__(
+        self, path: Path, keep: int = KEEP, *, replaces: bool = False, rounds_per_file: int = ROUNDS_PER_FILE
+    ) -> None:
         self.path = path
         self.keep = keep
-        self._appendable: Path | None = None  # the history on disk, if it ends with the last saved round
-        self._written = 0  # its entries
+        self.replaces = replaces
+        self.history: RoundHistory = RoundHistory(path, rounds_per_file)
 
     @property
     def folder(self) -> Path:
         """Where older checkpoints are."""
         return self.path.with_name(f"{self.path.stem}s")
-
-    @property
-    def history_paths(self) -> list[Path]:
-        """Files with one line for each round: one, and another while a session begins or is rolled back."""
-        begin = f"{self.path.stem}.history"
-        names = disk().names(self.path.parent)
-        return [
-            self.path.with_name(name) for name in names if name.startswith(begin) and name.endswith(".jsonl")
-        ]
 
     def rounds(self) -> list[int]:
         """Return the completed rounds whose checkpoints are kept, in ascending order.
@@ -125,9 +132,21 @@ class CheckpointStore:
         """Return the session of the newest checkpoint; None without a readable one."""
         return _session_of(self.path)
 
+    def check_replaceable(self) -> None:
+        """Raise a PsofedError if a new session would replace another one without having been told to."""
+        if self.replaces or not disk().exists(self.path):
+            return
+        try:
+            found = f"round {_from_archive(self.path).round_number} of an earlier run"
+        except PsofedError:
+            found = "what may be an earlier run"
+        raise PsofedError(
+            f"{self.path} holds {found}: continue it with resume=True, or choose another file for checkpoint"
+        )
+
     def save(self, state: ServerState) -> None:
         """Complete a round."""
-        self._save_history(state)
+        self.history.save(state)
         numbered = self._file(state.round_number)
         write_archive(numbered, *_to_archive(state))
         replace_by_link(numbered, self.path)
@@ -150,14 +169,13 @@ class CheckpointStore:
         path = self.path if round_number is None else self._file(round_number)
         if not disk().exists(path):
             raise PsofedError(
-                f"there is no checkpoint {path}: no completed round to take up{self.way_back()}"
+                f"there is no checkpoint {path}: there is no completed round to resume{self.way_back()}"
             )
         try:
             state = _from_archive(path)
         except PsofedError as error:
             raise PsofedError(f"{error}{self.way_back()}") from None
-        state.history = self._load_history(state)
-        self._appendable = None
+        state.history = self.history.load_recent(state)
         return state
 
     def way_back(self) -> str:
@@ -202,57 +220,15 @@ class CheckpointStore:
         paths = [Path(name) for name in disk().names(self.folder)]
         return sorted(int(path.stem) for path in paths if path.suffix == ".npz" and path.stem.isdigit())
 
-    def _history_file(self, state: ServerState) -> Path:
-        """Return the history's file, a new one after each rollback."""
-        session = "".join(filter(str.isalnum, state.session))[:16]
-        return self.path.with_name(f"{self.path.stem}.history-{session}-{state.epoch}.jsonl")
-
-    def _save_history(self, state: ServerState) -> None:
-        """Write the history ahead of the checkpoint: an entry too many is not read, a missing one would be."""
-        path = self._history_file(state)
-        appendable, self._appendable = self._appendable == path, None
-        new = state.history[self._written :] if appendable else state.history
-        data = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in new).encode()
-        if appendable:
-            try:
-                disk().append(path, data)
-                disk().sync(path)
-            except OSError as error:
-                raise PsofedError(f"{path}: cannot be written ({reason_of(error)})") from error
-        else:
-            write_atomically(path, data)
-        self._appendable, self._written = path, len(state.history)
-
-    def _load_history(self, state: ServerState) -> list[dict[str, Any]]:
-        """Read the entries of the completed rounds; a later one may be there, half-written, and is left out."""
-        path = self._history_file(state)
-        if not disk().exists(path):
-            # Of an earlier epoch: its rounds up to the rollback are in the history of every later epoch as well.
-            stem = path.stem.rpartition("-")[0]
-            later = [other for other in self.history_paths if other.stem.rpartition("-")[0] == stem]
-            if not later:
-                return []
-            path = max(later, key=lambda other: int(other.stem.rpartition("-")[2]))
-        entries: list[dict[str, Any]] = []
-        for line in disk().read(path).splitlines():
-            with contextlib.suppress(ValueError):
-                entry = json.loads(line)
-                if (
-                    isinstance(entry, dict)
-                    and entry.get("round", state.round_number + 1) <= state.round_number
-                ):
-                    entries.append(entry)
-        return entries
-
     def _tidy(self, state: ServerState) -> None:
         """Remove what no checkpoint needs any more. What cannot be removed now goes after the next round."""
         numbered = self._numbered()
         completed = [number for number in numbered if number <= state.round_number]
         unneeded = [self._file(number) for number in set(numbered) - _kept(completed, self.keep)]
-        unneeded += [path for path in self.history_paths if path != self._history_file(state)]
         for path in unneeded:
             with contextlib.suppress(OSError):
                 disk().unlink(path)
+        self.history.tidy(state)
         remove_leftovers(self.path.parent, self.path.stem)
         remove_leftovers(self.folder)
 
@@ -266,6 +242,7 @@ def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
         "round": state.round_number,
         "layout": state.layout.to_text(),
         "seen": dict(sorted(state.seen.items())),
+        "clients": state.clients,
         "conduct": state.conduct,
         "scale": state.scale,
         "suspects": state.suspects,
@@ -285,6 +262,7 @@ def _from_archive(path: Path) -> ServerState:
             layout=ModelLayout.from_text(document["layout"]),
             kept=ArrayRecord({k[5:]: Array(v) for k, v in arrays.items() if k.startswith("kept/")}),
             seen=dict(document["seen"]),
+            clients=dict(document.get("clients", {})),
             conduct=document["conduct"],
             scale=document["scale"],
             suspects=dict(document.get("suspects", {})),

@@ -1,15 +1,17 @@
 """Which replies count: every check on a reply, and the book of who sent bad ones."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from psofed.common.errors import InvalidValueError
+from psofed.federation.protocol.answers import LEARNED, Reply
+from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.run_options import ReplyLimits
-from psofed.federation.protocol.wire import LEARNED, BadReplyError, Reply
+from psofed.federation.protocol.wire import BadReplyError
 from psofed.federation.server.patience import Patience
 
 KINDS = {
@@ -17,8 +19,8 @@ KINDS = {
     "infinite": "a value is infinite",
     "wrong-length": "not the M values asked for",
     "wrong-dtype": "not the model's number type",
-    "wrong-columns": "learned from other columns or with another layout than the run's",
-    "wrong-key": "arrays of other names than asked for",
+    "wrong-columns": "learned from different columns or with a different layout",
+    "wrong-key": "arrays with other names than requested",
     "out-of-bound": "a value beyond the bound that was set",
     "implausible": "far beyond the server's model and the other replies",
     "doubtful": "far off, but not beyond what an honest reply can be: left out, without blame",
@@ -38,7 +40,7 @@ _LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
 
 @dataclass
 class Conduct:
-    """Bad replies by node name and kind, and with them which nodes are benched, rest or are waited for.
+    """Bad replies by client name and kind: which clients are benched or rest, and which nodes are waited for.
 
     Examples
     --------
@@ -59,38 +61,39 @@ class Conduct:
         self.patience = Patience(self.limits.patience, self.limits.grace, self.waits)
         self.waits = self.patience.used
 
-    def note(self, node: str, kind: str, round_number: int) -> None:
-        """Count one bad reply of `node`."""
+    def note(self, client: str, kind: str, round_number: int) -> None:
+        """Count one bad reply of `client`."""
         if kind not in KINDS:
             raise InvalidValueError("kind", kind, ", ".join(KINDS))
-        self.counts.setdefault(node, Counter())[kind] += 1
+        self.counts.setdefault(client, Counter())[kind] += 1
         if kind in _ACCIDENTS:
             times = 1
             if kind == "no-reply":
-                self.missed[node] = self.missed.get(node, 0) + 1
-                times = 2 ** min(self.missed[node] - 1, 5)
+                self.missed[client] = self.missed.get(client, 0) + 1
+                times = 2 ** min(self.missed[client] - 1, 5)
             longest = max(_LONGEST_REST, self.limits.rest_rounds)
-            self.resting[node] = round_number + min(times * self.limits.rest_rounds, longest)
+            self.resting[client] = round_number + min(times * self.limits.rest_rounds, longest)
 
-    def forgive(self, node: str) -> None:
-        """End the rest of a node that has answered."""
-        self.resting.pop(node, None)
-        self.missed.pop(node, None)
+    def forgive(self, client: str) -> None:
+        """End the rest of a client that has answered."""
+        self.resting.pop(client, None)
+        self.missed.pop(client, None)
 
-    def strikes(self, node: str) -> int:
-        """How many of the node's bad replies count towards the bench."""
-        return sum(count for kind, count in self.counts.get(node, {}).items() if kind not in _NOT_A_STRIKE)
+    def strikes(self, client: str) -> int:
+        """How many of the client's bad replies count towards the bench."""
+        return sum(count for kind, count in self.counts.get(client, {}).items() if kind not in _NOT_A_STRIKE)
 
     @property
     def benched(self) -> set[str]:
-        """The nodes that are asked no more."""
+        """The clients that are asked no more."""
         if not self.limits.bench_after:
             return set()
-        return {node for node in self.counts if self.strikes(node) >= self.limits.bench_after}
+        return {client for client in self.counts if self.strikes(client) >= self.limits.bench_after}
 
-    def may_play(self, node: str, round_number: int) -> bool:
-        """Whether `node` may be drawn in `round_number`."""
-        return node not in self.benched and self.resting.get(node, 0) < round_number
+    def may_play(self, client: str, round_number: int) -> bool:
+        """Whether `client` may be drawn in `round_number`."""
+        benched = bool(self.limits.bench_after) and self.strikes(client) >= self.limits.bench_after
+        return not benched and self.resting.get(client, 0) < round_number
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain dicts, as JSON holds them."""
@@ -111,23 +114,32 @@ class Conduct:
         return cls(limits, counts, resting, missed, waits)
 
 
-def check_reply(reply: Reply, session: str, round_number: int, limits: ReplyLimits) -> None:
-    """Raise BadReplyError if a well-formed reply must not count."""
-    if reply.session != session:
-        raise BadReplyError("foreign-session", reply.session[:40])
-    if reply.round_number != round_number:
-        raise BadReplyError("stale-round", f"round {reply.round_number} in round {round_number}")
-    if reply.status != LEARNED:
-        return
-    if not 0 <= reply.num_examples <= limits.max_examples:
-        raise BadReplyError("inflated-examples", f"{reply.num_examples} of at most {limits.max_examples}")
-    values = reply.values
-    assert values is not None  # decode_reply gives values with every reply that says LEARNED
-    if np.isnan(values).any():
-        raise BadReplyError("nan", f"{int(np.isnan(values).sum())} values")
-    if np.isinf(values).any():
-        raise BadReplyError("infinite", f"{int(np.isinf(values).sum())} values")
+def check_replies(replies: Sequence[Reply], limits: ReplyLimits) -> dict[str, BadReplyError]:
+    """Return what must not count of well-formed replies, by the clients' names at their node.
+
+    The values of all clients are looked at together, which costs a gateway with fifty clients little more than one.
+    """
+    found: dict[str, BadReplyError] = {}
+    learned = [reply for reply in replies if reply.status == LEARNED]
+    for reply in learned:
+        if not 0 <= reply.num_examples <= limits.max_examples:
+            found[reply.client] = BadReplyError(
+                "inflated-examples", f"{reply.num_examples} of at most {limits.max_examples}"
+            )
+    if not learned:
+        return found
+    values = np.stack([np.asarray(reply.values) for reply in learned])
+    bad = ~np.isfinite(values).all(axis=1)
     if limits.max_magnitude:
-        largest = float(np.abs(values).max())
-        if largest > limits.max_magnitude:
-            raise BadReplyError("out-of-bound", f"{largest:g} beyond {limits.max_magnitude:g}")
+        bad |= (np.abs(values) > limits.max_magnitude).any(axis=1)
+    for k in np.flatnonzero(bad):
+        found.setdefault(learned[k].client, _what_is_wrong(values[k], limits))
+    return found
+
+
+def _what_is_wrong(values: Vector, limits: ReplyLimits) -> BadReplyError:
+    if count := int(np.isnan(values).sum()):
+        return BadReplyError("nan", f"{count} values")
+    if count := int(np.isinf(values).sum()):
+        return BadReplyError("infinite", f"{count} values")
+    return BadReplyError("out-of-bound", f"{float(np.abs(values).max()):g} beyond {limits.max_magnitude:g}")

@@ -1,15 +1,16 @@
-"""Sending a round's messages and collecting the replies until a deadline, one by one.
+"""Sending a round's messages and collecting the replies until a deadline.
 
-Flower's ``send_and_receive`` polls every three seconds and pulls all replies in one go, so that one reply
-which cannot be put together again takes the others with it. Here every reply is pulled by itself, as soon as the
-doorbell (:mod:`psofed.federation.protocol.bell`) says that its node is done; without a bell by looking now and then.
+Flower's ``send_and_receive`` polls every three seconds, and one reply which cannot be put together takes the others
+with it. Here replies are pulled as soon as the doorbell (:mod:`psofed.federation.protocol.bell`) says that their nodes
+are done, without a bell by looking now and then. What is wrong with one of them concerns its sender alone.
 
 Only the answer to the very message that was sent, from the very node that it was sent to, is taken for a reply
-(:mod:`psofed.federation.flower.replies`). A node is blamed for the objects of its own reply and for nothing else.
+(:mod:`psofed.federation.flower.replies`). A node is blamed for the content of its own reply and for nothing else.
 
-A node can announce a reply and never send all of it, because it was killed or because it means harm. So replies are
-pulled in threads of their own, and one that is not whole at the deadline is left behind. What nobody has answered is
-withdrawn, and an answer that arrives later is deleted.
+Nodes that offer it are sent messages that carry their content, and answer alike; then there is nothing to fetch. Other
+replies consist of objects. A node can announce them and never send them all, because it was killed or because it means
+harm. So they are fetched in threads of their own, and a reply that is not whole at the deadline is left behind. What
+nobody has answered is withdrawn, and an answer that arrives later is deleted.
 """
 
 import logging
@@ -24,15 +25,20 @@ from flwr.serverapp import Grid
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower import (
+    AnnouncedReply,
     BadTreeError,
     IncompleteReplyError,
+    PulledReply,
     ReplyBounds,
+    collect_reply,
     most_objects,
-    pull_reply,
+    pull_replies,
+    push_inline,
+    untested_version,
     withdraw,
 )
 from psofed.federation.protocol.bell import Bell
-from psofed.federation.protocol.packing import is_packed, pack, unpack
+from psofed.federation.protocol.packing import is_packed, offers_inline, pack, unpack
 from psofed.federation.server.nodes import Node
 from psofed.federation.server.patience import Patience
 
@@ -41,6 +47,7 @@ _log = logging.getLogger("psofed.federation")
 _LOOK_EVERY = 1.0  # with a bell: for a node whose ring was lost
 _POLL_EVERY = 0.25  # without one
 _ROLL_CALL_EVERY = 2.0
+_AFTER_RETURN = 4.0  # seconds, for a node that has come back to answer what it may not have fetched before
 _PATIENCE = 0.5  # for a reply to be pulled; after that the others go on
 _SLOW_LOOK_EVERY = 0.05  # while a reply is being pulled
 _LIFE_AFTER_DEADLINE = 600.0  # seconds, of a message; clocks of server and nodes may differ by as much
@@ -64,34 +71,25 @@ class NodeAnswers:
 
 
 class _Pull:
-    """A reply on its way from the SuperLink, in a thread of its own."""
+    """A reply whose objects are on their way from the SuperLink, in a thread of its own."""
 
-    def __init__(self, grid: Grid, message_id: str, node_id: int, bounds: ReplyBounds) -> None:
-        self.message: Message | None = None
-        self.error: Exception | None = None
-        self.packed = False
-        self._task = scheduler().start(partial(self._work, grid, message_id, node_id, bounds), "reply")
+    def __init__(self, grid: Grid, reply: AnnouncedReply, bounds: ReplyBounds) -> None:
+        self.outcome: PulledReply = reply
+        self._task = scheduler().start(partial(self._work, grid, reply, bounds), "reply")
 
     def wait(self, seconds: float) -> bool:
         """Wait at most `seconds`, and return whether it is done."""
         return self._task.wait(seconds)
 
-    def _work(self, grid: Grid, message_id: str, node_id: int, bounds: ReplyBounds) -> None:
+    def _work(self, grid: Grid, reply: AnnouncedReply, bounds: ReplyBounds) -> None:
         try:
-            message = pull_reply(grid, message_id, node_id, bounds)
-            if message is not None and message.has_content():
-                self.packed = is_packed(message.content)
-                try:
-                    message.content = unpack(message.content)
-                except ValueError as error:
-                    raise BadTreeError(str(error)) from None
-            self.message = message
+            self.outcome = collect_reply(grid, reply, bounds)
         except Exception as error:
-            self.error = error
+            self.outcome = error
 
 
 class MessageExchange:
-    """Sends messages and collects replies, and remembers which nodes pack theirs.
+    """Sends messages and collects replies, and remembers which nodes pack theirs or take them whole.
 
     Parameters
     ----------
@@ -102,6 +100,7 @@ class MessageExchange:
     def __init__(self, bell: Bell | None = None) -> None:
         self.bell: Bell = bell or Bell.from_environment()
         self._packing: set[int] = set()
+        self._inline: set[int] = set()
         self._model_bytes = 0
         self._unanswered: dict[str, float] = {}  # until when a reply may still arrive, by message id
 
@@ -121,7 +120,8 @@ class MessageExchange:
         """Push `messages` and pull their replies for at most `timeout` seconds.
 
         `nodes` are the nodes by Flower's id. A node that goes offline meanwhile is not waited for, and neither is one
-        that has used up the `patience` of the others.
+        that has used up the `patience` of the others. One that has left and come back may have taken its message with
+        it: it has a few seconds.
         """
         answers = NodeAnswers()
         if not messages:
@@ -134,26 +134,39 @@ class MessageExchange:
         next_look = start if not self.bell.is_connected else start + look_every
         next_roll_call = start + _ROLL_CALL_EVERY
         under_way: dict[str, _Pull] = {}
-        sent = list(waiting)
+        left: dict[str, float] = {}  # when it was noticed that a node has left, and come back
+        sent = dict(waiting)
         names = {key: nodes[node_id].name for key, node_id in waiting.items() if node_id in nodes}
         wait = (patience or Patience(0.0, 0.0)).begin(list(names.values()), timeout)
 
         def end() -> float:
             return start + wait.ends([names[key] for key in waiting if key in names])
 
-        def pull(message_id: str, seconds: float) -> None:
-            """Pull one reply, and go on without it if that takes longer than `seconds`."""
-            if message_id not in under_way:
+        def take(message_id: str, outcome: PulledReply, whole: bool = False) -> None:
+            number = numbers.get(waiting.pop(message_id, 0), 0)
+            self._take(outcome, message_id, number, answers, whole)
+            if message_id in names:
+                wait.answered(names[message_id], scheduler().monotonic() - start)
+
+        def pull(message_ids: Sequence[str]) -> None:
+            """Take the replies that are there, and begin to fetch those that consist of objects."""
+            asked = {key: waiting[key] for key in message_ids}
+            for message_id, outcome in pull_replies(grid, asked).items() if asked else ():
+                if not isinstance(outcome, AnnouncedReply):
+                    take(message_id, outcome, whole=True)
+                    continue
                 bounds = ReplyBounds(
                     objects=most_objects(self._model_bytes),
                     bytes=2 * self._model_bytes + _REPLY_BYTES,
                     seconds=start + timeout - scheduler().monotonic(),
                 )
-                under_way[message_id] = _Pull(grid, message_id, waiting[message_id], bounds)
-            if under_way[message_id].wait(seconds):
-                self._take(under_way.pop(message_id), message_id, waiting, numbers, answers)
-                if message_id not in waiting and message_id in names:
-                    wait.answered(names[message_id], scheduler().monotonic() - start)
+                under_way[message_id] = _Pull(grid, outcome, bounds)
+
+        def finish(message_ids: Sequence[str], seconds: float) -> None:
+            """Take the replies that are fetched, each within `seconds`, and go on without the others."""
+            for message_id in message_ids:
+                if message_id in under_way and under_way[message_id].wait(seconds):
+                    take(message_id, under_way.pop(message_id).outcome)
 
         while waiting:
             now = scheduler().monotonic()
@@ -163,23 +176,37 @@ class MessageExchange:
             everybody = now >= next_look or now >= end()
             if everybody:
                 next_look = now + look_every
-            for message_id, node_id in list(waiting.items()):
-                if message_id in under_way:
-                    pull(message_id, 0.0)
-                elif everybody or numbers.get(node_id) in heard:
-                    pull(message_id, _PATIENCE)
+            finish(list(under_way), 0.0)
+            done = [
+                message_id
+                for message_id, node_id in waiting.items()
+                if message_id not in under_way and (everybody or numbers.get(node_id) in heard)
+            ]
+            pull(done)
+            finish(done, _PATIENCE)
             if waiting and now >= end():
                 break
             if waiting and now >= next_roll_call:
                 next_roll_call = now + _ROLL_CALL_EVERY
-                online = set(grid.get_node_ids())
-                for message_id in [key for key, node_id in waiting.items() if node_id not in online]:
-                    pull(message_id, _PATIENCE)
+                online = {int(info.node_id): info.last_activated_at for info in grid.get_nodes()}
+                for key, node_id in waiting.items():
+                    if node_id in nodes and online.get(node_id) != nodes[node_id].activated:
+                        left.setdefault(key, now)
+                gone = [
+                    key
+                    for key, node_id in waiting.items()
+                    if node_id not in online or now - left.get(key, now) >= _AFTER_RETURN
+                ]
+                pull([key for key in gone if key not in under_way])
+                finish(gone, _PATIENCE)
+                for message_id in gone:
                     waiting.pop(message_id, None)
         wait.close(scheduler().monotonic() - start)
         expiry = start + timeout + _LIFE_AFTER_DEADLINE
         answered = {message.metadata.reply_to_message_id for message in answers.replies} | answers.unreadable
         self._unanswered |= {key: expiry for key in sent if key not in answered and key not in under_way}
+        # Who does not answer may have been replaced by a node that cannot read such messages.
+        self._inline -= {numbers[sent[key]] for key in sent if key not in answered and sent[key] in numbers}
         return answers
 
     def _withdraw(self, grid: Grid) -> None:
@@ -193,20 +220,24 @@ class MessageExchange:
     ) -> dict[str, int]:
         """Send the messages, packed for those who pack, and return the nodes by message id."""
         contents = [message.content for message in messages]
+        plain, inline = list[Message](), list[Message]()
+        reads_inline = self.bell.is_connected and untested_version() is None  # the SuperLink, if it is ours
         try:
             for message in messages:
                 message.metadata.ttl = timeout + _LIFE_AFTER_DEADLINE
-                if numbers.get(message.metadata.dst_node_id) in self._packing:
+                number = numbers.get(message.metadata.dst_node_id)
+                if number in self._packing:
                     message.content = pack(message.content)
-            sent = grid.push_messages(messages)
+                whole = reads_inline and number in self._inline and is_packed(message.content)
+                (inline if whole else plain).append(message)
+            sent = list(zip(grid.push_messages(plain), plain, strict=False)) if plain else []
+            sent += zip(push_inline(grid, inline), inline, strict=True) if inline else []
         finally:
             for message, content in zip(messages, contents, strict=True):
                 message.content = content
-        destinations = [message.metadata.dst_node_id for message in messages]
-        waiting = {
-            message_id: node_id for message_id, node_id in zip(sent, destinations, strict=False) if message_id
-        }
-        if not waiting and not set(destinations).isdisjoint(grid.get_node_ids()):
+        waiting = {message_id: message.metadata.dst_node_id for message_id, message in sent if message_id}
+        destinations = {message.metadata.dst_node_id for message in messages}
+        if not waiting and not destinations.isdisjoint(grid.get_node_ids()):
             # The nodes are there, so it is not they who are gone: a round of refused messages would be no round.
             raise PsofedError("Flower accepted none of the round's messages, so the run is over")
         self.bell.ring(numbers[node_id] for node_id in waiting.values() if node_id in numbers)
@@ -214,24 +245,29 @@ class MessageExchange:
 
     def _take(
         self,
-        pull: _Pull,
+        outcome: PulledReply,
         message_id: str,
-        waiting: dict[str, int],
-        numbers: Mapping[int, int],
+        number: int,
         answers: NodeAnswers,
+        whole: bool,
     ) -> None:
-        """Add a reply that was pulled, if there was one."""
-        error = pull.error
-        if isinstance(error, httpx.HTTPError | ConnectionError):
-            raise error  # the SuperLink is gone, which is no client's fault
-        if error is not None:
-            if isinstance(error, BadTreeError):
-                answers.unreadable.add(message_id)  # its objects, which nobody else can have sent
-            elif not isinstance(error, IncompleteReplyError):
-                _log.warning("a reply was lost: %s: %s", type(error).__name__, error)
-            waiting.pop(message_id, None)
-        elif pull.message is not None:
-            answers.replies.append(pull.message)
-            number = numbers.get(waiting.pop(message_id, 0), 0)
-            # A node that fails may have been replaced by one that does not unpack: it gets plain messages again.
-            self._packing.add(number) if pull.packed else self._packing.discard(number)
+        """Add a reply of node `number`, which came `whole` or as objects, or note why there is none."""
+        if isinstance(outcome, httpx.HTTPError | ConnectionError):
+            raise outcome  # the SuperLink is gone, which is no client's fault
+        packed = inline = False
+        if isinstance(outcome, Message):
+            try:
+                if outcome.has_content():
+                    packed = is_packed(outcome.content)
+                    inline = packed and (whole or offers_inline(outcome.content))
+                    outcome.content = unpack(outcome.content)
+                answers.replies.append(outcome)
+            except ValueError:
+                answers.unreadable.add(message_id)
+        elif isinstance(outcome, BadTreeError):
+            answers.unreadable.add(message_id)  # its content, which nobody else can have sent
+        elif not isinstance(outcome, IncompleteReplyError):
+            _log.warning("a reply was lost: %s: %s", type(outcome).__name__, outcome)
+        # A node that fails may have been replaced by one that does not unpack: it gets plain messages again.
+        self._packing.add(number) if packed else self._packing.discard(number)
+        self._inline.add(number) if inline else self._inline.discard(number)

@@ -1,9 +1,11 @@
 """Instructions for each participant of a round: which entries of the server's model it receives, and in which form."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, Message, MessageType
 
+from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import (
@@ -13,11 +15,35 @@ from psofed.federation.protocol.wire import (
     PART,
     START,
     SYNC,
+    ClientTask,
     Instruction,
     encode_instruction,
 )
 from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.clients import Client, ClientRegistry
 from psofed.federation.server.nodes import Node
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One message to a node, and whom of its clients it asks.
+
+    Attributes
+    ----------
+    message : Message
+        As it is sent.
+    clients : mapping
+        Those asked, by their name at the node.
+    kinds : mapping
+        What each of them was asked, by the same name.
+    num_values : int
+        Values that were sent, each client's counted by itself.
+    """
+
+    message: Message
+    clients: dict[str, Client]
+    kinds: dict[str, str]
+    num_values: int
 
 
 @dataclass(frozen=True)
@@ -35,42 +61,98 @@ class Instructor:
     sharing: Sharing
     plan: RoundPlan
 
-    def train(self, state: ServerState, node: Node, round_number: int, config: ConfigRecord) -> Message:
-        """Return the message that lets `node` learn: its entries S_{k,n}, or the full model."""
-        kind = self._kind(state.seen.get(node.name), round_number)
-        if kind in (FULL, SYNC):
-            values = state.model
-        else:
-            masks = self.sharing.masks(state.layout.dimension)
-            values = state.model[masks.indices(round_number, node.number)]
-        instruction = self._instruction(state, node, round_number, kind)
-        layout = None if kind == PART else state.layout
-        return _message(replace(instruction, layout=layout, values=values), node, config, MessageType.TRAIN)
+    def train(
+        self,
+        state: ServerState,
+        clients: Sequence[Client],
+        registry: ClientRegistry,
+        round_number: int,
+        config: ConfigRecord,
+    ) -> list[Question]:
+        """Return the messages that let `clients` learn, one to each node: entries S_{k,n}, or the full model."""
+        masks = self.sharing.masks(state.layout.dimension)
+        is_common = self.sharing.coordinated and self.sharing.supplied is None
+        common: Vector | None = None
 
-    def evaluate(self, state: ServerState, node: Node, round_number: int, config: ConfigRecord) -> Message:
-        """Return the message that lets `node` evaluate its own model: no entry is sent."""
-        return _message(
-            self._instruction(state, node, round_number, EVALUATE), node, config, MessageType.EVALUATE
-        )
+        def task(client: Client) -> ClientTask:
+            nonlocal common
+            last = state.seen.get(client.name)
+            kind = self._kind(last, round_number)
+            if kind in (FULL, SYNC):
+                values = state.model
+            elif not is_common or common is None:
+                values = common = state.model[masks.indices(round_number, client.number)]
+            else:
+                values = common
+            return ClientTask(client.local, kind, max(0, last or 0), values)
 
-    def describe(self, state: ServerState, node: Node) -> Message:
-        """Return the message that asks `node` for the names of its columns, before the first round."""
-        return _message(self._instruction(state, node, 1, DESCRIBE), node, ConfigRecord(), MessageType.TRAIN)
+        return [
+            self._question(state, registry, node, asked, [task(client) for client in asked], round_number, config)
+            for node, asked in _by_node(clients).items()
+        ]  # fmt: skip
 
-    def _instruction(self, state: ServerState, node: Node, round_number: int, kind: str) -> Instruction:
-        return Instruction(
+    def evaluate(
+        self,
+        state: ServerState,
+        clients: Sequence[Client],
+        registry: ClientRegistry,
+        round_number: int,
+        config: ConfigRecord,
+    ) -> list[Question]:
+        """Return the messages that let `clients` evaluate their own models: no entry is sent."""
+        return [
+            self._question(
+                state,
+                registry,
+                node,
+                asked,
+                [ClientTask(client.local, EVALUATE, max(0, state.seen.get(client.name, 0))) for client in asked],
+                round_number,
+                config,
+            )
+            for node, asked in _by_node(clients).items()
+        ]  # fmt: skip
+
+    def describe(self, state: ServerState, node: Node, registry: ClientRegistry) -> Question:
+        """Return the message that asks `node` for the names of its columns and clients, before the first round."""
+        whole = Client(node.name, node.number, node)
+        return self._question(state, registry, node, [whole], [ClientTask("", DESCRIBE)], 1, ConfigRecord())
+
+    def _question(
+        self,
+        state: ServerState,
+        registry: ClientRegistry,
+        node: Node,
+        clients: Sequence[Client],
+        tasks: Sequence[ClientTask],
+        round_number: int,
+        config: ConfigRecord,
+    ) -> Question:
+        new = any(task.kind in (START, FULL, SYNC) for task in tasks)
+        instruction = Instruction(
             session=state.session,
             round_number=round_number,
             epoch=state.epoch,
             node=node.number,
-            kind=kind,
-            expected=max(0, state.seen.get(node.name, 0)),
             masks=self.sharing.derived(state.layout.dimension),
             digest=state.layout.digest,
+            layout=state.layout if new else None,
+            roster=registry.digest(node),
+            refused=registry.refused(node),
+            tasks=tuple(tasks),
         )
+        kinds = {task.client: task.kind for task in tasks}
+        message = Message(
+            encode_instruction(instruction, config),
+            dst_node_id=node.node_id,
+            message_type=MessageType.EVALUATE if EVALUATE in kinds.values() else MessageType.TRAIN,
+            group_id=str(round_number),
+        )
+        count = sum(0 if task.values is None else len(task.values) for task in tasks)
+        return Question(message, {client.local: client for client in clients}, kinds, count)
 
     def _kind(self, last: int | None, round_number: int) -> str:
-        """Return the kind of instruction for a node whose last accepted round is `last` (−1: it lost its state)."""
+        """Return the kind of instruction for a client whose last accepted round is `last` (−1: it lost its state)."""
         if self.plan.sync_every and round_number % self.plan.sync_every == 0:
             return SYNC
         if last is None:
@@ -78,10 +160,8 @@ class Instructor:
         return FULL if last < 0 else PART
 
 
-def _message(instruction: Instruction, node: Node, config: ConfigRecord, kind: str) -> Message:
-    return Message(
-        encode_instruction(instruction, config),
-        dst_node_id=node.node_id,
-        message_type=kind,
-        group_id=str(instruction.round_number),
-    )
+def _by_node(clients: Sequence[Client]) -> dict[Node, list[Client]]:
+    found: dict[Node, list[Client]] = {}
+    for client in clients:
+        found.setdefault(client.node, []).append(client)
+    return found

@@ -4,13 +4,16 @@ Masks and participants follow from the node's *number*, which belongs to its key
 SuperLink and changes when a node registers again, as it does whenever a SuperLink that keeps all in memory restarts.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from flwr.serverapp import Grid
 
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower import number_of_key
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, order=True)
@@ -25,11 +28,14 @@ class Node:
         64 bits that belong to its key; see :func:`psofed.federation.flower.number_of_key`.
     node_id : int
         Flower's, to address messages.
+    activated : str
+        When its process connected, as the SuperLink writes it.
     """
 
     name: str
     number: int
     node_id: int
+    activated: str = field(default="", compare=False)
 
 
 def nodes_of(grid: Grid) -> list[Node]:
@@ -41,26 +47,27 @@ def nodes_of(grid: Grid) -> list[Node]:
     found = []
     for info in grid.get_nodes():
         number = number_of_key(info.public_key) if info.public_key else int(info.node_id)
-        found.append(Node(info.name or str(number), number, int(info.node_id)))
+        found.append(Node(info.name or str(number), number, int(info.node_id), info.last_activated_at))
     names = [node.name for node in found]
     # Two nodes of one name would share what is known of them: the number tells them apart.
     return sorted(
-        Node(f"{node.name}-{node.number}", node.number, node.node_id) if names.count(node.name) > 1 else node
+        replace(node, name=f"{node.name}-{node.number}") if names.count(node.name) > 1 else node
         for node in found
     )
 
 
 def wait_for_nodes(
-    grid: Grid, wanted: int, seconds: float, benched: Collection[str]
-) -> tuple[int, list[Node]]:
-    """Wait until `wanted` nodes are online, for at most `seconds`; return how many are, and those not benched.
+    grid: Grid, wanted: int, seconds: float, clients_of: Callable[[Sequence[Node]], list[T]]
+) -> tuple[list[Node], list[T]]:
+    """Wait until `wanted` nodes are online and have clients, for at most `seconds`; return both.
 
-    A benched node counts as there: a resumed run need not wait for those who may not play anyway.
+    A node all of whose clients are benched counts as there: a resumed run need not wait for those who may not play
+    anyway.
     """
     deadline = scheduler().monotonic() + seconds
     while True:
         online = nodes_of(grid)
-        there = [node for node in online if node.name not in benched]
-        if (there and len(online) >= wanted) or scheduler().monotonic() >= deadline:
-            return len(online), there
+        clients = clients_of(online)
+        if (clients and len(online) >= wanted) or scheduler().monotonic() >= deadline:
+            return online, clients
         scheduler().sleep(0.1)

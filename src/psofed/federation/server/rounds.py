@@ -2,47 +2,59 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import Message, MetricRecord
+from flwr.app import MetricRecord
 
-from psofed.federation.protocol.wire import LOST, BadReplyError, Reply
+from psofed.federation.protocol.answers import DESCRIBED, LEARNED, LEFT, LOST, Reply
+from psofed.federation.protocol.wire import BadReplyError
+from psofed.federation.server.instructions import Question
 
 
-def describe_round(
-    round_number: int,
-    asked: Sequence[tuple[str, Message]],
-    valid: Mapping[str, Reply],
-    dropped: Mapping[str, BadReplyError],
-    bytes_per_value: int,
-    seconds: float,
-    suspects: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return a round's entry in the history, as JSON holds it; nodes go by their names.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundRecord:
+    """A round, as the history keeps it; clients go by their names.
 
     Values and bytes are those of the models' entries alone, as sent and as accepted; what the network
     carries beyond them is counted at the socket.
     """
-    down = sum(_num_values(message) for _, message in asked)
-    up = sum(0 if reply.values is None else int(reply.values.size) for reply in valid.values())
-    return {
-        "round": round_number,
-        "participants": sorted(name for name, _ in asked),
-        "accepted": sorted(node for node, reply in valid.items() if reply.status != LOST),
-        "lost_state": sorted(node for node, reply in valid.items() if reply.status == LOST),
-        "dropped": {name: error.kind for name, error in sorted(dropped.items())},
-        "reasons": {name: error.detail for name, error in sorted(dropped.items()) if error.detail},
-        "remarks": {name: reply.remark for name, reply in sorted(valid.items()) if reply.remark},
-        **({} if suspects is None else {"left_out": sorted(suspects)}),
-        "values_down": down,
-        "values_up": up,
-        "bytes_down": down * bytes_per_value,
-        "bytes_up": sum(reply.payload for reply in valid.values()),
-        "examples": sum(reply.num_examples for reply in valid.values()),
-        "examples_by_node": {name: reply.num_examples for name, reply in sorted(valid.items())},
-        "seconds": round(seconds, 3),
-        "metrics": {name: finite_metrics(reply.metrics) for name, reply in sorted(valid.items())},
-    }
+
+    round_number: int
+    asked: Sequence[Question]
+    valid: Mapping[str, Reply]
+    dropped: Mapping[str, BadReplyError]
+    bytes_per_value: int
+    seconds: float
+    suspects: Mapping[str, str] | None = None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the round's entry in the history, as JSON holds it."""
+        valid, dropped = dict(sorted(self.valid.items())), dict(sorted(self.dropped.items()))
+        asked = [client.name for question in self.asked for client in question.clients.values()]
+        down = sum(question.num_values for question in self.asked)
+        left = [name for name, reply in valid.items() if reply.status in (DESCRIBED, LEFT)]
+        return {
+            "round": self.round_number,
+            "participants": sorted(asked),
+            "accepted": [name for name, reply in valid.items() if reply.status == LEARNED],
+            "lost_state": [name for name, reply in valid.items() if reply.status == LOST],
+            **({"left": left} if left else {}),
+            "dropped": {name: error.kind for name, error in dropped.items()},
+            "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
+            "remarks": {name: reply.remark for name, reply in valid.items() if reply.remark},
+            **({} if self.suspects is None else {"left_out": sorted(self.suspects)}),
+            "values_down": down,
+            "values_up": sum(
+                0 if reply.values is None else int(reply.values.size) for reply in valid.values()
+            ),
+            "bytes_down": down * self.bytes_per_value,
+            "bytes_up": sum(reply.payload for reply in valid.values()),
+            "examples": sum(reply.num_examples for reply in valid.values()),
+            "examples_by_node": {name: reply.num_examples for name, reply in valid.items()},
+            "seconds": round(self.seconds, 3),
+            "metrics": {name: finite_metrics(reply.metrics) for name, reply in valid.items()},
+        }
 
 
 def average_metrics(replies: Mapping[str, Reply]) -> MetricRecord:
@@ -88,11 +100,3 @@ def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
         ]
         clean[name] = numbers if isinstance(value, list) else numbers[0]
     return clean
-
-
-def _num_values(message: Message) -> int:
-    return sum(
-        math.prod(array.shape)
-        for record in message.content.array_records.values()
-        for array in record.values()
-    )

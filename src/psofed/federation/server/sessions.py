@@ -34,7 +34,7 @@ def resumed_session(store: CheckpointStore, layout: ModelLayout, settings: Mappi
     if layout.columns != was and state.layout == replace(layout, columns=was):
         named = "columns without names" if was is None else f"the columns {was}"
         raise PsofedError(
-            f"{store.path} is of a run with {named}; got {layout.columns}: a resumed run must keep its columns"
+            f"{store.path} belongs to a run with {named}; got {layout.columns}: a resumed run must keep its columns"
         )
     if state.layout != layout:
         raise PsofedError(f"{store.path} holds another model than the one given")

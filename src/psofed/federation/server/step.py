@@ -62,7 +62,7 @@ class Combination:
         object.__setattr__(self, "pre_aggregation", None if pre is None else as_part("pre_aggregation", pre))
         if rule.has_root_data:
             raise NotCoveredError(
-                f'aggregation = "{rule.kind}" needs root data of the server, which a federation has not'
+                f'aggregation = "{rule.kind}" needs root data on the server; a federation has none'
             )
         if self.weighted and not isinstance(rule, Mean):
             raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')

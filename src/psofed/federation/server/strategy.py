@@ -4,6 +4,7 @@ The server's step is in :mod:`psofed.federation.server.step`, what participants 
 :mod:`psofed.federation.server.instructions`, how a run begins in :mod:`psofed.federation.server.sessions`.
 """
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,25 +16,29 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.federation.protocol.answers import DESCRIBED, EVALUATED, LEARNED, LEFT, LOST, Reply
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
 from psofed.federation.protocol.models import arrays_of
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
-from psofed.federation.protocol.wire import LOST, BadReplyError, Reply, decode_metrics
+from psofed.federation.protocol.wire import BadReplyError
 from psofed.federation.server.adoption import ADOPT, Descriptions, adopt_columns
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
+from psofed.federation.server.clients import Client, ClientRegistry
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
-from psofed.federation.server.instructions import Instructor
+from psofed.federation.server.history import RECENT_ROUNDS
+from psofed.federation.server.instructions import Instructor, Question
 from psofed.federation.server.nodes import Node, wait_for_nodes
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.server.plausibility import Plausibility, Upload
 from psofed.federation.server.rehearsal import Rehearsal
-from psofed.federation.server.replies import Expectation, sort_replies
-from psofed.federation.server.rounds import average_metrics, describe_round, finite_metrics, mean_of
+from psofed.federation.server.replies import Expectation, SortedReplies, sort_replies
+from psofed.federation.server.rounds import RoundRecord, average_metrics, finite_metrics, mean_of
 from psofed.federation.server.sessions import new_session, resumed_session
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
@@ -43,6 +48,9 @@ from psofed.scenario.tables import as_part
 _log = logging.getLogger("psofed.federation")
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
+_NOBODY = ""  # subject of a message about no node
+_LOOK_FOR_NODES = 60.0  # seconds at a time, in a run without an end
+_BESIDES = 4096  # bytes for each client of a gateway besides its values: name, metrics, remark
 
 
 class PSOFed(Strategy):
@@ -58,7 +66,7 @@ class PSOFed(Strategy):
         M: a count, or a fraction of the model as a float in (0, 1]. A :class:`Sharing` also says which entries:
         ``Sharing(0.1, coordinated=False, include=("encoder.*",))``.
     num_participants : int, optional
-        |S_n|; all nodes that are online if None. A :class:`ParticipantSource` draws them otherwise.
+        |S_n|; all clients that are online if None. A :class:`ParticipantSource` draws them otherwise.
     aggregation : Aggregation, its name, or Combination, optional
         How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
         custom rule. By default :data:`ROBUST`, which one Byzantine node cannot lead away; ``"mean"`` is the paper's. A
@@ -80,7 +88,8 @@ class PSOFed(Strategy):
     seed : int
         Seed of masks and participants.
     checkpoint : path or CheckpointStore, optional
-        Where to keep the state after each round.
+        Where to keep the state after each round. If an earlier run has left its rounds there, `resume` continues it;
+        only ``CheckpointStore(path, replaces=True)`` replaces it.
     resume : bool
         Continue from `checkpoint`; :meth:`start` then counts its `num_rounds` from the very first round.
     columns : ColumnNames, or "adopt", optional
@@ -128,6 +137,7 @@ class PSOFed(Strategy):
         )
         self.limits: ReplyLimits = limits or ReplyLimits()
         self.conduct: Conduct = Conduct(self.limits)
+        self.registry: ClientRegistry = ClientRegistry(self.limits.max_clients)
         watching: Defence | None = None if defence is None else as_part("defence", defence)
         if watching is not None and watching.kind == "none":
             watching = None
@@ -155,10 +165,15 @@ class PSOFed(Strategy):
         self.on_round = on_round
         self.state: ServerState | None = None
         self._exchange = MessageExchange()
-        self._asked: list[Message] = []
+        self._asked: list[Question] = []
+        self._evaluating: list[Question] = []
         self._nodes: dict[int, Node] = {}
+        self._online: list[Node] = []
         self._unreadable: set[str] = set()
         self._begun = False
+        self._endless = False
+        self._is_news = OncePerChange()
+        self._met_gateways = False
         self._round_started = scheduler().monotonic()
 
     def summary(self) -> None:
@@ -179,15 +194,19 @@ class PSOFed(Strategy):
     ) -> Result:
         """Run the rounds up to `num_rounds`, each for at most `timeout` seconds, and return Flower's result.
 
+        With ``num_rounds=0`` it runs until the grid ends the run, and waits for nodes however long it takes. The result
+        has the metrics of the latest 1,000 rounds.
+
         As in Flower's own strategies, except that a round ends at its deadline whoever is missing, and sooner if only
         slow nodes are missing (:mod:`psofed.federation.server.patience`), that
         unreadable replies harm nobody, and that a run can be resumed. `initial_arrays` may be anything
         that :func:`psofed.federation.arrays_of` takes.
         """
-        check_integer("num_rounds", num_rounds, 1)
+        check_integer("num_rounds", num_rounds, 0)
+        self._endless = num_rounds == 0
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
-        self._exchange.say_size(state.model.nbytes)
+        self._say_size()
         self.summary()
         if self.columns == ADOPT and state.round_number == 0:
             columns = adopt_columns(
@@ -201,15 +220,18 @@ class PSOFed(Strategy):
         if evaluate_fn and state.round_number == 0 and (found := evaluate_fn(0, arrays)) is not None:
             result.evaluate_metrics_serverapp[0] = found
         done = state.round_number
-        for round_number in range(done + 1, num_rounds + 1):
+        for round_number in range(done + 1, num_rounds + 1) if num_rounds else itertools.count(done + 1):
             if round_number > done + 1:
                 self._wait_for_its_time(grid)
-            answers = self._ask(
-                grid,
-                self.configure_train(round_number, arrays, train_config or ConfigRecord(), grid),
-                timeout,
-            )
-            averaged, metrics = self.aggregate_train(round_number, answers)
+            for _ in range(2):  # once more if nodes turned out to be gateways, whose clients are drawn then
+                answers = self._ask(
+                    grid,
+                    self.configure_train(round_number, arrays, train_config or ConfigRecord(), grid),
+                    timeout,
+                )
+                averaged, metrics = self.aggregate_train(round_number, answers)
+                if not self._met_gateways:
+                    break
             arrays = arrays if averaged is None else averaged
             result.train_metrics_clientapp[round_number] = metrics or MetricRecord()
             questions = list(
@@ -223,6 +245,12 @@ class PSOFed(Strategy):
             if evaluate_fn and (found := evaluate_fn(round_number, arrays)) is not None:
                 result.evaluate_metrics_serverapp[round_number] = found
                 state.history[-1]["evaluation"] = finite_metrics(found)
+            for kept in (
+                result.train_metrics_clientapp,
+                result.evaluate_metrics_clientapp,
+                result.evaluate_metrics_serverapp,
+            ):
+                kept.pop(round_number - RECENT_ROUNDS, None)
             self._complete()
         result.arrays = arrays
         return result
@@ -247,6 +275,7 @@ class PSOFed(Strategy):
             return self._begin_anew(initial, layout)
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
         self.conduct = Conduct.from_mapping(state.conduct, self.limits)
+        self.registry = ClientRegistry.from_mapping(state.clients, self.limits.max_clients)
         self.step.plausibility = self._plausibility(state.scale)
         if (suspects := self.step.suspects) is not None:
             self.step.suspects = Suspects(suspects.defence, state.suspects)
@@ -258,19 +287,23 @@ class PSOFed(Strategy):
         return replace(layout, columns=self.columns) if isinstance(self.columns, ColumnNames) else layout
 
     def _ask_for_columns(self, grid: Grid, timeout: float) -> Descriptions:
-        """Ask every node for the names of its columns."""
+        """Ask every node for the names of its columns, and of its clients."""
         state = self._current()
-        asked = [self.instructor.describe(state, node) for node in self._nodes_to_draw_from(grid, 1)]
-        answers = self._send(grid, asked, timeout)
-        expected = Expectation(state.session, 1, 0, state.layout, self.limits)
-        valid, bad = sort_replies(answers.replies, asked, answers.unreadable, expected)
+        self._clients_to_draw_from(grid, 1)
+        asked = [self.instructor.describe(state, node, self.registry) for node in self._online]
+        answers = self._send(grid, [question.message for question in asked], timeout)
+        found = sort_replies(answers.replies, asked, answers.unreadable, self._expectation(1))
+        self._note_rosters(found)
+        columns = {node.name: answer.columns for node, answer in found.nodes}
         return Descriptions(
-            {self._node(node_id).name: reply for node_id, reply in valid.items()},
-            {self._node(node_id).name: error for node_id, error in bad},
+            {name: (columns[name], reply.remark) for name, reply in found.valid.items()},
+            dict(found.bad),
         )
 
     def _begin_anew(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
         self.sharing.derived(layout.dimension)  # refuses an M beyond D
+        if self.checkpoints is not None:
+            self.checkpoints.check_replaceable()
         self.state = new_session(initial, layout, self._settings())
         return self.state
 
@@ -291,73 +324,78 @@ class PSOFed(Strategy):
             # Run by another loop than ours.
             state = self._begin_anew(arrays, self._layout(arrays))
         state.model = state.layout.flatten(arrays)
-        nodes = self._nodes_to_draw_from(grid, server_round)
-        numbers = {node.number: node for node in nodes}
-        drawn = self._participants.draw(server_round, list(numbers), self.num_participants or len(nodes))
+        clients = {client.number: client for client in self._clients_to_draw_from(grid, server_round)}
+        drawn = self._participants.draw(server_round, list(clients), self.num_participants or len(clients))
         self._round_started = scheduler().monotonic()
-        self._asked = [
-            self.instructor.train(state, numbers[number], server_round, config) for number in drawn
-        ]
-        return list(self._asked)
+        participants = [clients[number] for number in drawn]
+        self._asked = self.instructor.train(state, participants, self.registry, server_round, config)
+        return [question.message for question in self._asked]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Join the valid replies; without any the model stays as it was."""
         state = self._current()
-        num_shared = self.sharing.derived(state.layout.dimension).num_shared
-        expected = Expectation(state.session, server_round, num_shared, state.layout, self.limits)
-        valid, bad = sort_replies(replies, self._asked, self._unreadable, expected)
+        found = sort_replies(replies, self._asked, self._unreadable, self._expectation(server_round))
         self._unreadable = set()
-        replies_by_name = {self._node(node_id).name: reply for node_id, reply in valid.items()}
-        dropped = [(self._node(node_id).name, error) for node_id, error in bad]
-        examples = {name: reply.num_examples for name, reply in replies_by_name.items()}
-        uploads = self._uploads(server_round, replies_by_name)
-        outcome = self.step.take(server_round, state.model, uploads, examples)
+        valid, dropped = found.valid, found.bad
+        is_news = self._note_rosters(found)
+        # The clients of gateways that were not known as such are drawn at once, unless somebody has learned already.
+        learned_nothing = all(reply.status in (DESCRIBED, LEFT) for reply in valid.values())
+        self._met_gateways = is_news and bool(valid) and learned_nothing and not self._met_gateways
+        if self._met_gateways:
+            return None, None
+        examples = {name: reply.num_examples for name, reply in valid.items()}
+        outcome = self.step.take(server_round, state.model, self._uploads(server_round, valid), examples)
         state.model = outcome.model
         for name, (kind, reason) in outcome.refused.items():
             dropped.append((name, BadReplyError(kind, reason)))
-            del replies_by_name[name]
+            del valid[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
-            _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
-        for name, reply in replies_by_name.items():
+            if self._is_news(name, str(error)):
+                _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+        for name, reply in valid.items():
             self.conduct.forgive(name)
-            # One that has lost its state is given the full model when it is next drawn.
-            state.seen[name] = -1 if reply.status == LOST else server_round
+            self._is_news(name, "")
+            if reply.status in (LEARNED, LOST):
+                # One that has lost its state is given the full model when it is next drawn.
+                state.seen[name] = -1 if reply.status == LOST else server_round
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
+        state.clients = self.registry.to_mapping()
         state.scale = self.step.plausibility.to_mapping()
         if self.step.suspects is not None:
             before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
             state.suspects = self.step.suspects.to_mapping()
             for name in outcome.suspects.keys() - before:
                 _log.warning("round %d: %s is suspect and left out", server_round, name)
-        state.history.append(
-            describe_round(
-                server_round,
-                [(self._node(message.metadata.dst_node_id).name, message) for message in self._asked],
-                replies_by_name,
-                dict(dropped),
-                state.layout.dtype.itemsize,
-                scheduler().monotonic() - self._round_started,
-                None if self.step.suspects is None else outcome.suspects,
-            )
+        record = RoundRecord(
+            round_number=server_round,
+            asked=self._asked,
+            valid=valid,
+            dropped=dict(dropped),
+            bytes_per_value=state.layout.dtype.itemsize,
+            seconds=scheduler().monotonic() - self._round_started,
+            suspects=None if self.step.suspects is None else outcome.suspects,
         )
-        learned = {name: replies_by_name[name] for name in outcome.used}
+        state.add_round(record.to_mapping())
+        learned = {name: valid[name] for name in outcome.used}
+        nothing = "" if learned else "no valid reply, the model stays as it was"
+        if self._is_news(_NOBODY, nothing) and nothing:
+            _log.warning("round %d: %s", server_round, nothing)
         if not learned:
-            _log.warning("round %d: no valid reply, the model stays as it was", server_round)
             return None, average_metrics(learned)
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
 
     def _uploads(self, server_round: int, replies: Mapping[str, Reply]) -> dict[str, Upload]:
-        """Return what each node has uploaded: the entries S_{k,n+1} and their values."""
+        """Return what each client has uploaded: the entries S_{k,n+1} and their values."""
         masks = self.sharing.masks(self._current().layout.dimension)
-        numbers = {node.name: node.number for node in self._nodes.values()}
+        numbers = {client.name: client.number for client in self._participating()}
         return {
             name: (masks.indices(server_round + 1, numbers[name]), reply.values)
             for name, reply in replies.items()
-            if reply.status != LOST and reply.values is not None
+            if reply.values is not None
         }
 
     def configure_evaluate(
@@ -368,44 +406,72 @@ class PSOFed(Strategy):
         if not every or server_round % every:
             return []
         state = self._current()
-        nodes = [self._node(message.metadata.dst_node_id) for message in self._asked]
-        return [
-            self.instructor.evaluate(state, node, server_round, config)
-            for node in nodes
-            if state.seen.get(node.name, 0) > 0
-        ]
+        clients = [client for client in self._participating() if state.seen.get(client.name, 0) > 0]
+        self._evaluating = self.instructor.evaluate(state, clients, self.registry, server_round, config)
+        return [question.message for question in self._evaluating]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Average the metrics of the clients' own evaluations, unweighted."""
-        reports = []
-        for message in replies:
-            try:
-                if message.has_content():
-                    reports.append(decode_metrics(message.content))
-            except BadReplyError as error:
-                name = self._node(message.metadata.src_node_id).name
+        found = sort_replies(replies, self._evaluating, (), self._expectation(server_round))
+        for name, error in found.bad:
+            if error.kind != "no-reply":
                 _log.warning("round %d: dropped an evaluation of %s: %s", server_round, name, error)
+        reports = [reply.metrics for reply in found.valid.values() if reply.status == EVALUATED]
         return mean_of(reports) if reports else None
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _node(self, node_id: int) -> Node:
-        return self._nodes.get(node_id) or Node(str(node_id), node_id, node_id)
+    def _participating(self) -> list[Client]:
+        return [client for question in self._asked for client in question.clients.values()]
 
-    def _nodes_to_draw_from(self, grid: Grid, round_number: int) -> list[Node]:
-        """Return the nodes that may play: those that rest only if there are no others."""
+    def _expectation(self, round_number: int) -> Expectation:
+        state = self._current()
+        num_shared = self.sharing.derived(state.layout.dimension).num_shared
+        return Expectation(state.session, round_number, num_shared, state.layout, self.limits)
+
+    def _note_rosters(self, found: SortedReplies) -> bool:
+        """Take down the clients that gateways have named, and return whether that changed anything."""
+        names = {node.name for node in self._nodes.values()}
+        changed = [
+            self.registry.note(node, answer.roster, names - {node.name})
+            for node, answer in found.nodes
+            if answer.roster is not None
+        ]
+        if any(changed):
+            self._say_size()
+        return any(changed)
+
+    def _say_size(self) -> None:
+        """Say how large messages may become: a model, or what all clients of a gateway upload."""
+        state = self._current()
+        num_shared = self.sharing.derived(state.layout.dimension).num_shared
+        most = max(map(len, self.registry.rosters.values()), default=0)
+        uploads = most * (num_shared * state.layout.dtype.itemsize + _BESIDES)
+        self._exchange.say_size(max(state.model.nbytes, uploads))
+
+    def _clients_to_draw_from(self, grid: Grid, round_number: int) -> list[Client]:
+        """Return the clients that may play: those that rest only if there are no others."""
         wanted = 1 if self._begun else self.rounds.min_nodes
-        online, there = wait_for_nodes(grid, wanted, self.rounds.wait_for_nodes, self.conduct.benched)
-        self._nodes |= {node.node_id: node for node in there}
-        if not there:
-            benched = len(self.conduct.benched)
+        benched = self.conduct.benched
+
+        def clients_of(nodes: Sequence[Node]) -> list[Client]:
+            return [client for client in self.registry.clients_of(nodes) if client.name not in benched]
+
+        nodes, clients = wait_for_nodes(grid, wanted, self.rounds.wait_for_nodes, clients_of)
+        if not clients and self._endless:
+            _log.warning("round %d: waiting for a node", round_number)
+            while not clients:
+                nodes, clients = wait_for_nodes(grid, 1, _LOOK_FOR_NODES, clients_of)
+        self._online = nodes
+        self._nodes |= {node.node_id: node for node in nodes}
+        if not clients:
             raise PsofedError(
-                f"no node to work with after {self.rounds.wait_for_nodes:g} s ({benched} benched)"
+                f"no node is available after {self.rounds.wait_for_nodes:g} s ({len(benched)} benched)"
             )
-        if online < wanted:
-            _log.warning("round %d: only %d of %d nodes; continuing", round_number, online, wanted)
+        if len(nodes) < wanted:
+            _log.warning("round %d: only %d of %d nodes; continuing", round_number, len(nodes), wanted)
         self._begun = True
-        return [node for node in there if self.conduct.may_play(node.name, round_number)] or there
+        return [client for client in clients if self.conduct.may_play(client.name, round_number)] or clients
 
     def _plausibility(self, state: Mapping[str, Any] | None = None) -> Plausibility:
         return Plausibility(self.limits.max_deviation or None, self.limits.max_drift or None, state)

@@ -6,7 +6,7 @@ FIGURE = CurvesFigure(
     name="fig5",
     title="MSE over the attack's probability, for partial and full sharing",
     caption=(
-        "Steady-state MSE of PSO-Fed over the attack's probability for M = 1 or 5 shared entries; 5 "
+        "Steady-state MSE of PSO-Fed over the attack's probability for M = 1 or 5 shared parameters; 5 "
         "Byzantine clients, attack variance 0.25."
     ),
     base=paper_scenario(num_byzantine=5, probability=0.2, variance=0.25),

@@ -1,4 +1,4 @@
-"""Figure 9 (the caption labelled fig8): the terms E_ω and E_φ of the MSE over the number of shared entries M.
+"""Figure 9 (the caption labelled fig8): the terms E_ω and E_φ of the MSE over the number of shared parameters M.
 
 Notes
 -----
@@ -40,10 +40,10 @@ class TermsFigure(FigurePlan):
         """Yield for each uplink E_φ, without attack, and E_ω for 5 and 15 Byzantine clients."""
         for uplink in UPLINKS:
             quiet, base = {"attack.num_byzantine": 0}, {"attack.num_byzantine": BYZANTINE[0]}
-            yield Row("E_φ (data)", uplink, 0, quiet, base)
+            yield Row("E_φ (data)", uplink, 0, quiet, base, term="data")
             for curve, count in enumerate(BYZANTINE, start=1):
                 changes = {"attack.num_byzantine": count}
-                yield Row(f"E_ω (attack), |S_B| = {count}", uplink, curve, changes, changes)
+                yield Row(f"E_ω (attack), |S_B| = {count}", uplink, curve, changes, changes, term="attack")
 
     def series(self, metric: str, rows: SimulatedRows) -> Iterator[FigureSeries]:
         """Yield the terms: differences of simulations on the same draws, and the theories' terms."""
@@ -53,19 +53,19 @@ class TermsFigure(FigurePlan):
             if row.curve == 0:
                 quiet = trials
             yield row.simulated(SHARED, trials - (quiet if row.curve else noise), metric)
-            yield from self.predictions(row, metric, "attack" if row.curve else "data")
+            yield from self.predictions(row, metric)
 
 
 FIGURE = TermsFigure(
     name="fig9",
-    title="The terms of the MSE over the number of shared entries",
+    title="The terms of the MSE over the number of shared parameters",
     caption=(
         "E_ω, what the attack adds to the network MSE, and E_φ, what the data's noise adds, over M; "
         "attack variance 0.5, probability 0.2. Simulated terms are differences on the same draws."
     ),
     base=paper_scenario(num_byzantine=5, probability=0.2, variance=0.5),
     x_axis=axis("num_shared", *SHARED),
-    x_label="shared entries M",
+    x_label="shared parameters M",
     metric="term",
     trials=TERM_TRIALS,
 )

@@ -11,7 +11,7 @@ from psofed.parts.vectors import add_scaled
 
 
 class Krum(Aggregation):
-    """Krum: the server takes the update of the one participant who has the closest neighbours.
+    """Krum: the server takes the update of the participant with the closest neighbours.
 
     Of the P' participants who answered, each is scored by the sum of the squared distances of its update to the
     max(1, P' − f − 2) nearest others; the lowest score wins, and of equal scores the shortest update. The server moves

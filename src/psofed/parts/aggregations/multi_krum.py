@@ -9,7 +9,7 @@ from psofed.parts.vectors import add_scaled
 
 
 class MultiKrum(Aggregation):
-    """Multi-Krum: the server averages the updates of the participants who have the closest neighbours.
+    """Multi-Krum: the server averages the updates of the participants with the closest neighbours.
 
     Scores are Krum's. The server moves by P'/|S_n| of the mean of the updates with the lowest scores: `selected` of
     them, or all but f of the P' who answered; at least one, at most P'.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DeMoA(Algorithm):
-    """DeMoA: participants send a momentum; the server joins it with the last ones of all who do not take part.
+    """DeMoA: participants send a momentum; the server combines it with the last ones of all absent clients.
 
     In an iteration with an exchange, with p = |S_n|/K:
 

@@ -9,7 +9,7 @@ from psofed.parts.contexts import Upload
 
 
 class ColludingGaussian(Attack):
-    """All who attack in an iteration add the same δ_n ~ N(0, σ_B² I): noise that does not average out.
+    """All clients that attack in an iteration add the same δ_n ~ N(0, σ_B² I), which does not average out.
 
     w'_{k,n+1} = w_{k,n+1} + β_k τ_{k,n} δ_n. Each client still decides independently, with probability p_a, whether to
     attack. It breaks assumption A2 of the paper, perturbations that are independent between clients. Two colluders who

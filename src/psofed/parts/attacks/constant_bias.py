@@ -7,7 +7,7 @@ from psofed.parts.contexts import Upload
 
 
 class ConstantBias(Attack):
-    """A Byzantine participant adds the same constant b to every number it uploads, with probability p_a.
+    """A Byzantine participant adds the same constant b to every value it uploads, with probability p_a.
 
     w'_{k,n+1} = w_{k,n+1} + β_k τ_{k,n} b·1. It does not average out over clients, entries or time.
 

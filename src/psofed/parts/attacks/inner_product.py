@@ -8,7 +8,7 @@ from psofed.parts.contexts import UploadAndEveryone
 
 
 class InnerProduct(Attack):
-    """Inner-product manipulation: all attackers send the honest mean update, turned round.
+    """Inner-product manipulation: all attackers send the reversed mean of the honest updates.
 
     In each entry i an attacker sends  w'_i = w_{n,i} − scale · (m_i − w_{n,i}),  with w_n the server's model before the
     upload and m_i the mean of the clean uploads of that entry in this iteration, which the attackers see. The inner

@@ -14,7 +14,7 @@ _MOST_DEVIATIONS = 3.0
 
 
 class LittleIsEnough(Attack):
-    """A little is enough (ALIE): all attackers stand a little beside the mean, on the same side.
+    """A little is enough (ALIE): all attackers deviate slightly from the mean, to the same side.
 
     In each entry an attacker sends  m + z s,  with m and s the mean and (sample) standard deviation of what the
     attackers of this iteration would honestly send for it. They need see nobody else's: honest clients are much alike.

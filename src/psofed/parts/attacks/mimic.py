@@ -10,7 +10,7 @@ from psofed.parts.vectors import part_of
 
 
 class Mimic(Attack):
-    """All attackers send what one honest client sends, which so gets too many votes.
+    """All attackers copy one honest client, whose upload then counts too often.
 
     Nothing they send is out of the ordinary, so no rule can tell them from honest clients; siding with the same client
     all the time, they bias the model towards its data. The victim is chosen to bias most (``victim = "variance"``). In

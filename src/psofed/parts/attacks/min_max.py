@@ -10,7 +10,7 @@ from psofed.parts.vectors import inner, squared_distance
 
 
 class MinMax(Hiding, Attack):
-    """Min-Max: all attackers go as far as they can without being farther from anybody than the honest are.
+    """Min-Max: all attackers deviate as far as the largest distance between two honest updates allows.
 
     All send the update  m + γ p,  with m the mean of the clean updates of this iteration, which the attackers see, and
     p one of −(their standard deviations), −m/‖m‖ and −sign(m). γ is the largest for which the largest distance to a

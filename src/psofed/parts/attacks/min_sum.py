@@ -10,7 +10,7 @@ from psofed.parts.vectors import inner, squared_distance
 
 
 class MinSum(Hiding, Attack):
-    """Min-Sum: all attackers go as far as they can without their distances summing up to more than an honest one's.
+    """Min-Sum: all attackers deviate as far as the largest sum of an honest update's squared distances allows.
 
     All send the update  m + γ p,  with m the mean of the clean updates of this iteration, which the attackers see, and
     p one of −(their standard deviations), −m/‖m‖ and −sign(m). γ is the largest for which the sum of squared distances

@@ -7,7 +7,7 @@ from psofed.parts.contexts import UploadAndServer
 
 
 class SignFlip(Attack):
-    """A Byzantine participant sends what it has learned with the sign turned round, with probability p_a.
+    """A Byzantine participant flips the sign of its model or update, with probability p_a.
 
     With w_n the server's model before the upload and u = w_{k,n+1} − w_n on the shared entries,
 

@@ -1,10 +1,1 @@
 """Built-in pre-aggregations, one file each: ``psofed.pre_aggregations.…``."""
-
-from collections.abc import Callable
-from typing import Any
-
-from psofed.parts.registry import lazy_classes
-
-__getattr__: Callable[[str], Any]
-__dir__: Callable[[], list[str]]
-__getattr__, __dir__ = lazy_classes("pre_aggregation")

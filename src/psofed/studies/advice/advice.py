@@ -13,7 +13,7 @@ from psofed._version import __version__
 from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import write_atomically
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.render import Report, Reported
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
@@ -96,7 +96,7 @@ class Advice(Reported):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answer, and what else should be known."""
+        """The answer and the notes."""
         from psofed.studies.advice.answers import more_sentences
 
         return (self.answer, *more_sentences(self))
@@ -133,8 +133,8 @@ class Advice(Reported):
         return advice_chart(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
-        plain: dict[str, Any] = finite_or_none(
+        """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
+        return json_object(
             {
                 "verdict": self.verdict,
                 "winner": self.winner,
@@ -155,7 +155,6 @@ class Advice(Reported):
                 "version": self.version,
             }
         )
-        return plain
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return a labelled data set: clients by name, methods by title."""

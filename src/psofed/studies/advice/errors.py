@@ -3,9 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -180,22 +178,12 @@ class Trier:
         return self._settings.seed, self._settings.trials, self.blocks.edges
 
     def _run(self, jobs: Sequence[Scenario]) -> Iterator[FloatArray]:
-        if self._settings.executor is not None:
-            yield from self._wait(self._settings.executor, jobs)
-            return
-        # The first alone: it loads what the others need.
-        for job in jobs[:1]:
-            yield run_federation(job, *self._how)
+        executor, left = self._settings.executor, deque(jobs)
+        if executor is None and left:  # the first alone: it loads what the others need
+            yield run_federation(left.popleft(), *self._how)
             self._advance(1)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            yield from self._wait(pool, jobs[1:])
-
-    def _wait(self, pool: Executor, jobs: Sequence[Scenario]) -> Iterator[FloatArray]:
-        waiting: deque[Future[FloatArray]] = deque()
-        with ExitStack() as stack:
-            stack.callback(lambda: [job.cancel() for job in waiting])
-            sender = stack.enter_context(sending(pool, self._data))
-            waiting.extend(sender.submit(run_federation, job, *self._how) for job in jobs)
+        with sending(executor, self._data, os.cpu_count() or 1) as sender:
+            waiting = deque(sender.submit(run_federation, job, *self._how) for job in left)
             while waiting:
                 try:
                     result = waiting[0].result(timeout=0.1)

@@ -14,6 +14,8 @@ All clients start as one group. A group of m clients is split in two, of which t
 with z_a, z_b the halves' means weighted by 1/v_k and π_a, π_b the sums of these weights. The left side is χ²_D for two
 halves that follow one law and were not chosen by the data; the right side bounds the largest of all C(m, s) such
 choices (Laurent and Massart 2000, and a union bound). So clients of one law are rarely split, however many they are.
+Where noise is small they still can be: values are scaled by each client's own past, and small differences in scale
+look like other laws. So the adviser also tries the groups before each split (:mod:`psofed.studies.advice.search`).
 """
 
 import math
@@ -25,10 +27,38 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 
-Groups = tuple[tuple[int, ...], ...]
+Clients = tuple[int, ...]
+Groups = tuple[Clients, ...]
 
 _FALSE_SPLITS = 0.01
 _ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class LawTree:
+    """A group of clients, and the groups of one law each that it was split into, if it was."""
+
+    clients: Clients
+    parts: "tuple[LawTree, ...]" = ()
+
+    @property
+    def nodes(self) -> "tuple[LawTree, ...]":
+        """The tree itself and all below it."""
+        return (self, *(node for part in self.parts for node in part.nodes))
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of one law, the largest first."""
+        leaves = (node.clients for node in self.nodes if not node.parts)
+        return tuple(sorted(leaves, key=lambda group: (-len(group), group)))
+
+    def without(self, left_out: set[int]) -> "LawTree | None":
+        """Return the tree without some clients; None if nobody is left."""
+        clients = tuple(k for k in self.clients if k not in left_out)
+        parts = tuple(part for old in self.parts if (part := old.without(left_out)) is not None)
+        if len(parts) == 1:
+            return parts[0]
+        return LawTree(clients, parts) if clients else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +87,7 @@ def estimate_laws(
     >>> rng = np.random.default_rng(0)
     >>> x = [rng.standard_normal((60, 2)) for _ in range(8)]
     >>> y = [(2 * (k % 2) - 1) * rows[:, 0] + rng.standard_normal(60) for k, rows in enumerate(x)]
-    >>> split_by_law(estimate_laws(x, y, np.arange(0, 61, 10)))
+    >>> split_by_law(estimate_laws(x, y, np.arange(0, 61, 10))).groups
     ((0, 2, 4, 6), (1, 3, 5, 7))
     """
     dimension, end = inputs[0].shape[1], int(edges[-1])
@@ -79,17 +109,12 @@ def estimate_laws(
     return Laws((weights - common) @ factor, np.maximum(variances, 1e-12))
 
 
-def split_by_law(laws: Laws) -> Groups:
-    """Return the clients in groups of the same law, each in order, the largest group first."""
-    waiting, done = [np.arange(len(laws.points))], []
-    while waiting:
-        group = waiting.pop()
-        halves = _split(laws.points[group], 1.0 / laws.variances[group])
-        if halves is None:
-            done.append(tuple(group.tolist()))
-        else:
-            waiting += [group[halves], group[~halves]]
-    return tuple(sorted(done, key=lambda group: (-len(group), group)))
+def split_by_law(laws: Laws, clients: Clients | None = None) -> LawTree:
+    """Split clients (by default all) into groups of the same law, again and again."""
+    group = np.arange(len(laws.points)) if clients is None else np.array(clients)
+    half = _split(laws.points[group], 1.0 / laws.variances[group])
+    parts = () if half is None else (group[half], group[~half])
+    return LawTree(tuple(group.tolist()), tuple(split_by_law(laws, tuple(part.tolist())) for part in parts))
 
 
 def _split(points: FloatArray, weights: FloatArray) -> NDArray[np.bool_] | None:

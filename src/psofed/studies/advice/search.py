@@ -2,9 +2,11 @@
 
 After each quarter of the time the clients are grouped by their laws on the rows so far
 (:mod:`psofed.studies.advice.groups`), and those whose errors stand out are put by themselves. From then on the adviser
-can federate everybody, or each group by itself. A group of one, a group that was seen to lose and a minority that was
-not seen to gain stay alone. In every block it does what had the smaller error in the blocks before. Its errors are
-those of following the advice at the time, so an interval of these errors has paid for the search.
+can federate everybody, or the groups that everybody was split into. Of these, a group that was split further is
+federated as a whole unless its parts were seen to do better. A group of one, a group that was seen to lose and a
+minority that was not seen to gain stay alone. In every block the adviser does what had the smaller error in the blocks
+before. Its errors are those of following the advice at the time, so an interval of these errors has paid for the
+search.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +21,10 @@ from psofed.common.types import FloatArray
 from psofed.results.outliers import robust_scores, stands_out
 from psofed.scenario import Scenario
 from psofed.studies.advice.errors import Trier
-from psofed.studies.advice.groups import Groups, estimate_laws, split_by_law
+from psofed.studies.advice.groups import Clients, Groups, LawTree, estimate_laws, split_by_law
 from psofed.studies.advice.judging import Judge, Judged
 
-GroupSetting = tuple[tuple[int, ...], Scenario]
+GroupSetting = tuple[Clients, Scenario]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,7 @@ class Federated:
     groups : tuple of (clients, Scenario)
         Who should federate, and how; the largest group first. Empty if no clients should.
     laws : Groups
-        Clients by their laws on all rows.
+        Clients by their laws on all rows; clients that should federate as one group count as of one law.
     counts : frozenset of int
         Numbers of shared parameters in use in the judged blocks.
     """
@@ -60,6 +62,15 @@ class Federated:
     groups: tuple[GroupSetting, ...]
     laws: Groups
     counts: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """A plan of some clients from a block on: errors (blocks, K), past errors (K,), zero for all others."""
+
+    errors: FloatArray
+    past: FloatArray
+    groups: tuple[GroupSetting, ...]
 
 
 class GroupSearch:
@@ -95,36 +106,39 @@ class GroupSearch:
         blocks, first = len(self._trier.blocks.counts), self._judge.first
         ends = sorted({first, blocks // 2, 3 * blocks // 4, blocks} - set(range(first)))
         laws = {end: self._laws_before(end) for end in ends}
-        partitions = {end: self._without_faulty(groups, end) for end, groups in laws.items()}
-        tried = self._try(partitions.values())
+        trees = {end: self._without_faulty(tree, end) for end, tree in laws.items()}
+        tried = self._try(trees.values())
         errors, members = [], []
         groups: tuple[GroupSetting, ...] = ()
         counts: set[int] = set()
         for end in range(first, blocks + 1):
-            latest = partitions[max(at for at in ends if at <= end)]
+            latest = trees[max(at for at in ends if at <= end)]
             now, is_member, groups = self._decide(latest, tried, end)
             if end < blocks:
                 errors.append(now[end])
                 members.append(is_member)
                 counts.update(setting.num_shared for _, setting in groups)
         judged = Judged(np.array(errors), 0)
-        return Federated(judged, np.array(members), groups, laws[blocks], frozenset(counts))
+        found = _merge(laws[blocks].groups, groups)
+        return Federated(judged, np.array(members), groups, found, frozenset(counts))
 
-    def _laws_before(self, end: int) -> Groups:
+    def _laws_before(self, end: int) -> LawTree:
         edges = self._trier.blocks.edges[: end + 1]
         return split_by_law(estimate_laws(self._trier.features, self._targets, edges))
 
-    def _without_faulty(self, laws: Groups, end: int) -> Groups:
-        """Return the groups with every client by itself whose errors alone stood out before."""
+    def _without_faulty(self, laws: LawTree, end: int) -> LawTree:
+        """Return the tree with every client by itself whose errors alone stood out before."""
         past = self._judge.past_errors(self._alone, end)
         scores, times = robust_scores(past[self._judge.best(past)])
         faulty = set(np.flatnonzero(stands_out(scores, times) & (times > 1)).tolist())
-        rest = [tuple(k for k in group if k not in faulty) for group in laws]
-        return tuple(group for group in (*rest, *((k,) for k in sorted(faulty))) if group)
+        rest = laws.without(faulty) if faulty else None
+        if rest is None:
+            return laws
+        return LawTree(laws.clients, (rest, *(LawTree((k,)) for k in sorted(faulty))))
 
-    def _try(self, partitions: Iterable[Groups]) -> dict[tuple[int, ...], Tried]:
+    def _try(self, trees: Iterable[LawTree]) -> dict[Clients, Tried]:
         """Run every group of two or more once, unless the scenario has parts that need more clients."""
-        found = {group for groups in partitions for group in groups if len(group) > 1}
+        found = {node.clients for tree in trees for node in tree.nodes if len(node.clients) > 1}
         tried = {self._everybody: self._whole}
         jobs = []
         for group in sorted(found - {self._everybody}):
@@ -146,30 +160,64 @@ class GroupSearch:
         ]
 
     def _decide(
-        self, laws: Groups, tried: dict[tuple[int, ...], Tried], end: int
+        self, laws: LawTree, tried: dict[Clients, Tried], end: int
     ) -> tuple[FloatArray, NDArray[np.bool_], tuple[GroupSetting, ...]]:
         """Return errors (blocks, K) of what is best before block `end`, who federates then, and how."""
-        judge = self._judge
+        whole, past = self._best_setting(self._whole, end)
+        if laws.parts:
+            apart = self._apart(laws, tried, end)
+            if apart.past.sum() < past.sum():
+                groups = sorted(apart.groups, key=lambda group: (-len(group[0]), group[0]))
+                members = [k for group, _ in groups for k in group]
+                return apart.errors, np.isin(self._everybody, members), tuple(groups)
+        everybody = ((self._everybody, self._whole.scenarios[whole]),)
+        return self._whole.errors[whole], np.ones(past.size, bool), everybody
+
+    def _plan(self, node: LawTree, tried: dict[Clients, Tried], end: int) -> _Plan:
+        """Return what is best for a group: to federate, to stay alone, or that its parts go their own ways."""
+        together = self._together(node.clients, tried, end)
+        if not node.parts:
+            return together
+        apart = self._apart(node, tried, end)
+        gain = self._judge.past_gain(apart.errors, together.errors, node.clients, end)
+        return apart if gain.value > 0 and gain.matters else together
+
+    def _together(self, group: Clients, tried: dict[Clients, Tried], end: int) -> _Plan:
+        """Return the plan of one group without its parts: a federation, or each alone."""
+        judge, is_member = self._judge, np.isin(self._everybody, group)
         past = judge.past_errors(self._alone, end)
         pick = judge.best(past)
-        errors, score, groups = self._alone[pick].copy(), past[pick].copy(), []
-        for group in laws:
-            if group in tried:
-                at = list(group)
-                together = judge.past_errors(tried[group].errors, end)
-                setting = judge.best(together, tried[group].costs)
-                gain = judge.past_gain(tried[group].errors[setting], self._alone[pick], group, end)
-                # A minority that left the others must show that it gains; others must not be seen to lose.
-                is_minority = 4 * len(group) < score.size
-                if gain.value > 0 and gain.matters if is_minority else gain.value > 0 or not gain.matters:
-                    errors[:, at], score[at] = tried[group].errors[setting][:, at], together[setting][at]
-                    groups.append((group, tried[group].scenarios[setting]))
-        whole = judge.past_errors(self._whole.errors, end)
-        setting = judge.best(whole, self._whole.costs)
-        if whole[setting].sum() <= score.sum() or len(laws) == 1:
-            everybody = ((self._everybody, self._whole.scenarios[setting]),)
-            return self._whole.errors[setting], np.ones(score.size, bool), everybody
-        is_member = np.zeros(score.size, bool)
-        for group, _ in groups:
-            is_member[list(group)] = True
-        return errors, is_member, tuple(groups)
+        alone = _Plan(np.where(is_member, self._alone[pick], 0.0), np.where(is_member, past[pick], 0.0), ())
+        if group not in tried:
+            return alone
+        setting, past_together = self._best_setting(tried[group], end)
+        gain = judge.past_gain(tried[group].errors[setting], self._alone[pick], group, end)
+        # A minority that left the others must show that it gains; others must not be seen to lose.
+        is_minority = 4 * len(group) < len(self._everybody)
+        if not (gain.value > 0 and gain.matters if is_minority else gain.value > 0 or not gain.matters):
+            return alone
+        return _Plan(tried[group].errors[setting], past_together, ((group, tried[group].scenarios[setting]),))
+
+    def _best_setting(self, tried: Tried, end: int) -> tuple[int, FloatArray]:
+        past = self._judge.past_errors(tried.errors, end)
+        setting = self._judge.best(past, tried.costs)
+        return setting, past[setting]
+
+    def _apart(self, node: LawTree, tried: dict[Clients, Tried], end: int) -> _Plan:
+        """Return the plan in which the parts of a group go their own ways."""
+        plans = [self._plan(part, tried, end) for part in node.parts]
+        return _Plan(
+            np.sum([plan.errors for plan in plans], axis=0),
+            np.sum([plan.past for plan in plans], axis=0),
+            tuple(group for plan in plans for group in plan.groups),
+        )
+
+
+def _merge(laws: Groups, federations: Sequence[GroupSetting]) -> Groups:
+    """Return the laws with those merged that a federation of some clients has found to be alike."""
+    for group, _ in federations:
+        if len(group) < sum(map(len, laws)):
+            shared = [law for law in laws if set(law) & set(group)]
+            merged = tuple(sorted(k for law in shared for k in law))
+            laws = (merged, *(law for law in laws if law not in shared))
+    return tuple(sorted(laws, key=lambda law: (-len(law), law)))

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.common.settings import call_with, takes
 from psofed.render import Report, Reported
 from psofed.results import SimulationResult
@@ -93,7 +93,7 @@ class OrderEffect:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Reported):
-    """A simulation beside a prediction of the same scenario.
+    """A simulation next to a prediction of the same scenario.
 
     The theory of your own data describes a stationary stream with the table's moments. So it is compared with trials
     that each draw their rows at random from the table's, over the same iterations. What the rows' own order adds to
@@ -135,30 +135,31 @@ class Comparison(Reported):
 
     @property
     def agrees(self) -> bool:
-        """Whether every metric does."""
+        """Whether every metric agrees."""
         return all(row.agrees for row in self.metrics)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
-        plain = {
-            "agrees": self.agrees,
-            "verdict": self.verdict,
-            "metrics": {
-                row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in self.metrics
-            },
-            "tolerances": TOLERANCES,
-            "standard_errors": self.standard_errors,
-            "orders": {
-                row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in self.orders
-            },
-            "theory": self.prediction.theory,
-            "theory_title": THEORY_TITLES[self.prediction.theory],
-            "trials": self.simulation.trials,
-            "seed": self.simulation.seed,
-            "scenario": self.simulation.scenario.to_mapping(),
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
+        return json_object(
+            {
+                "agrees": self.agrees,
+                "verdict": self.verdict,
+                "metrics": {
+                    row.metric: {k: v for k, v in asdict(row).items() if k != "metric"}
+                    for row in self.metrics
+                },
+                "tolerances": TOLERANCES,
+                "standard_errors": self.standard_errors,
+                "orders": {
+                    row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in self.orders
+                },
+                "theory": self.prediction.theory,
+                "theory_title": THEORY_TITLES[self.prediction.theory],
+                "trials": self.simulation.trials,
+                "seed": self.simulation.seed,
+                "scenario": self.simulation.scenario.to_mapping(),
+            }
+        )
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return a row per metric."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
@@ -22,6 +22,7 @@ from psofed.render.style import COLOURS, LINES, MARKERS
 from psofed.scenario.describe import field_title
 
 if TYPE_CHECKING:
+    from psofed.scenario import Scenario
     from psofed.studies.sweeps.result import SweepResult
 
 # More than this cannot be told apart, or does not fit.
@@ -59,13 +60,15 @@ class FacetFields(TypedDict, total=False):
     row: str | None
 
 
-def sweep_chart(result: "SweepResult", metric: str = "network_mse", **fields: Unpack[FacetFields]) -> Panels:
-    """Return the steady states in dB with 95 % intervals; see :meth:`psofed.SweepResult.plot` for the fields."""
+def sweep_chart(
+    result: "SweepResult", metric: str = "network_mse", theory: bool = False, **fields: Unpack[FacetFields]
+) -> Panels:
+    """Return the steady states in dB with 95 % intervals; see :meth:`psofed.SweepResult.plot` for the arguments."""
     check_choice("metric", metric, result.titles)
     layout = choose_layout(result, **fields)
     columns, rows = _size(result, layout.col), _size(result, layout.row)
     series = {
-        place: _panel(result, metric, layout, place)
+        place: _panel(result, metric, layout, place, theory)
         for place in itertools.product(range(rows), range(columns))
     }
     places, names, is_log = _abscissa(result.grid.axes[layout.x].labels)
@@ -141,17 +144,18 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
 
 
 def _panel(
-    result: "SweepResult", metric: str, layout: FacetLayout, place: tuple[int, int]
+    result: "SweepResult", metric: str, layout: FacetLayout, place: tuple[int, int], theory: bool
 ) -> tuple[Series, ...]:
-    """Return the curves of one panel, a colour for each combination of the hues."""
+    """Return the curves of one panel, a colour for each combination of the hues; `theory` as lines beside points."""
     shape, axis = result.grid.shape, result.grid.axes[layout.x]
     cells = np.arange(len(result.cells)).reshape(shape)
+    scenarios = [cell.scenario for cell in result.grid.cells()] if theory else []
     positions, _, _ = _abscissa(axis.labels)
     order = np.argsort(positions, kind="stable")
     is_named = not _is_numeric(axis.labels)
     hues = [range(_size(result, number)) for number in layout.hue]
     count = math.prod(map(len, hues))
-    made = []
+    made, is_predicted = [], False
     for index, (chosen, label) in enumerate(
         zip(itertools.product(*hues), _hue_labels(result, layout), strict=True)
     ):
@@ -159,21 +163,44 @@ def _panel(
         for number, at in zip((layout.row, layout.col, *layout.hue), (*place, *chosen), strict=True):
             if number is not None:
                 where[number] = at
-        line = [result.cells[at] for at in cells[tuple(where)][order]]
+        points = cells[tuple(where)][order]
+        line = [result.cells[at] for at in points]
         values = [cell.estimate(metric) for cell in line]
         middle, low, high = (
             to_decibels(np.array(column)) for column in zip(*(v.typical for v in values), strict=True)
         )
         # Names have no order to be joined by a line: their points stand beside each other.
         shift = (index - (count - 1) / 2) * min(0.14, 0.7 / count) if is_named else 0.0
+        style = _style(result, layout, index, count, is_named or theory)
+        predicted = (
+            _predicted([scenarios[at] for at in points], metric) if theory and not is_named else np.empty(0)
+        )
+        if np.isfinite(predicted).any():
+            made.append(Series("", positions[order], to_decibels(predicted), colour=style["colour"]))
+            is_predicted = True
         made.append(
             Series(
-                label, positions[order] + shift, middle, low, high, **_style(result, layout, index, count, is_named),
+                label, positions[order] + shift, middle, low, high, **style,
                 is_median=np.array([not value.is_typical for value in values]),
                 is_lost=np.array([cell.num_diverged > 0 for cell in line]),
             )
         )  # fmt: skip
+    if is_predicted:
+        made.append(Series("exact theory", np.empty(0), np.empty(0), colour="0.35"))
     return tuple(made)
+
+
+def _predicted(scenarios: "list[Scenario]", metric: str) -> FloatArray:
+    """Return what the exact theory says of some scenarios, NaN where it does not cover them."""
+    from psofed.theory.prediction import predict
+
+    def level(scenario: "Scenario") -> float:
+        try:
+            return float(getattr(predict(scenario), metric, math.nan))  # some metrics are only simulated
+        except NotCoveredError:
+            return math.nan
+
+    return np.array([level(scenario) for scenario in scenarios])
 
 
 def _limits(curves: list[Series]) -> tuple[float, float]:
@@ -199,7 +226,7 @@ def _style(
     result: "SweepResult", layout: FacetLayout, index: int, count: int, is_named: bool
 ) -> dict[str, Any]:
     ordered = len(layout.hue) == 1 and _is_numeric(result.grid.axes[layout.hue[0]].labels)
-    if ordered and count > 3:
+    if ordered and count > 2:
         # Numbers in order are shades in order.
         labels = result.grid.axes[layout.hue[0]].labels
         rank = sorted(range(count), key=lambda at: labels[at]).index(index)
@@ -229,7 +256,7 @@ def _title(result: "SweepResult", layout: FacetLayout, place: tuple[int, int]) -
 
 def _named(result: "SweepResult", number: int, place: int, longest: int) -> str:
     axis = result.grid.axes[number]
-    return _short(f"{axis.name} = {_text(axis.labels[place])}", longest)
+    return _short(f"{field_title(axis.name)} = {_text(axis.labels[place])}", longest)
 
 
 def _abscissa(labels: Sequence[Any]) -> tuple[FloatArray, list[str] | None, bool]:

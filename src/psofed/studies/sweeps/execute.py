@@ -1,10 +1,11 @@
 """Computes the cells that are missing, on any executor, and keeps each one as soon as it is finished."""
 
+import itertools
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from psofed.common.errors import PsofedError
@@ -12,7 +13,7 @@ from psofed.common.notices import notify
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
 from psofed.parts.registry import plugin_files
-from psofed.simulation.parcels import TaskSender, sending
+from psofed.simulation.parcels import sending
 from psofed.studies.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
 from psofed.studies.sweeps.store import CellStore
 
@@ -170,23 +171,14 @@ def _compute(
     partly: dict[str, float] = {}
     done = 0
     local = executor is None
-    pool = executor if executor is not None else ThreadPoolExecutor(threads)
     waiting = iter(cells)
     running: dict[Future[CellResult], Cell] = {}
 
-    def submit(sender: TaskSender, limit: int) -> None:
-        while len(running) < limit:
-            cell = next(waiting, None)
-            if cell is None:
-                return
-            watch = (_watch(cell, partly, stop),) if local else ()
-            running[sender.submit(compute_cell, cell, *watch)] = cell
-
-    with ExitStack() as stack:
-        stack.callback(_end, stop, running, pool if local else None)
-        sender = stack.enter_context(sending(pool, cells[0].scenario.data.rows))
+    with sending(executor, cells[0].scenario.data.rows, threads, stop) as sender:
         while True:
-            submit(sender, 2 * threads if local else _REMOTE_WINDOW)
+            for cell in itertools.islice(waiting, (2 * threads if local else _REMOTE_WINDOW) - len(running)):
+                watch = (_watch(cell, partly, stop),) if local else ()
+                running[sender.submit(compute_cell, cell, *watch)] = cell
             if not running:
                 return
             finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
@@ -198,15 +190,6 @@ def _compute(
                 yield cell, result
             if report is not None:
                 report(done + sum(list(partly.values())), len(cells))
-
-
-def _end(stop: threading.Event, running: "dict[Future[CellResult], Cell]", pool: Executor | None) -> None:
-    """End the cells under way, and a pool of threads that was made for them."""
-    stop.set()
-    for future in running:
-        future.cancel()
-    if pool is not None:
-        pool.shutdown(wait=True)
 
 
 def _watch(cell: Cell, partly: dict[str, float], stop: threading.Event) -> ProgressCallback:

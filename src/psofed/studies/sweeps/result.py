@@ -11,7 +11,7 @@ import numpy as np
 
 from psofed._version import __version__
 from psofed.common.errors import InvalidValueError
-from psofed.common.numbers import finite_or_none
+from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.types import ProgressCallback
 from psofed.render import Report, Reported
@@ -28,6 +28,7 @@ from psofed.studies.sweeps.store import CellStore
 if TYPE_CHECKING:
     import pandas
     import xarray
+    from matplotlib.axes import Axes
 
     from psofed.render.charts import Panels
     from psofed.render.figures import Figure
@@ -204,18 +205,18 @@ class SweepResult(Reported):
         return paired_metrics(a.steady_state, b.steady_state, (names[0], names[1]), confidence)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists, ready for JSON: what is not finite is None."""
-        plain = {
-            "axes": [{"fields": list(axis.fields), "values": axis.labels} for axis in self.grid.axes],
-            "points": self.points(),
-            "base": self.grid.base.to_mapping(),
-            "trials": self.grid.trials,
-            "seed": self.grid.seed,
-            "version": self.version,
-            **({"notes": list(self.notes)} if self.notes else {}),
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
+        """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
+        return json_object(
+            {
+                "axes": [{"fields": list(axis.fields), "values": axis.labels} for axis in self.grid.axes],
+                "points": self.points(),
+                "base": self.grid.base.to_mapping(),
+                "trials": self.grid.trials,
+                "seed": self.grid.seed,
+                "version": self.version,
+                **({"notes": list(self.notes)} if self.notes else {}),
+            }
+        )
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return the steady state of every trial at every point, dimensions named after the fields."""
@@ -243,29 +244,40 @@ class SweepResult(Reported):
         return save_sweep(self, Path(folder))
 
     def report(self) -> Report:
-        """Return every point's steady state with its interval, and what to know of them."""
+        """Return every point's steady state with its interval, and notes."""
         from psofed.studies.sweeps.report import sweep_report
 
         return sweep_report(self)
 
-    def chart(self, metric: str = "network_mse", **fields: "Unpack[FacetFields]") -> "Panels":
+    def chart(
+        self, metric: str = "network_mse", theory: bool = False, **fields: "Unpack[FacetFields]"
+    ) -> "Panels":
         """Return the picture of :meth:`plot` as a value."""
         from psofed.studies.sweeps.chart import sweep_chart
 
-        return sweep_chart(self, metric, **fields)
+        return sweep_chart(self, metric, theory, **fields)
 
-    def plot(self, metric: str = "network_mse", **fields: "Unpack[FacetFields]") -> "Figure":
+    def plot(
+        self, metric: str = "network_mse", theory: bool = False, *, ax: "Axes | None" = None,
+        width: "str | float | None" = None, **fields: "Unpack[FacetFields]",
+    ) -> "Figure":  # fmt: skip
         """Draw the steady states over one field, with colours and panels for the others; returns a Matplotlib figure.
 
         Parameters
         ----------
         metric : str
+        theory : bool
+            Show the exact theory as a line beside the points, wherever it covers them.
+        ax : matplotlib Axes, optional
+            Draw into these instead of a figure of its own, if the picture has one panel.
+        width : str or float, optional
+            ``"column"`` or ``"page"`` of a journal (3.5 and 7.16 inches), or inches.
         **fields : str
             ``x``, ``hue``, ``col`` and ``row``: the fields that vary along the horizontal axis, in colour, and from
             panel to panel. By default the numeric field with the most values is the horizontal axis, another numeric
             one the colour, and the others make columns and rows.
         """
-        return super().plot(metric, **fields)
+        return super().plot(metric, theory, ax=ax, width=width, **fields)
 
     def _only_cell(self, point: Mapping[str, Any]) -> CellResult:
         found = self.select(point)

@@ -22,7 +22,7 @@ from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.layout import Entries, Participation
 from psofed.theory.moments.level import NO_SOURCES, NOTHING, Level, Sources
 from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments, pack, unpack
-from psofed.theory.steps.exchange import MaskLaw
+from psofed.theory.steps.exchange import BeforeUpload, MaskLaw, SeparableMasks
 from psofed.theory.steps.lms import CorrelatedLms, WhiteLms
 from psofed.theory.steps.uploads import UploadLaw
 
@@ -109,10 +109,9 @@ class Recursion:
             pairs = pairs.map(self.law.without_same)
         if self.redrawn:
             pairs = pairs.mixed(self.drawn, self.entries)
-        exchange = self.exchanges[n % len(self.exchanges)]
-        result = exchange.exchange(
-            self.law, self.before_upload(z), pairs.map(self.entries.roll), before, sources.attack
-        )
+        exchange = self._exchange(n)
+        uploading = BeforeUpload(self.law, self.before_upload(z), before, sources.attack)
+        result = exchange.exchange(uploading, pairs.map(self.entries.roll))
         return self._moved(self._symmetric(result), sources.drift * self.walk)
 
     def before_upload(self, z: ClientMoments) -> ClientMoments:
@@ -127,7 +126,7 @@ class Recursion:
 
     def step_first(self, v: FirstMoments, n: int = 0) -> FirstMoments:
         """Take first moments after the download of iteration n to those of iteration n + 1."""
-        return self.exchanges[n % len(self.exchanges)].first(self.law, self.first_before_upload(v))
+        return self._exchange(n).first(self.law, self.first_before_upload(v))
 
     def steady_first(self) -> tuple[FirstMoments, ...]:
         """Find the fixed point of the first moments over one period: their values at each of its iterations."""
@@ -183,6 +182,11 @@ class Recursion:
     def spectral_radius(self) -> float:
         """ρ(𝓕), per iteration."""
         return float(dominant_eigenvalue(self._period, self.initial.pack()) ** (1.0 / len(self.exchanges)))
+
+    def _exchange(self, n: int) -> SeparableMasks:
+        exchange = self.exchanges[n % len(self.exchanges)]
+        assert isinstance(exchange, SeparableMasks)
+        return exchange
 
     def _period(
         self,

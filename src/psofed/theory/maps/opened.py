@@ -11,7 +11,7 @@ All moments are kept, given whether a client has downloaded, as in :mod:`psofed.
 - one mask: h = g + Σ_k ω_k d_k, so that E[g hᵀ] = G + Σ_k D_kᵀ, E[h hᵀ] = G + Σ_k (D_k + D_kᵀ) + Σ_kl Z_kl and
   E[h z_lᵀ] = C_l + Σ_k B_kl stand in :mod:`psofed.theory.steps.common_mask`;
 - a mask each: A_l = C_l + p Σ_k B_kl, Δ_l = Z_ll, Γ_l = D_l + p Σ_m Z_lm;
-- known masks: A_l = C_l + Σ_k S_k B_kl, and T likewise (:mod:`psofed.theory.steps.fixed_masks`).
+- known masks: A_l = C_l + Σ_k S_k B_kl, and T likewise (:class:`psofed.theory.steps.exchange.FixedMasks`).
 
 The downlink adds noise of variance η (``down_variance``) to every value that is downloaded, so to E[v_k v_kᵀ] of those
 who have.
@@ -46,8 +46,7 @@ from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.level import Level, Sources
 from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments
 from psofed.theory.steps.common_mask import CommonMask
-from psofed.theory.steps.exchange import MaskMoments
-from psofed.theory.steps.fixed_masks import FixedMasks
+from psofed.theory.steps.exchange import FixedMasks, MaskMoments
 from psofed.theory.steps.independent_masks import IndependentMasks
 from psofed.theory.steps.learning import LearningStep
 from psofed.theory.steps.received import ReceivedLaw, ReceivedMoments, StateMeans, StateMoments

@@ -15,6 +15,7 @@ V has four numbers per pair: both, one, its mirror image and none. With round-ro
 enough, and its entry e feeds entry e − M of the next iteration, a cycle that closes after E steps.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,7 +28,7 @@ from psofed.theory.maps.pair_sums import ClientNodes, PairKernel, Term
 from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.level import NO_SOURCES, Level, Sources
 from psofed.theory.moments.second import ClientMoments, UploadSums, pack
-from psofed.theory.steps.exchange import ONE, Exchanged, SeparableMasks
+from psofed.theory.steps.exchange import ONE, BeforeUpload, Exchanged, SeparableMasks
 from psofed.theory.steps.lms import WhiteLms
 
 _DENSE = 640  # unknowns up to which a steady state is solved directly
@@ -65,9 +66,8 @@ class ReducedRecursion:
         )
         anyone, uploader = (entries.roll(block) for block in x[split:].reshape(2, clients, size))
         before = None if first is None else full.first_before_upload(first)
-        result = self._exchange.clients(
-            full.law, full.before_upload(z), UploadSums(anyone, uploader), before, sources.attack
-        )
+        uploading = BeforeUpload(full.law, full.before_upload(z), before, sources.attack)
+        result = self._exchange.clients(uploading, UploadSums(anyone, uploader))
         walk = sources.drift * full.walk
         moved = result.clients.map(lambda v: (v + walk) / self.eigenvalue)
         pushes = None if first is None or self._lms.means.push is None else self._pushes(first)
@@ -267,27 +267,20 @@ class ReducedRecursion:
                     source = (source + shift) % size
             return table
 
-        return PairKernel.of(self._nodes, kernel, self._counted, self.full.law.copies)
+        return self._kernel(kernel)
 
     @cached_property
     def _decay_kernel(self) -> PairKernel:
         """θ/λ."""
-        return PairKernel.of(
-            self._nodes,
-            lambda a, b: self._lms.pair_decay(a[0], b[0])[None, None] / self.eigenvalue,
-            self._counted,
-            self.full.law.copies,
-        )
+        return self._kernel(lambda a, b: self._lms.pair_decay(a[0], b[0])[None, None] / self.eigenvalue)
 
     @cached_property
     def _plain_kernel(self) -> PairKernel:
         """1 for all pairs."""
-        return PairKernel.of(
-            self._nodes,
-            lambda a, b: np.ones((1, 1, *np.broadcast(a[0], b[0]).shape)),
-            self._counted,
-            self.full.law.copies,
-        )
+        return self._kernel(lambda a, b: np.ones((1, 1, *np.broadcast(a[0], b[0]).shape)))
+
+    def _kernel(self, of: Callable[[FloatArray, FloatArray], FloatArray]) -> PairKernel:
+        return PairKernel.of(self._nodes, of, self._counted, self.full.law.copies)
 
     @cached_property
     def _four_kernel(self) -> PairKernel:
@@ -317,7 +310,7 @@ class ReducedRecursion:
                 solved = (readout + theta / (eigenvalue - theta * alpha) * product) / eigenvalue
             return np.moveaxis(theta**decays * solved, (-1, -2), (0, 1))
 
-        return PairKernel.of(self._nodes, kernel, self._counted, self.full.law.copies)
+        return self._kernel(kernel)
 
     def _pair_matrix(self, k: FloatArray, m: FloatArray) -> FloatArray:
         """Return A: (both_kl, one_kl, one_lk, none_kl) after the exchange from those before it, (…, 4, 4).

@@ -20,39 +20,36 @@ from psofed.theory.metrics import ALONE, NOISE, SteadyState
 from psofed.theory.model import Branch
 from psofed.theory.moments.level import Level, Sources
 from psofed.theory.moments.second import MomentState
-from psofed.theory.solve.method import Method, by_source
+from psofed.theory.solve.method import Method, Solve, by_source
 
 
 class Full(Method):
     """Correlated inputs, masks of any separable kind."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"separable"})
+    # Offsets to sample where each client has its own: for levels, and for ρ(𝓕)
+    sample: ClassVar[int] = 32
+    radius_sample: ClassVar[int] = 2
 
     def steady_state(self, stepsize: float) -> SteadyState:
-        """Steady state; the stepsize must be stable."""
-        weights = [branch.weight for branch in self.model.branches]
-        return SteadyState.of(np.tensordot(weights, self._by_source(stepsize, self.model.branches), axes=1))
+        """Steady state, with its standard error where offsets are sampled; the stepsize must be stable."""
+        branches = self._branches(self.sample)
+        levels = self._by_source(stepsize, branches)
+        mean = np.tensordot([branch.weight for branch in branches], levels, axes=1)
+        if not self.model.is_sampled:
+            return SteadyState.of(mean)
+        return SteadyState.of(mean, levels.sum(axis=1).std(axis=0, ddof=1) / np.sqrt(len(levels)))
 
     def spectral_radius(self, stepsize: float) -> float:
-        """ρ(𝓕)."""
+        """ρ(𝓕), the largest over the sampled offsets."""
         with np.errstate(over="ignore", invalid="ignore"):
-            recursions = (self._recursion(stepsize, branch) for branch in self.model.branches)
-            return max(recursion.spectral_radius() for recursion in recursions)
+            branches = self._branches(self.radius_sample)
+            return max(self._recursion(stepsize, branch).spectral_radius() for branch in branches)
 
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
-        return self._curve(stepsize, iterations, self.model.branches)
-
-    def _is_stable(self, stepsize: float) -> bool:
-        if not np.all(self.model.fleet.noise_variance > 0):
-            return super()._is_stable(stepsize)
-        return all(self._solved(stepsize, branch).noise_is_covariance for branch in self.model.branches)
-
-    def _curve(
-        self, stepsize: float, iterations: int, branches: tuple[Branch, ...]
-    ) -> tuple[FloatArray, FloatArray]:
         total = np.zeros((2, iterations))
-        for branch in branches:
+        for branch in self._branches(self.sample):
             # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
             # so every phase is a start; a sample of offsets has them all.
             starts = range(1 if self.model.is_sampled else len(branch.exchanges))
@@ -61,17 +58,23 @@ class Full(Method):
                 total += np.array(recursion.curve(iterations, start)) * (branch.weight / len(starts))
         return total[0], total[1]
 
+    def _branches(self, count: int) -> tuple[Branch, ...]:
+        """Return the cases to average over; `count` sampled ones where each client has its own offset."""
+        return self.model.offset_branches(count) if self.model.is_scattered else self.model.branches
+
+    def _is_stable(self, stepsize: float) -> bool:
+        if not np.all(self.model.fleet.noise_variance > 0):
+            return super()._is_stable(stepsize)
+        return all(self._solved(stepsize, branch).noise_is_covariance for branch in self.model.branches)
+
     def _by_source(self, stepsize: float, branches: tuple[Branch, ...]) -> FloatArray:
         """Excess and MSD by source, given the offsets of each branch: (N, 4, 2)."""
+
+        def solve(method: Full, branch: Branch) -> Solve:
+            return lambda sources: method._solved(stepsize, branch).level(sources)
+
         return np.array(
-            [
-                by_source(
-                    self.model,
-                    lambda sources, b=branch: self._solved(stepsize, b).level(sources),  # type: ignore[misc]
-                    lambda sources, b=branch: self.clean._solved(stepsize, b).level(sources),  # type: ignore[misc]
-                )
-                for branch in branches
-            ]
+            [by_source(self.model, solve(self, branch), solve(self.clean, branch)) for branch in branches]
         )
 
     def _recursion(self, stepsize: float, branch: Branch) -> Recursion:

@@ -17,7 +17,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.theory.metrics import ALONE, ATTACK, SteadyState
 from psofed.theory.model import TheoryModel
-from psofed.theory.moments.level import Sources
+from psofed.theory.moments.level import Level, Sources
 from psofed.theory.stability import contraction_bound
 
 Solve = Callable[[Sources], FloatArray]
@@ -39,6 +39,10 @@ class Method(ABC):
     @abstractmethod
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state; the stepsize must be stable."""
+
+    def rough_level(self, stepsize: float) -> Level:
+        """Excess and MSD at a stable stepsize, precise enough to compare stepsizes."""
+        return self.steady_state(stepsize).total
 
     @abstractmethod
     def spectral_radius(self, stepsize: float) -> float:

@@ -6,17 +6,12 @@ known beforehand. Round-robin with an offset per client is averaged over offsets
 
 from typing import ClassVar
 
-import numpy as np
-
 from psofed.common.errors import NotCoveredError
-from psofed.common.types import FloatArray
 from psofed.theory.clipping import check_reach, clips
-from psofed.theory.metrics import SteadyState
-from psofed.theory.model import Branch, TheoryModel
+from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import Sources
 from psofed.theory.solve.full import Full
 
-_SAMPLE, _RADIUS_SAMPLE = 32, 2
 _MOST_MOMENTS = 2_000_000  # beyond, an iteration takes a second and a steady state minutes
 
 
@@ -35,26 +30,6 @@ class Opened(Full):
                 f"moments of all pairs of clients, too many for num_clients = {clients}; use at most {most}."
             )
 
-    def steady_state(self, stepsize: float) -> SteadyState:
-        """Steady state, with its standard error where offsets are sampled."""
-        branches = self._branches(_SAMPLE)
-        levels = self._by_source(stepsize, branches)
-        mean = np.tensordot([branch.weight for branch in branches], levels, axes=1)
-        error = (
-            levels.sum(axis=1).std(axis=0, ddof=1) / np.sqrt(len(levels)) if self.model.is_sampled else None
-        )
-        return SteadyState.of(mean, error)
-
-    def spectral_radius(self, stepsize: float) -> float:
-        """ρ(𝓕)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            recursions = (self._recursion(stepsize, branch) for branch in self._branches(_RADIUS_SAMPLE))
-            return max(recursion.spectral_radius() for recursion in recursions)
-
-    def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
-        """Excess network MSE and server MSD over the iterations."""
-        return self._curve(stepsize, iterations, self._branches(_SAMPLE))
-
     def check_answer(self, stepsize: float) -> None:
         """Refuse links that clip values."""
         if clips(self.model.scenario):
@@ -70,6 +45,3 @@ class Opened(Full):
 
     def _is_stable(self, stepsize: float) -> bool:
         return self.spectral_radius(stepsize) < 1.0
-
-    def _branches(self, count: int) -> tuple[Branch, ...]:
-        return self.model.offset_branches(count) if self.model.is_scattered else self.model.branches

@@ -18,19 +18,20 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.scenario import Data
 from psofed.theory.metrics import SteadyState
-from psofed.theory.model import TheoryModel
+from psofed.theory.model import Branch, TheoryModel
+from psofed.theory.moments.level import Level, Sources
 from psofed.theory.solve.full import Full
 from psofed.theory.solve.windows import SAMPLE_ERROR, Windows
 
-_SAMPLE = 24
 _LARGEST_SAMPLE = 192
-_RADIUS_SAMPLE = 4
 
 
 class Scattered(Full):
     """Correlated inputs, round-robin with an offset per client."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"correlated", "scattered"})
+    sample: ClassVar[int] = 24
+    radius_sample: ClassVar[int] = 4
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Steady state, with its standard error where offsets are sampled."""
@@ -40,7 +41,7 @@ class Scattered(Full):
             return SteadyState.of(self._by_source(stepsize, branches).mean(axis=0))
         floor = np.array([float(model.fleet.noise_variance.mean()), 0.0])
         wanted = np.array([SAMPLE_ERROR.excess, SAMPLE_ERROR.server])
-        values = self._by_source(stepsize, branches[:_SAMPLE])
+        values = self._by_source(stepsize, branches[: self.sample])
         while True:
             mean, error = self._corrected(values, stepsize)
             if np.all(error <= wanted * (mean.sum(axis=0) + floor)) or len(values) == len(branches):
@@ -48,15 +49,17 @@ class Scattered(Full):
             more = self._by_source(stepsize, branches[len(values) : 2 * len(values)])
             values = np.concatenate([values, more])
 
-    def spectral_radius(self, stepsize: float) -> float:
-        """ρ(𝓕), the largest over a few sampled offsets."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            branches = self.model.offset_branches(_RADIUS_SAMPLE)[:_RADIUS_SAMPLE]
-            return max(self._recursion(stepsize, branch).spectral_radius() for branch in branches)
+    def rough_level(self, stepsize: float) -> Level:
+        """Excess and MSD for a few sets of offsets, the same at every stepsize."""
+        if not self.model.is_sampled:
+            return super().rough_level(stepsize)
+        branches = self._branches(self.radius_sample)
+        levels = [self._solved(stepsize, branch).level(Sources()) for branch in branches]
+        return Level(*np.mean(levels, axis=0).tolist())
 
-    def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
-        """Excess network MSE and server MSD over the iterations."""
-        return self._curve(stepsize, iterations, self.model.offset_branches(_SAMPLE))
+    def _branches(self, count: int) -> tuple[Branch, ...]:
+        branches = super()._branches(count)
+        return branches[:count] if count == self.radius_sample else branches  # a few are enough for ρ(𝓕)
 
     def _is_stable(self, stepsize: float) -> bool:
         return self.spectral_radius(stepsize) < 1.0

@@ -13,14 +13,15 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.theory.metrics import SteadyState
-from psofed.theory.moments.level import Level
+from psofed.theory.moments.level import Level, Sources
 from psofed.theory.solve.method import Method, by_source
 
 if TYPE_CHECKING:
     from psofed.theory.maps.windows.problem import WindowProblem
 
-_FIRST_SAMPLE = 64
+_FIRST_SAMPLE = 16
 _LARGEST_SAMPLE = 4096
+_SEARCH_SAMPLE = 8
 _CURVE_SAMPLE = 32
 _RADIUS_SAMPLE = 4
 # Wanted of a sample of offsets: relative errors of network MSE and server MSD
@@ -43,6 +44,11 @@ class Windows(Method):
             return self._sampled
         masks = self.model.window_masks(max(len(self._sampled), _FIRST_SAMPLE))
         return self.by_source(masks, stepsize)
+
+    def rough_level(self, stepsize: float) -> Level:
+        """Excess and MSD for a few sets of offsets, the same at every stepsize."""
+        levels = self.problem.steady_states(self.model.window_masks(_SEARCH_SAMPLE), stepsize, Sources())
+        return Level(*levels.mean(axis=0).tolist())
 
     def by_source(self, masks: FloatArray, stepsize: float) -> FloatArray:
         """Excess and MSD by source for each set of masks: (N, 4, 2)."""
@@ -86,7 +92,7 @@ class Windows(Method):
             if needed <= count:
                 break
             # A larger sample begins with the smaller one, so only what is new is solved.
-            count = int(min(_LARGEST_SAMPLE, max(2 * count, 64 * np.ceil(needed / 64))))
+            count = int(min(_LARGEST_SAMPLE, max(2 * count, 16 * np.ceil(needed / 16))))
             more = self.by_source(model.window_masks(count)[len(levels) :], stepsize)
             levels = np.concatenate([levels, more])
         return levels

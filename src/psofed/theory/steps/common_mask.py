@@ -13,7 +13,7 @@ and D¹_l' is P¹¹' with k = l. Round-robin with one offset is the same with ma
 
 from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.second import ClientMoments, UploadSums
-from psofed.theory.steps.exchange import ONE, Exchanged, PairConstants, SeparableMasks
+from psofed.theory.steps.exchange import ONE, BeforeUpload, Exchanged, PairConstants, SeparableMasks
 from psofed.theory.steps.uploads import UploadLaw
 
 
@@ -26,15 +26,9 @@ class CommonMask(SeparableMasks):
         mask = self.mask
         return PairConstants.of_average(1 - mask.row - mask.column + mask.pair, 1 - mask.row)
 
-    def clients(
-        self,
-        law: UploadLaw,
-        z: ClientMoments,
-        sums: UploadSums,
-        first: FirstMoments | None = None,
-        attack: float = 1.0,
-    ) -> Exchanged:
+    def clients(self, before: BeforeUpload, sums: UploadSums) -> Exchanged:
         """Exchange server and clients."""
+        law, z, first, attack = before
         flip, mask = self.entries.flip, self.mask
         sent = law.uploads(z, sums, first, attack)
         q, only_i, only_j = mask.pair, mask.row - mask.pair, mask.column - mask.pair

@@ -1,4 +1,4 @@
-"""Upload and next download: the interface of mask laws, and the form that separable ones share.
+"""Upload and next download: the laws of the masks, and the form that separable ones share.
 
 A mask law takes the moments of server and clients before the upload (z_k, after the LMS step) to those after the
 next download (v_k). Upload and download use the same mask S_{k,n+1}, so both are taken in one go and nothing is
@@ -34,33 +34,50 @@ Products = list[tuple[FloatArray, FloatArray]]
 ONE = np.ones((1, 1))  # a factor that is the same for all clients and entries
 
 
+class BeforeUpload(NamedTuple):
+    """The uploads' law and the moments that it starts from.
+
+    Attributes
+    ----------
+    law : UploadLaw
+    z : ClientMoments
+        Server and clients before the upload.
+    first : FirstMoments or None
+        Likewise their first moments; None drops c.
+    attack : float
+        Scales the variance that attackers add.
+    """
+
+    law: UploadLaw
+    z: ClientMoments
+    first: FirstMoments | None = None
+    attack: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
-class MaskLaw(ABC):
-    """Upload and next download under one law of the masks.
+class FixedMasks:
+    """Masks that are known, one for each client: round-robin windows, given the clients' offsets.
+
+    Nothing is averaged over masks: g' = g + (1/s) Σ_k b_k S_k d_k and v_k = z_k + a_k S_k (g' − z_k). With A_l =
+    E[g' z_lᵀ] and T = E[g' g'ᵀ],
+
+        A_l  = C_l + (1/s) Σ_m S_m(i) E[b_m d_m z_lᵀ]
+        T    = G + (1/s) Σ_m (S_m(i) E[b_m d_m gᵀ] + S_m(j) E[b_m g d_mᵀ])
+             + (1/s²) Σ_km S_k(i) S_m(j) E[b_k b_m d_k d_mᵀ]
+        P¹¹' = (1 − S_k(i)) ((1 − S_l(j)) Y_kl + S_l(j) A_kᵀ) + S_k(i) ((1 − S_l(j)) A_l + S_l(j) T)
+        P¹⁰' = (1 − S_k(i)) Y_kl + S_k(i) A_l.
+
+    The constants of a pair depend on both clients' masks, so this law is not separable:
+    :mod:`psofed.theory.maps.opened` exchanges it, and :mod:`psofed.theory.maps.windows` compiled, over white inputs.
 
     Parameters
     ----------
-    drawn : Participation
-    entries : Entries
+    row, column : array (K, E)
+        S_k(i) and S_k(j) on the tracked entries.
     """
 
-    drawn: Participation
-    entries: Entries
-
-    @abstractmethod
-    def exchange(
-        self,
-        law: UploadLaw,
-        z: ClientMoments,
-        pairs: PairMoments,
-        first: FirstMoments | None = None,
-        attack: float = 1.0,
-    ) -> MomentState:
-        """Exchange all moments; `attack` scales the variance that attackers add, `first` None drops c."""
-
-    @abstractmethod
-    def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
-        """Exchange first moments."""
+    row: FloatArray
+    column: FloatArray
 
 
 class MaskMoments(NamedTuple):
@@ -113,17 +130,21 @@ class Exchanged(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SeparableMasks(MaskLaw):
-    """Masks that treat all pairs of clients alike.
+class SeparableMasks(ABC):
+    """Upload and next download under masks that treat all pairs of clients alike.
 
     Parameters
     ----------
+    drawn : Participation
+    entries : Entries
     mask : MaskMoments
     remembered : bool
         True: a client downloads with the mask it has just uploaded with, as the algorithm does (exact). False: with an
         independent one, as the paper's analysis does (𝓠_𝓐 and 𝓠_𝓑 averaged apart).
     """
 
+    drawn: Participation
+    entries: Entries
     mask: MaskMoments
     remembered: bool = True
 
@@ -133,26 +154,17 @@ class SeparableMasks(MaskLaw):
         """The constants c₁ … c₆."""
 
     @abstractmethod
-    def clients(
-        self,
-        law: UploadLaw,
-        z: ClientMoments,
-        sums: UploadSums,
-        first: FirstMoments | None = None,
-        attack: float = 1.0,
-    ) -> Exchanged:
+    def clients(self, before: BeforeUpload, sums: UploadSums) -> Exchanged:
         """Exchange server and clients."""
 
-    def exchange(
-        self,
-        law: UploadLaw,
-        z: ClientMoments,
-        pairs: PairMoments,
-        first: FirstMoments | None = None,
-        attack: float = 1.0,
-    ) -> MomentState:
+    @abstractmethod
+    def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
+        """Exchange first moments."""
+
+    def exchange(self, before: BeforeUpload, pairs: PairMoments) -> MomentState:
         """Exchange all moments, pairs by the formula in the module's docstring."""
-        result = self.clients(law, z, law.sums(pairs), first, attack)
+        law = before.law
+        result = self.clients(before, law.sums(pairs))
         drawn, entries, c, own = self.drawn, self.entries, self.constants, law.corruption.own
         average = pairs.average(drawn, entries)
         weighted = own[:, None, None] * (drawn.pair * pairs.both + drawn.only_first * pairs.one)
@@ -167,3 +179,6 @@ class SeparableMasks(MaskLaw):
         return MomentState(
             result.clients, PairMoments(law.without_same(both), law.without_same(one), average)
         )
+
+
+MaskLaw = SeparableMasks | FixedMasks

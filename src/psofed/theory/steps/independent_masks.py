@@ -29,7 +29,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.second import ClientMoments, UploadSums
-from psofed.theory.steps.exchange import ONE, Exchanged, PairConstants, Products, SeparableMasks
+from psofed.theory.steps.exchange import ONE, BeforeUpload, Exchanged, PairConstants, Products, SeparableMasks
 from psofed.theory.steps.uploads import UploadLaw
 
 
@@ -67,15 +67,9 @@ class IndependentMasks(SeparableMasks):
             weighted_one=variance / s,
         )
 
-    def clients(
-        self,
-        law: UploadLaw,
-        z: ClientMoments,
-        sums: UploadSums,
-        first: FirstMoments | None = None,
-        attack: float = 1.0,
-    ) -> Exchanged:
+    def clients(self, before: BeforeUpload, sums: UploadSums) -> Exchanged:
         """Exchange server and clients."""
+        law, z, first, attack = before
         single, flip = self.drawn.single, self.entries.flip
         p, q, s = self.mask.row, self.mask.pair, self.drawn.participants
         variance, covariance = self._variances
@@ -108,7 +102,7 @@ class IndependentMasks(SeparableMasks):
             own1=(1 - 2 * p + q) * sent.own + N + flip(N) + q * own_server,
             own0=sent.own,
         )
-        return Exchanged(clients, *self._pairs(law, z, first, attack, _Gains(T, A, Xi, B)))
+        return Exchanged(clients, *self._pairs(before, _Gains(T, A, Xi, B)))
 
     def first(self, law: UploadLaw, z: FirstMoments) -> FirstMoments:
         """Exchange first moments."""
@@ -118,10 +112,9 @@ class IndependentMasks(SeparableMasks):
         own = (p - p**2) / drawn.participants * (sent - drawn.single * z.server)
         return FirstMoments(server, (1 - p) * kept + p * server + own, kept)
 
-    def _pairs(
-        self, law: UploadLaw, z: ClientMoments, first: FirstMoments | None, attack: float, gains: _Gains
-    ) -> tuple[Products, Products]:
+    def _pairs(self, before: BeforeUpload, gains: _Gains) -> tuple[Products, Products]:
         """Products that pairs gain where both, and where only the first, participate."""
+        law, z, first, attack = before
         drawn, flip, outer, corruption = self.drawn, self.entries.flip, self.entries.outer, law.corruption
         p, s = self.mask.row, drawn.participants
         variance, covariance = self._variances

@@ -196,6 +196,7 @@ class WhiteLms(LmsStep):
         seen, _ = self._displaced(own, mean, clean.displacement)
         return np.asarray(clean.covariance * self.entries.trace(seen))
 
+    @cached_property
     def own_factors(self) -> tuple[FloatArray, FloatArray]:
         """Return (K,) factors a, b of the own block's linear part a P + b tr(P)."""
         keep, trace = (np.zeros_like(self.mixture.clean.covariance) for _ in range(2))
@@ -229,12 +230,8 @@ class WhiteLms(LmsStep):
         factor = self.pair_decay(self.input_variance[:, None], self.input_variance[None, :])
         return np.asarray(factor[:, :, None] * blocks)
 
-    @cached_property
-    def _own_factors(self) -> tuple[FloatArray, FloatArray]:
-        return self.own_factors()
-
     def _own(self, own: FloatArray, noise: float, residual: float, mean: FloatArray | None) -> FloatArray:
-        keep, trace = self._own_factors
+        keep, trace = self.own_factors
         total = keep[:, None] * own + trace[:, None] * self.entries.trace_over(own)
         for weight, samples in self.mixture.branches:
             level = noise * samples.noise_variance + residual * samples.residual_variance

@@ -17,8 +17,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.theory.moments.layout import Entries, Participation
 from psofed.theory.steps.common_mask import CommonMask
-from psofed.theory.steps.exchange import MaskMoments
-from psofed.theory.steps.fixed_masks import FixedMasks
+from psofed.theory.steps.exchange import FixedMasks, MaskMoments
 
 _ENUMERATED_OFFSETS = 4096  # up to here all combinations of offsets are taken
 _ENUMERATED_CORRELATED = 32  # likewise with correlated inputs, where each takes longer
@@ -90,10 +89,8 @@ class WindowMasks:
         """Exchanges of a period where the clients have the given offsets (K,); over white inputs one stands for all."""
         if not self.entries.is_full:
             mask = self.masks(offsets)
-            return (FixedMasks(self.drawn, self.entries, mask, mask),)
-        return tuple(
-            FixedMasks(self.drawn, self.entries, *self._entrywise(offsets, n + 1)) for n in range(self.period)
-        )
+            return (FixedMasks(mask, mask),)
+        return tuple(FixedMasks(*self._entrywise(offsets, n + 1)) for n in range(self.period))
 
     def _entrywise(self, offsets: NDArray[np.int64], n: int) -> tuple[FloatArray, FloatArray]:
         """S(i) and S(j) on all entries (i, j) of a block, (…, D²)."""

@@ -150,25 +150,6 @@ class UploadLaw:
             mean = mean + per_client(law.attackers.chance) * law.constant
         return np.asarray(self.drawn.single * mean)
 
-    def weighted(
-        self, z: ClientMoments, pairs: PairMoments, first: FirstMoments | None
-    ) -> tuple[FloatArray, FloatArray]:
-        """E[b_k d_k z_lᵀ] and E[b_k b_l d_k d_lᵀ] for all k ≠ l, arrays (K, K, E); the common noise is left out."""
-        drawn, law = self.drawn, self.corruption
-        own, rest, chance = (_column(x)[:, None] for x in (law.own, law.server - 1.0, law.attackers.chance))
-        seen = drawn.pair * pairs.both + drawn.only_first * pairs.one
-        other = drawn.pair * z.cross1 + drawn.only_first * z.cross0  # E[b_k g z_lᵀ]
-        pulls = own * seen + rest * other[None]
-        if first is not None and law.constant is not None:
-            mean = drawn.pair * first.taking + drawn.only_first * first.idle
-            pulls = pulls + chance * self.entries.outer(law.constant, mean)[None]
-        both: FloatArray | float = 0.0
-        for left, right, weight in self.pull_products(z, first):
-            both = both + weight * left[:, None] * right[None, :]
-        for own_, _, _, weight in law.parts:
-            both = both + weight * (own_[:, None] * own_[None, :])[:, :, None] * pairs.both
-        return pulls, drawn.pair * np.asarray(both)
-
     def pull_products(self, z: ClientMoments, first: FirstMoments | None) -> "UploadProducts":
         """E[d_k d_lᵀ | b_k = b_l = 1] without the pair (k, l) itself: a sum of weight · left_k · right_l, k ≠ l."""
         return self._products(z, first, pulled=1.0)

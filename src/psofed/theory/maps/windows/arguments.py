@@ -123,6 +123,16 @@ class PairGains(NamedTuple):
     server: FloatArray
 
 
+class PairStep(NamedTuple):
+    """Everything that acts on pairs in one iteration: masks (D, K), first moments after the download, and gains."""
+
+    mask: FloatArray
+    system: WindowSystem
+    drive: WindowDrive
+    first: FloatArray
+    got: PairGains
+
+
 class PairRow(NamedTuple):
     """Scratch of a row of pairs: moments of one client k with all clients l at one place.
 

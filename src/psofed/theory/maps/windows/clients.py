@@ -5,8 +5,8 @@ Upload and download at place c, with the sums over pairs w and h (``z.sums``, ``
     E[g'²]    = g² + (2/s) Σ_k s_k E[b_k d_k g] + (1/s²) (Σ_k s_k E[b_k d_k²] + Σ_{k≠l} s_k s_l E[b_k b_l d_k d_l]),
     E[g' z_l] = E[g z_l] + (1/s) Σ_k s_k E[b_k d_k z_l],        d_k = A_k z_k + (G_k − 1) g + t_k (c − δ_k),
 
-of which :mod:`psofed.theory.steps.fixed_masks` is the plain form (a test holds the two together). ``mask`` is s, (D,
-K).
+of which :class:`psofed.theory.steps.exchange.FixedMasks` is the plain form (a test holds the two together). ``mask`` is
+s, (D, K).
 """
 
 from psofed.common.types import FloatArray

@@ -9,7 +9,14 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
-from psofed.theory.maps.windows.arguments import PairGains, PairRow, WindowDrive, WindowMoments, WindowSystem
+from psofed.theory.maps.windows.arguments import (
+    PairGains,
+    PairRow,
+    PairStep,
+    WindowDrive,
+    WindowMoments,
+    WindowSystem,
+)
 from psofed.theory.maps.windows.clients import exchange_clients, lms_clients, mean_product, step_first
 from psofed.theory.maps.windows.pairs import (
     clear_sums,
@@ -58,7 +65,7 @@ def reduced_steps(
     for i in range(count):
         v, new = unpacked(x[i], dimension, clients), unpacked(out[i], dimension, clients)
         _exchange(v, z, masks[i], system, drive, firsts[i], befores[i], got, new)
-        eliminated_sums(masks[i], system, drive, firsts[i], got, closed[i], row, new)
+        eliminated_sums(PairStep(masks[i], system, drive, firsts[i], got), closed[i], row, new)
 
 
 @compiled(by_content=True)
@@ -85,7 +92,7 @@ def full_step(
     _exchange(unpacked(x[:split], dimension, clients), z, mask, system, drive, first, before, got, new)
     pairs, new_pairs = x[split:].reshape(shape), out[split:].reshape(shape)
     row = _new_row(dimension, clients)
-    stepped_sums(pairs, mask, system, drive, following, got, row, new_pairs, new)
+    stepped_sums(pairs, PairStep(mask, system, drive, following, got), row, new_pairs, new)
 
 
 @compiled(by_content=True)

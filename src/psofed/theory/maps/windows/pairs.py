@@ -18,22 +18,13 @@ Pairs with l = k do not exist: their numbers are computed, and dropped where the
 
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled
-from psofed.theory.maps.windows.arguments import PairGains, PairRow, WindowDrive, WindowMoments, WindowSystem
+from psofed.theory.maps.windows.arguments import PairRow, PairStep, WindowDrive, WindowMoments, WindowSystem
 
 
 @compiled(by_content=True, allocates=False)
-def eliminated_sums(
-    mask: FloatArray,
-    system: WindowSystem,
-    drive: WindowDrive,
-    first: FloatArray,
-    got: PairGains,
-    closed: FloatArray,
-    row: PairRow,
-    out: WindowMoments,
-) -> None:
+def eliminated_sums(step: PairStep, closed: FloatArray, row: PairRow, out: WindowMoments) -> None:
     """Fill the sums over pairs in a steady state: each pair's cycle is closed on its own."""
-    dimension, clients = mask.shape
+    system, (dimension, clients) = step.system, step.mask.shape
     clear_sums(row, out)
     cycles = closed.shape[0]
     for k in range(clients):
@@ -44,40 +35,32 @@ def eliminated_sums(
             e = start
             for _ in range(dimension // cycles):
                 e = (e - system.shift) % dimension
-                average_row(k, e, mask, system, drive, first, got, row)
+                average_row(k, e, step, row)
             factor = closed[start, k]
             for l in range(clients):  # noqa: E741
                 row.value[l] *= factor[l]
             for _ in range(dimension // cycles):
                 e = (e - system.shift) % dimension
-                step_and_count(k, e, mask, system, drive, first, got, row, out)
-    finish_sums(mask, system, row, out)
+                step_and_count(k, e, step, row, out)
+    finish_sums(step.mask, system, row, out)
 
 
 @compiled(by_content=True, allocates=False)
 def stepped_sums(
-    pairs: FloatArray,
-    mask: FloatArray,
-    system: WindowSystem,
-    drive: WindowDrive,
-    first: FloatArray,
-    got: PairGains,
-    row: PairRow,
-    new_pairs: FloatArray,
-    out: WindowMoments,
+    pairs: FloatArray, step: PairStep, row: PairRow, new_pairs: FloatArray, out: WindowMoments
 ) -> None:
     """Step all pairs, (K, D, K) for k < l, through one iteration (`new_pairs`), and fill the sums over them."""
-    dimension, clients = mask.shape
+    dimension, clients = step.mask.shape
     clear_sums(row, out)
     for k in range(clients):
         for e in range(dimension):
-            c = (e + system.shift) % dimension
+            c = (e + step.system.shift) % dimension
             for l in range(clients):  # noqa: E741
                 row.value[l] = pairs[k, c, l] if l > k else pairs[l, c, k]
-            step_and_count(k, e, mask, system, drive, first, got, row, out)
+            step_and_count(k, e, step, row, out)
             for l in range(clients):  # noqa: E741
                 new_pairs[k, e, l] = row.value[l] if l > k else 0.0
-    finish_sums(mask, system, row, out)
+    finish_sums(step.mask, step.system, row, out)
 
 
 @compiled(by_content=True, allocates=False)
@@ -98,27 +81,17 @@ def close_cycles(mask: FloatArray, system: WindowSystem, out: FloatArray) -> Non
 
 
 @compiled(by_content=True, allocates=False)
-def step_and_count(
-    k: int,
-    e: int,
-    mask: FloatArray,
-    system: WindowSystem,
-    drive: WindowDrive,
-    first: FloatArray,
-    got: PairGains,
-    row: PairRow,
-    out: WindowMoments,
-) -> None:
+def step_and_count(k: int, e: int, step: PairStep, row: PairRow, out: WindowMoments) -> None:
     """Take `row.value` of client k through exchange and LMS step at place e, and count what k then uploads.
 
     Adds to w_l and to `row.uploads` for every l.
     """
-    clients = mask.shape[1]
-    n = (e - system.shift) % mask.shape[0]
-    counts = mask[n, k] > 0.0
+    system, (dimension, clients) = step.system, step.mask.shape
+    n = (e - system.shift) % dimension
+    counts = step.mask[n, k] > 0.0
     if counts and not system.redrawn:
-        upload_row(k, e, mask, system, drive, first, got, row)
-    average_row(k, e, mask, system, drive, first, got, row)
+        upload_row(k, e, step, row)
+    average_row(k, e, step, row)
     if not counts:
         return
     # All clients are alike where the attack's set is redrawn, and their factor is multiplied in the end.
@@ -139,27 +112,13 @@ def step_and_count(
 
 
 @compiled(by_content=True, allocates=False)
-def average_row(
-    k: int,
-    e: int,
-    mask: FloatArray,
-    system: WindowSystem,
-    drive: WindowDrive,
-    first: FloatArray,
-    got: PairGains,
-    row: PairRow,
-) -> None:
+def average_row(k: int, e: int, step: PairStep, row: PairRow) -> None:
     """Replace `row.value`, Y of client k with all l, by Y' at place e."""
+    mask, system, drive, first, got = step
     clients = mask.shape[1]
     value, shared, client, decay = row.value, mask[e], got.client[e], system.decay
-    pair, only, neither, p, swing, walk = (
-        system.pair,
-        system.only,
-        system.neither,
-        system.single,
-        system.swing,
-        drive.walk,
-    )
+    pair, only, neither, p = system.pair, system.only, system.neither, system.single
+    swing, walk = system.swing, drive.walk
     server, client_k, decay_k = got.server[e], got.client[e, k], system.decay[k]
     if mask[e, k] > 0.0:
         for l in range(clients):  # noqa: E741
@@ -184,17 +143,9 @@ def average_row(
 
 
 @compiled(by_content=True, allocates=False)
-def upload_row(
-    k: int,
-    e: int,
-    mask: FloatArray,
-    system: WindowSystem,
-    drive: WindowDrive,
-    first: FloatArray,
-    got: PairGains,
-    row: PairRow,
-) -> None:
+def upload_row(k: int, e: int, step: PairStep, row: PairRow) -> None:
     """Fill `row.both` and `row.one` of client k with all l from `row.value` at place e."""
+    mask, system, drive, first, got = step
     clients = mask.shape[1]
     value, both, one = row.value, row.both, row.one
     shared, client, decay = mask[e], got.client[e], system.decay

@@ -1,7 +1,7 @@
 """Round-robin windows with an offset per client, over white inputs: many sets of offsets, each solved exactly.
 
 Given all offsets the masks are certain, and the recursion is that of
-:class:`psofed.theory.steps.fixed_masks.FixedMasks`, of which this is the compiled form. Pairs are eliminated
+:class:`psofed.theory.steps.exchange.FixedMasks`, of which this is the compiled form. Pairs are eliminated
 (:mod:`.pairs`), and x = F x + s solved by GMRES for a few sets of masks side by side, on all cores. ρ(𝓕) is that of
 the full map, pairs included. First moments obey a linear recursion of their own, which is solved directly: with Q_k
 and r_k such that a client's mean is Q_k g + r_k, g is a D × D system.
@@ -52,7 +52,7 @@ class WindowProblem:
         def solve(part: slice) -> None:
             sets = np.ascontiguousarray(masks[part].swapaxes(1, 2))
             count, dimension, clients = sets.shape
-            firsts = self._steady_first(masks[part], system, drive)
+            firsts = self._steady_first(sets, system, drive)
             befores = np.zeros_like(firsts)
             closed = np.empty((count, np.gcd(dimension, system.shift), clients, clients))
             for mask, first, before, cycles in zip(sets, firsts, befores, closed, strict=True):
@@ -123,7 +123,7 @@ class WindowProblem:
 
     def _system(self, stepsize: float) -> WindowSystem:
         drawn, corruption, lms = self.model.drawn, self.model.law.corruption, self._lms(stepsize)
-        keep, trace = lms.own_factors()
+        keep, trace = lms.own_factors
         return WindowSystem(
             single=drawn.single,
             pair=drawn.pair,
@@ -176,38 +176,21 @@ class WindowProblem:
             push_covariance=float(model.mixture.covariance),
         )
 
-    def _steady_first(self, masks: FloatArray, system: WindowSystem, drive: WindowDrive) -> FloatArray:
-        """First moments after the download, in the steady state of each set of masks: (N, 2K + 1, D, V)."""
-        count, clients, dimension = masks.shape
-        firsts = np.zeros((count, 2 * clients + 1, dimension, drive.constant.size))
+    def _steady_first(self, sets: FloatArray, system: WindowSystem, drive: WindowDrive) -> FloatArray:
+        """First moments in the steady state for each set of masks (N, D, K): (N, 2K + 1, D, V)."""
+        count, dimension, clients = sets.shape
+        shape = (count, 2 * clients + 1, dimension, drive.constant.size)
         if not drive.directed:
-            return firsts
-        p, s = system.single, system.participants
-        roll = np.roll(np.eye(dimension), system.shift, axis=1)  # (roll x)_c = x_{c + shift}
-        decay, push = system.decay[:, None, None], np.repeat(drive.push[0][:, None], dimension, axis=1)
-        for first, mask in zip(firsts, masks, strict=True):
-            # y_k, the mean before an exchange, is Q_k g + r_k in the steady state, with g the server's after it.
-            kept = np.eye(dimension) - decay * roll * (1 - p * mask)[:, None, :]
-            answer = np.linalg.solve(
-                kept, np.concatenate([decay * roll * (p * mask)[:, None, :], push], axis=2)
-            )
-            if system.redrawn:
-                taking = answer
-            else:
-                taking = decay * (roll @ ((1 - mask)[:, :, None] * answer))
-                taking[:, :, :dimension] += decay * roll * mask[:, None, :]
-                taking[:, :, dimension:] += push
-            sent = p / s * mask[:, :, None] * system.own[:, None, None] * taking
-            hold = p / s * (mask * (1 - system.server)[:, None]).sum(axis=0)
-            matrix = np.eye(dimension) - roll + hold[:, None] * roll - sent[:, :, :dimension].sum(axis=0)
-            right = sent[:, :, dimension:].sum(axis=0)
-            right = right + p / s * (mask * system.chance[:, None]).sum(axis=0)[:, None] * drive.constant
-            server = np.linalg.solve(matrix, right)
-            idle = answer[:, :, :dimension] @ server + answer[:, :, dimension:]
-            first[0] = server
-            first[1 : 1 + clients] = np.where(mask[:, :, None] > 0, server, idle)
-            first[1 + clients :] = idle
-        return firsts
+            return np.zeros(shape)
+
+        def step(x: FloatArray) -> FloatArray:
+            firsts, before = x.reshape(shape).copy(), np.empty(shape[1:])
+            for first, mask in zip(firsts, sets, strict=True):
+                step_first(first, mask, system, drive, before)
+            return firsts.reshape(count, -1)
+
+        source = step(np.zeros(shape))
+        return solve_fixed_points(lambda x: step(x) - source, source, _TOLERANCE).reshape(shape)
 
 
 def _in_parts(work: Callable[[slice], None], count: int, step: int) -> None:

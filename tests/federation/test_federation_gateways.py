@@ -1,0 +1,373 @@
+"""Gateways: many clients in one node, each judged by itself, with one message per round."""
+
+import logging
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.app import Message as FlowerMessage
+from flwr.clientapp import ClientApp
+
+from psofed import PsofedError, Scenario
+from psofed.common.files import read_json
+from psofed.defences import Cusum
+from psofed.federation import PSOFed, partial_sharing
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.online import read_stream
+from psofed.federation.client.shared_table import SharedTable
+from psofed.federation.client.sources import Position
+from psofed.federation.client.state import memory_of
+from psofed.federation.deploy.app import ReadyMadeApp, client_app, run_server
+from psofed.federation.deploy.export import load_model
+from psofed.federation.deploy.settings import RunSettings
+from psofed.federation.deploy.status import status_lines
+from psofed.federation.deploy.superlink import Home
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server.clients import ClientRegistry
+from psofed.federation.server.nodes import Node
+from psofed.federation.testing import InProcessGrid
+
+pytestmark = pytest.mark.federation
+
+STATIONS = [f"s{k}" for k in range(6)]
+
+
+def rows_of(stations, count, seed=0):
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(count):
+        for station in stations:
+            x = rng.standard_normal(2)
+            lines.append(
+                f"{station},{x[0]:.4f},{x[1]:.4f},{x @ [1.0, -2.0] + 0.1 * rng.standard_normal():.4f}\n"
+            )
+    return lines
+
+
+def write_table(path, stations, count=60, seed=0):
+    path.write_text("station,a,b,y\n" + "".join(rows_of(stations, count, seed)))
+    return path
+
+
+def settings_of(clients, rounds, **changes):
+    scenario = Scenario(
+        num_clients=max(clients, 2), dimension=2, num_participants=clients, num_shared=1, iterations=rounds,
+        stepsize=0.05, aggregation="mean",
+    )  # fmt: skip
+    return RunSettings(scenario=scenario, **{"samples_per_round": 1, "min_nodes": 1, **changes})
+
+
+def federate(folder, nodes, clients, rounds, **changes):
+    """Run the ready-made app; `nodes` are node configurations by id."""
+    settings = settings_of(clients, rounds, **changes)
+    grid = InProcessGrid(dict.fromkeys(nodes, client_app), node_config=nodes)
+    for context in grid.contexts.values():
+        context.run_config = settings.to_config()
+    run_server(grid, settings, Home(folder))
+    return grid, read_json(folder / "result.json")
+
+
+def gateway(path, **more):
+    return {"data": str(path), "client-column": "station", "target-column": "y", "features": "a,b", **more}
+
+
+@pytest.mark.parametrize(
+    "columns", [{}, {"features": ("a", "b"), "target_column": "y"}], ids=["adopted", "named"]
+)
+def test_clients_at_gateways_learn_what_they_learn_by_themselves(tmp_path, columns):
+    """All take part with one mask for all, so that the model does not depend on who is where."""
+    path = write_table(tmp_path / "all.csv", STATIONS)
+    alone = {k + 1: gateway(path, client=name) for k, name in enumerate(STATIONS)}
+    _, expected = federate(tmp_path / "alone", alone, 6, 30, **columns)
+    parts = [write_table(tmp_path / f"{k}.csv", STATIONS) for k in (0, 1)]
+    for k, part in enumerate(parts):  # half of the stations each
+        lines = path.read_text().splitlines(keepends=True)
+        mine = STATIONS[3 * k : 3 * k + 3]
+        part.write_text(lines[0] + "".join(line for line in lines if line.split(",")[0] in mine))
+    grid, result = federate(
+        tmp_path / "two", {k + 1: gateway(part) for k, part in enumerate(parts)}, 6, 30, **columns
+    )
+    np.testing.assert_allclose(result["model"], expected["model"], rtol=0, atol=1e-12)
+    assert list(result["nodes"]) == STATIONS
+    assert result["examples"] == expected["examples"] > 0
+    assert [*result["bad_replies"].values()] == [*expected["bad_replies"].values()]
+    messages = [message for message in grid.sent if message.metadata.group_id == "30"]
+    assert len(messages) == 2
+
+
+def counting_app(names, step=1.0, fails=()):
+    """Return a gateway that adds a constant for each client, and keeps a count for each of them."""
+    app = ClientApp()
+
+    @app.train(mods=[partial_sharing(clients=names)])
+    def train(message, context):
+        client = message.content["config"]["psofed-client"]
+        count = context.state["count"]["n"] if "count" in context.state else 0
+        context.state["count"] = MetricRecord({"n": count + 1})
+        if client in fails:
+            raise RuntimeError(f"{client} is broken")
+        (weights,) = message.content["arrays"].to_numpy_ndarrays()
+        records = {"arrays": ArrayRecord([weights + step]), "metrics": MetricRecord({"num-examples": 1})}
+        return FlowerMessage(RecordDict(records), reply_to=message)
+
+    return app
+
+
+def start(grid, rounds=6, **options):
+    strategy = PSOFed(2, rounds=RoundPlan(wait_for_nodes=0.0), **options)
+    strategy.start(grid, np.zeros(6), num_rounds=rounds)
+    return strategy
+
+
+def test_one_client_that_fails_rests_alone_and_keeps_nothing():
+    grid = InProcessGrid({1: counting_app(["a", "b", "c"], fails=["b"])})
+    strategy = start(grid, rounds=3)
+    assert strategy.conduct.counts == {"b": {"error": 1}}
+    assert strategy.state.history[0]["reasons"] == {"b": "RuntimeError: b is broken"}
+    assert strategy.state.history[1]["participants"] == ["a", "c"]
+    memory = memory_of(grid.contexts[1])
+    assert {name: kept.records["count"]["n"] for name, kept in memory.clients.items()} == {"a": 3, "c": 3}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind"),
+    [
+        ("values", np.nan, "nan"),
+        ("values", 1e300, "implausible"),
+        ("examples", -1, "inflated-examples"),
+        ("metrics", "{", "malformed"),
+        ("statuses", "lost", "malformed"),
+    ],
+)
+def test_a_lie_of_one_client_is_that_clients_alone(field, value, kind):
+    def tamper(reply):
+        settings = reply.content["psofed"]
+        if "b" in settings["clients"]:
+            k = settings["clients"].index("b")
+            values = reply.content["arrays"]["values"].numpy().copy().reshape(-1, 2)
+            if field == "values":
+                values[k] = value
+            else:
+                settings[field] = [value if i == k else entry for i, entry in enumerate(settings[field])]
+            if field == "statuses":
+                values = np.delete(values, k, axis=0)
+            reply.content["arrays"] = ArrayRecord({"values": ArrayRecord([values.reshape(-1)])["0"]})
+        yield reply
+
+    grid = InProcessGrid({1: counting_app(["a", "b", "c", "d"])}, tamper=tamper)
+    strategy = start(grid, rounds=5, limits=ReplyLimits(bench_after=2))
+    assert strategy.conduct.counts == {"b": {kind: 2}}
+    assert strategy.conduct.benched == {"b"}
+    assert strategy.state.history[-1]["accepted"] == ["a", "c", "d"]
+
+
+def test_a_message_that_cannot_be_read_is_the_fault_of_its_gateway_and_of_no_other():
+    def tamper(reply):
+        if reply.metadata.src_node_id == 1 and "arrays" in reply.content:
+            reply.content["psofed"]["statuses"] = ["learned"]
+        yield reply
+
+    grid = InProcessGrid({1: counting_app(["a", "b"]), 2: counting_app(["c", "d"])}, tamper=tamper)
+    strategy = start(grid)
+    assert strategy.conduct.counts == {"a": {"malformed": 3}, "b": {"malformed": 3}}
+    assert strategy.state.history[-1]["participants"] == ["c", "d"]
+
+
+def test_a_client_that_was_not_asked_cannot_be_answered_for():
+    def tamper(reply):
+        if "arrays" in reply.content:
+            names = reply.content["psofed"]["clients"]
+            reply.content["psofed"]["clients"] = ["zz" if name == "a" else name for name in names]
+        yield reply
+
+    strategy = start(InProcessGrid({1: counting_app(["a", "b"])}, tamper=tamper), rounds=1)
+    assert strategy.conduct.counts == {"a": {"malformed": 1}, "b": {"malformed": 1}}
+
+
+def test_a_defence_excludes_a_client_and_not_its_gateway():
+    def tamper(reply):
+        record = reply.content.get("arrays")
+        if record is not None and "lies" in reply.content["psofed"]["clients"]:
+            values = record["values"].numpy().copy()
+            row = reply.content["psofed"]["clients"].index("lies")
+            values[2 * row : 2 * row + 2] += 5.0
+            reply.content["arrays"] = ArrayRecord({"values": ArrayRecord([values])["0"]})
+        yield reply
+
+    grid = InProcessGrid(
+        {1: counting_app(["a", "b", "c", "lies"], 0.01), 2: counting_app(["d", "e", "f"], 0.011)},
+        tamper=tamper,
+    )
+    strategy = start(grid, rounds=30, defence=Cusum(threshold=20.0), limits=ReplyLimits(max_deviation=0.0))
+    assert set(strategy.state.suspects["nodes"]) == {"lies"}
+
+
+def test_clients_come_and_go_while_the_gateway_runs():
+    names = ["a", "b"]
+    grid = InProcessGrid({1: counting_app(lambda: names), 2: counting_app(["z"])})
+
+    def change(state):
+        if state.round_number == 2:
+            names[:] = ["b", "c"]
+
+    strategy = start(grid, rounds=5, on_round=change)
+    history = strategy.state.history
+    assert history[1]["accepted"] == ["a", "b", "z"]
+    assert history[2]["left"] == ["a"]
+    assert history[2]["accepted"] == ["b", "z"]
+    assert history[3]["accepted"] == ["b", "c", "z"]
+    assert not strategy.conduct.counts
+
+
+def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
+    """The first one has it, also after a restart of the server; both go on with their others."""
+    apps = {1: counting_app(["a", "b"]), 2: counting_app(["b", "c"])}
+    grid = InProcessGrid({1: apps[1]})
+
+    def join(state):
+        grid.apps[2] = apps[2]
+        grid.contexts.setdefault(2, InProcessGrid({2: apps[2]}).contexts[2])
+
+    caplog.set_level(logging.WARNING, "psofed.federation")
+    first = start(grid, rounds=4, on_round=join, checkpoint=tmp_path / "c.npz")
+    assert first.registry.owners == {"a": "1", "b": "1", "c": "2"}
+    assert "2 names the client b, which is refused: it belongs to 1" in caplog.text
+    assert "the server refuses the client b" in caplog.text
+    assert first.state.history[-1]["accepted"] == ["a", "b", "c"]
+    del grid.apps[1]  # the owner is away, and its client is still its own
+    again = start(grid, rounds=6, checkpoint=tmp_path / "c.npz", resume=True)
+    assert again.state.history[-1]["participants"] == ["c"]
+
+
+def test_names_of_nodes_cannot_be_claimed_and_a_node_has_a_bounded_number_of_clients(caplog):
+    registry = ClientRegistry(most=2)
+    gate, pump = Node("gate", 7, 70), Node("pump", 8, 80)
+    registry.note(gate, ["a", "b", "c", "pump"], others=["pump"])
+    assert registry.rosters == {"gate": ["a", "b"]}
+    assert registry.refused(gate) == ("c", "pump")
+    assert [client.name for client in registry.clients_of([gate, pump])] == ["a", "b", "pump"]
+    again = ClientRegistry.from_mapping(registry.to_mapping(), most=2)
+    assert (again.rosters, again.owners, again.digest(gate)) == (
+        registry.rosters,
+        registry.owners,
+        registry.digest(gate),
+    )
+    registry.note(gate, [], others=[])  # no gateway any more
+    assert [client.name for client in registry.clients_of([gate, pump])] == ["gate", "pump"]
+    late = ClientRegistry(owners={"pump": "gate"})  # named before the node of that name came
+    assert [client.name for client in late.clients_of([pump])] == ["pump-8"]
+
+
+def test_a_gateway_that_was_restarted_goes_on_as_if_nothing_had_happened(tmp_path):
+    path = write_table(tmp_path / "all.csv", STATIONS)
+    results = []
+    for forgets in (False, True):
+        folder = tmp_path / str(forgets)
+        nodes = {1: gateway(path, **{"psofed-state": str(folder / "state")})}
+        settings = settings_of(4, 12, min_nodes=1)
+        grid = InProcessGrid(dict.fromkeys(nodes, ReadyMadeApp()), node_config=nodes)
+        grid.contexts[1].run_config = settings.to_config()
+        if forgets:
+            push = grid.push_messages
+
+            def forgetful(messages, grid=grid, push=push):
+                grid.forget(1)
+                grid.apps[1] = ReadyMadeApp()
+                return push(messages)
+
+            grid.push_messages = forgetful
+        run_server(grid, settings, Home(folder))
+        results.append(read_json(folder / "result.json"))
+        assert len(list((folder / "state").glob("*.npz"))) == 1
+    assert results[0]["model"] == results[1]["model"]
+    assert not results[1]["bad_replies"]
+    own = load_model(tmp_path / "True" / "s3")
+    assert own.scaling is not None
+    with pytest.raises(PsofedError, match=r"is the folder of a gateway; name one of its clients \(s0, "):
+        load_model(tmp_path / "True")
+
+
+def test_a_long_lived_gateway_learns_from_each_row_as_it_arrives(tmp_path):
+    path = write_table(tmp_path / "all.csv", STATIONS[:2], count=40)
+    grid, _ = federate(tmp_path, {1: gateway(path)}, 2, 1, samples_per_round=0)
+    app, context = ReadyMadeApp(), grid.contexts[1]
+    assert app.learn_arrived(context) == 0
+    with path.open("a") as file:
+        file.writelines(rows_of(["s1", "s7"], 5))
+    assert app.learn_arrived(context) == 5  # s7 has not been drawn yet: it has no model to learn on
+    assert read_stream(memory_of(context).of("s1").records).position.samples == 45
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_shared_table_gives_each_client_its_own_rows(tmp_path, kind):
+    path = write_table(tmp_path / "all.csv", STATIONS, count=7)
+    if kind == "parquet":
+        from pyarrow import csv, parquet
+
+        parquet.write_table(csv.read_csv(path), tmp_path / "all.parquet")
+        path = tmp_path / "all.parquet"
+    table = TableSource(path, 2, "y", ("a", "b"), "station")
+    shared = SharedTable(table)
+    assert shared.names() == tuple(STATIONS)
+    for station in STATIONS:
+        alone = TableSource(path, 2, "y", ("a", "b"), "station", station).read(Position(), 100)
+        first = shared.source(station).read(Position(), 3)
+        rest = shared.source(station).read(first.end_after(Position()), 100)
+        np.testing.assert_array_equal(np.concatenate([first.inputs, rest.inputs]), alone.inputs)
+        again = (
+            SharedTable(table).source(station).read(first.end_after(Position()), 100)
+        )  # in another process
+        np.testing.assert_array_equal(again.targets, rest.targets)
+
+
+def test_a_file_that_is_replaced_lets_clients_leave_and_bad_rows_are_their_clients_own(tmp_path):
+    path = write_table(tmp_path / "all.csv", ["a", "b"], count=3)
+    shared = SharedTable(TableSource(path, 2, "y", ("a", "b"), "station"))
+    before = shared.source("b").read(Position(), 100)
+    write_table(path, ["b", "c"], count=2, seed=5)
+    with path.open("a") as file:
+        file.write("b,1,oops,3\n,1,2,3\nb,1,2,3\n")
+    assert shared.names() == ("b", "c")
+    after = shared.source("b").read(before.end_after(Position()), 100)
+    assert len(after) == 3
+    assert after.end_after(Position()).skipped == 1
+    assert "oops" in after.problem
+
+
+def test_a_full_queue_costs_time_and_no_row(tmp_path, monkeypatch):
+    monkeypatch.setattr("psofed.federation.client.shared_table._MOST_ROWS", 4)
+    path = write_table(tmp_path / "all.csv", STATIONS, count=5)
+    shared = SharedTable(TableSource(path, 2, "y", ("a", "b"), "station"))
+    for station in STATIONS:
+        position, count = Position(), 0
+        while len(piece := shared.source(station).read(position, 2)):
+            position, count = piece.end_after(position), count + len(piece)
+            shared.names()
+        assert count == 5
+
+
+def test_a_synthetic_run_refuses_a_gateway(tmp_path):
+    path = write_table(tmp_path / "all.csv", STATIONS)
+    nodes = {1: gateway(path), 2: {"partition": 1}}
+    _, result = federate(tmp_path, nodes, 2, 2, synthetic=True)
+    assert "is a gateway" in result["nodes"]["1"]["error"]
+    assert result["nodes"]["2"]["examples"]
+
+
+def test_status_names_the_clients_of_gateways():
+    node = {"name": "gate", "status": "online", "last_seen": 0.0, "last_round": 0}
+    run = {
+        "state": "running", "round": 4, "rounds": 9, "seen": {"a": 4, "b": 3},
+        "gateways": {"gate": ["a", "b"]}, "refused": {"gate": ["c"]},
+    }  # fmt: skip
+    lines = status_lines(
+        {
+            "server": "here", "nodes": [node], "run": run, "checkpoint": None, "traffic": None, "suspects": {},
+            "bad_replies": {"b": {"nan": 2}},
+        },
+        now=0.0,
+    )  # fmt: skip
+    text = "\n".join(lines)
+    assert "  a " in text
+    assert "2 nan" in next(line for line in lines if line.startswith("  b "))
+    assert "gate: the client c is refused" in text
