@@ -93,6 +93,24 @@ def test_clients_that_hold_no_model_sleep_and_have_links_too(kind: str, knows: b
         psofed.predict(scenario)
 
 
+@pytest.mark.parametrize("grouping", ["together", "by-delay"])
+def test_models_that_online_fed_uploads_may_arrive_late(grouping: str) -> None:
+    """They also arrive in iterations without an exchange."""
+    scenario = BASE.replace(
+        algorithm="online-fed",
+        iterations=25,
+        availability=Bernoulli(probability=0.6),
+        delay=Geometric(ratio=0.5, longest=3, weight=0.6, grouping=grouping),
+        attack=Gaussian(clients=(0, 1), probability=0.5),
+    )
+    result, reference = simulate(scenario, trials=3, seed=5, keep_trials=True), run_trial(scenario, 5, 2)
+    assert result.trial_curves is not None
+    for metric in ("network_mse", "server_msd", "test_mse"):
+        assert np.allclose(result.trial_curves[metric][2], getattr(reference, metric), rtol=1e-10, atol=0)
+    with pytest.raises(NotCoveredError, match=r'algorithm = "online-fed" without .*\[delay\]'):
+        psofed.predict(scenario.replace(availability=None, attack=None, delay=Fixed(iterations=2)))
+
+
 def test_data_and_masks_do_not_depend_on_the_network() -> None:
     """With a stepsize near 0 nobody learns, so the clients' errors are those of the data alone."""
     still = BASE.replace(stepsize=1e-300, attack=None)
@@ -229,7 +247,11 @@ def test_fields_of_groups_and_series_are_set_in_each_or_in_one() -> None:
             "[[attack]]\nclients = [1, 2]\n[[attack]]\nkind = 'sign-flip'\nclients = [2]",
             r"attack\[1\].clients must be clients that no other group has \(client 2 belongs to attack\[0\]\)",
         ),
-        ("algorithm = 'online-fed'\n[delay]\nkind = 'fixed'\niterations = 2", "delay must be left out"),
+        (
+            "algorithm = 'rosdhb'\n[delay]\nkind = 'fixed'\niterations = 2",
+            "delay must be left out .* what is sent here is not a model; got 'fixed'",
+        ),
+        ("[data.stream]\nkind = 'delay-line'\npole = 1", "data.stream.pole must be above -1 and below 1"),
     ],
 )
 def test_bad_input_is_refused_by_name(text: str, message: str) -> None:

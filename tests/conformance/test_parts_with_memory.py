@@ -10,16 +10,14 @@ import pytest
 
 import psofed
 from psofed import InvalidValueError, Links, NotCoveredError, PsofedError, Scenario, Selection, simulate
-from psofed.parts import Algorithm, Attack, Channel, Delay, Pattern
-from psofed.parts.availabilities import Bernoulli
+from psofed.parts import Algorithm, Attack, Availability, Channel, Delay, Pattern
 from psofed.parts.channels import Lossy
 from psofed.parts.contexts import Mask, Shared, Transmission
-from psofed.parts.delays import Geometric
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
 from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
-from psofed.testing.families import check_attack, check_channel, check_pattern
+from psofed.testing.families import check_attack, check_availability, check_channel, check_pattern
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
 
@@ -33,7 +31,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     section = GUIDE.read_text(encoding="utf-8").split("## Parts that remember")[1].split("\n## ")[0]
     code = "\n".join(re.findall(r"```python\n(class .*?)```", section, re.DOTALL))
     path = tmp_path_factory.mktemp("plugin") / "psofed_test_memories.py"
-    names = "Attack, Channel, Pattern, option"
+    names = "Attack, Availability, Channel, Delay, Pattern, option"
     path.write_text(f"import numpy as np\nfrom psofed.parts import {names}\n{code}", encoding="utf-8")
     return psofed.load_plugin(path)
 
@@ -47,8 +45,8 @@ def test_the_engine_equals_the_literal_form(own: ModuleType) -> None:
         ],
         selection=Selection(pattern=own.MostChanged(), coordinated=False),
         channel=Links(up=(own.Rounded(step=0.1), Lossy(probability=0.1)), down=Lossy(probability=0.3)),
-        availability=Bernoulli(probability=0.8, server_knows=False),
-        delay=Geometric(ratio=0.3, longest=2),
+        availability=own.Tired(work=2, server_knows=False),
+        delay=own.Queue(longest=2),
     )
     result, reference = simulate(scenario, trials=3, seed=5, keep_trials=True), run_trial(scenario, 5, 2)
     assert not result.notes
@@ -140,6 +138,7 @@ def test_a_method_that_some_families_need_besides_is_asked_for() -> None:
     [
         (Attack, "corrupt", check_attack),
         (Channel, "transmit", check_channel),
+        (Availability, "is_available", check_availability),
         (Pattern, "select", check_pattern),
     ],
 )

@@ -4,7 +4,7 @@ Draw number c swaps place c with a place from c on; the value that arrives in pl
 the identity, so it depends on its own words alone. It is made in one of two ways, which choose the same.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,7 +106,8 @@ def choose_few(count: int, scratch: ChoiceScratch) -> None:
 def _choose_many(count: int, scratch: ChoiceScratch, out: IndexArray, row: int | np.int64, lane: int) -> None:
     """Choose by swapping ``numbers``, the identity, and swapping them back."""
     numbers, swapped = scratch.numbers, scratch.swapped
-    word, size = scratch.key[lane] + scratch.first[lane] * scratch.gamma[lane], np.int64(scratch.sizes[lane])
+    word = scratch.key[lane] + scratch.first[lane] * scratch.gamma[lane]
+    size: Any = np.int64(scratch.sizes[lane])
     for c in range(count):
         place = c + bounded(mix_word(word), max(size - c, 1))  # type: ignore[arg-type]
         word += scratch.gamma[lane]

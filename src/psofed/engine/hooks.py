@@ -242,10 +242,10 @@ NOTE = types.void(int64, _VECTOR, int64, boolean, _VECTOR, UPLOADS, _CUBE)
 # move(token, options, first, stream, direction (D, lanes), position (D, lanes), out (T, D, lanes))
 DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
-# fill(token, options, first, stream, shares (K,), client_uniforms (K, lanes), state (K, lanes), out (T, K, lanes))
-AVAILABILITY = types.void(
-    int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, boolean[:, ::1], boolean[:, :, ::1]
-)
+# fill(token, options, first, stream, shares (K,), client_uniforms (K, lanes), memory (lanes, K, any),
+#      out (1 + T, K, lanes))
+#   out            its first row is that of the iteration before
+AVAILABILITY = types.void(int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, _CUBE, boolean[:, :, ::1])
 
 # transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages, draws,
 #          drawn (P, M, lanes), numbers (4 · M,), places (M,), memory (lanes · K · any,))
@@ -256,8 +256,9 @@ CHANNEL = types.void(
     int64, _VECTOR, int64, int64, _STREAM, _VECTOR, _CUBE, UPLOADS, int64, _CUBE, _VECTOR, _PLACES, _VECTOR
 )
 
-# delay(token, options, first, stream, num_clients, clients (T, P, lanes), out (T, P, lanes))
-DELAY = types.void(int64, _VECTOR, int64, _STREAM, int64, int32[:, :, ::1], int64[:, :, ::1])
+# delay(token, options, first, stream, clients (T, P, lanes), asked (T, lanes), memory (lanes, K, any),
+#       out (T, P, lanes))
+DELAY = types.void(int64, _VECTOR, int64, _STREAM, int32[:, :, ::1], int64[:, ::1], _CUBE, int64[:, :, ::1])
 
 # gain(token, n, k, stepsize, options, error (lanes,), power (lanes,), out (lanes,))
 #   power          ‖x‖²

@@ -117,7 +117,12 @@ class Network:
         self._attendance: Attendance | None = None
         if availability is not None:
             shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
-            self._attendance = Attendance(availability, shares, make_stream(seed, "availability", trials))
+            self._attendance = Attendance(
+                availability,
+                shares,
+                make_stream(seed, "availability", trials),
+                availability.memory_size(scenario.dimension),
+            )
         series = ((), ()) if links is None else (links.up, links.down)
         sides: list[ChannelSide] = []
         hooks: list[Hook] = []
@@ -140,7 +145,7 @@ class Network:
         )
         self._held_memory = np.empty((lanes, kept))
         stream = make_stream(seed, "delay", trials)
-        self._delays = Delays(delay, stream, scenario.num_clients, participants, shared)
+        self._delays = Delays(delay, stream, scenario.num_clients, participants, shared, scenario.dimension)
         self.is_on: bool = any(part is not None for part in (availability, links, delay))
         # How often each client has uploaded, where privacy depends on it.
         counts = links is not None and any(channel.kind == "private" for channel in links.up)
@@ -191,7 +196,7 @@ class Network:
             received=self._received,
             held=self._held,
             held_memory=self._held_memory,
-            delay=self._delays.draw(first, uploaders),
+            delay=self._delays.draw(first, uploaders, asked),
         )
         return Drawn(participants, uploaders, side)
 

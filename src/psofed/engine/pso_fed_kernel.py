@@ -14,7 +14,7 @@ from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.choosing import ChoosingSide, choose_masks, copy_masks, note_shared
-from psofed.engine.frames.delay import pass_time, weigh_by_delay
+from psofed.engine.frames.delay import first_arrivals, pass_time, weigh_by_delay
 from psofed.engine.frames.learner import Learning, step_client
 from psofed.engine.frames.stream import Inputs, draw_input
 from psofed.engine.hooks import Uploads, take_attack
@@ -283,7 +283,8 @@ def advance(
         if network is not None:
             upload_through(first + t, num_clients, network, server, target, uploads)
             if network.delay.is_on:
-                uploads = pass_time(network.delay, t, first + t, server, uploads)
+                arrived = pass_time(network.delay, t, first + t, server, uploads)
+                uploads = first_arrivals(network.delay, arrived)
         if defence is not None:
             leave_out(defence, first + t, server, uploads)
         if network is not None and network.delay.by_delay:

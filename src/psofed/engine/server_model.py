@@ -14,6 +14,7 @@ from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.channel import transmit
+from psofed.engine.frames.delay import first_arrivals, pass_time, weigh_by_delay
 from psofed.engine.frames.exchange import exchange_hooks
 from psofed.engine.frames.stream import Inputs, draw_input, make_inputs
 from psofed.engine.hooks import Uploads, take_apply, take_attack, take_decode, take_encode
@@ -326,7 +327,8 @@ def _advance(
                         for i in range(dimension):
                             updates[p, i, lane] = stepsizes[k] * learnt[lane] * sample[i, lane]
         scale_row(metrics, 3 * t, lanes, 1.0 / num_clients)
-        if count == 0:
+        # Without an exchange, uploads of earlier iterations may still arrive.
+        if count == 0 and (network is None or not network.delay.is_on):
             continue
 
         n = first + t
@@ -380,8 +382,13 @@ def _advance(
                     for lane in range(lanes):
                         network.up.receiver[p, i, lane] = server[i, lane] if sends_model else 0.0
             transmit(network.up, n, num_clients, base, uploads)
+        if network is not None and network.delay.is_on:
+            arrived = pass_time(network.delay, t, n, server, uploads)
+            uploads = first_arrivals(network.delay, arrived)
         if defence is not None:
             leave_out(defence, n, server if sends_model else nothing, uploads)
+        if network is not None and network.delay.by_delay:
+            weigh_by_delay(network.delay, server, uploads)
         if sends_model:
             aggregate(rule, n, base, uploads, change, server)
             continue

@@ -554,8 +554,8 @@ class Algorithm(Part):
             raise InvalidValueError("uplink", scenario.uplink, f'"same" {why}')
         if scenario.learner.kind != "lms":
             raise InvalidValueError("learner.kind", scenario.learner.kind, f'"lms" {why}')
-        if scenario.delay is not None:
-            late = "a late update belongs to a model that the server no longer has"
+        if scenario.delay is not None and not self.exchange(scenario).sends_model:
+            late = "a late upload u moves the server by u − g, but what is sent here is not a model"
             raise InvalidValueError("delay", scenario.delay.kind, f"left out {why}: {late}")
 
     def traffic(self, scenario: "Scenario") -> "Traffic":

@@ -29,6 +29,8 @@ class Availability(Part):
     learns : str
         ``"always"``: every client learns from each of its samples, as in the paper. ``"available"``: a client that is
         not available makes no step.
+
+    An availability with a memory has :meth:`memory_size` and ``is_available(self, presence, memory)``.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("is_available",)
@@ -46,9 +48,13 @@ class Availability(Part):
         text="whether clients that are not available still learn",
     )
 
-    def is_available(self, presence: "Presence") -> bool:
+    def is_available(self, presence: "Presence", *args: Any) -> bool:
         """Return whether a client is available in an iteration."""
         raise NotImplementedError
+
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers are kept for each client, zeros at first."""
+        return 0
 
     @property
     def time_share(self) -> PerClient:
@@ -161,6 +167,9 @@ class Delay(Part):
     grouping : str
         ``"together"``: as above. ``"by-delay"`` (the mean only): uploads of equal delay are averaged, and the averages
         are added, g ← g + Σ_l α^l (1/|A_{n,l}|) Σ S (u − g).
+
+    A delay with a memory has :meth:`memory_size` and ``duration(self, departure, memory)``, which is called for every
+    client that is asked to upload.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("duration",)
@@ -173,9 +182,13 @@ class Delay(Part):
         text="average all arrivals, or those of equal delay separately",
     )
 
-    def duration(self, departure: "Departure") -> int:
+    def duration(self, departure: "Departure", *args: Any) -> int:
         """Return the delay of an upload in iterations, at most :meth:`longest_delay`; negative if it is lost."""
         raise NotImplementedError
+
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers are kept for each client, zeros at first."""
+        return 0
 
     def longest_delay(self) -> int:
         """Return the longest delay of an upload that arrives."""

@@ -1,6 +1,8 @@
 """Availability, channels, delays and groups of attackers written literally, on the draws of the fast engine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +59,10 @@ class LiteralNetwork:
             for place, channel in enumerate(channels)
         }
 
+        delay = self.scenario.delay
+        size = 0 if delay is None else delay.memory_size(self.scenario.dimension)
+        self._delay_memory: FloatArray = np.zeros((clients, size))
+
     def _entries(self, direction: str) -> int:
         return self.numbers if self.numbers is not None and direction == "up" else self.scenario.dimension
 
@@ -71,13 +77,14 @@ class LiteralNetwork:
         shares = scenario.availability.shares(clients, scenario.data.fleet_seed)
         words = self._stream("availability").words(0, (scenario.iterations + 1) * clients)[:, 0]
         uniforms = _unit(words).reshape(scenario.iterations + 1, clients)
+        memory = np.zeros((clients, scenario.availability.memory_size(scenario.dimension)))
         for n in range(scenario.iterations):
             for k in range(clients):
                 before = bool(out[n - 1, k]) if n else False
                 presence = Presence(
                     n, k, clients, float(shares[k]), float(uniforms[n + 1, k]), float(uniforms[0, k]), before
                 )
-                out[n, k] = scenario.availability.is_available(presence)
+                out[n, k] = _call(scenario.availability.is_available, presence, memory[k])
         return out
 
     def draw_participants(self, n: int, everyone: NDArray[np.bool_], source: str) -> NDArray[np.int64]:
@@ -123,10 +130,7 @@ class LiteralNetwork:
                 normals[entries] if channel.draws == "normals" else nothing,
                 uniforms[entries] if channel.draws == "uniforms" else nothing, own,
             )  # fmt: skip
-            if takes_memory(channel.transmit):
-                channel.transmit(seen, self._memories[direction, place][k], out)
-            else:
-                channel.transmit(seen, out)
+            _call(channel.transmit, seen, self._memories[direction, place][k], out)
             values[entries] = out
         return values
 
@@ -140,7 +144,7 @@ class LiteralNetwork:
         stream, count = self._stream("delay"), self.scenario.num_clients
         for k, row in zip(clients.tolist(), uploads, strict=True):
             uniform = float(_unit(stream.words(n * count + k, 1)[:, 0])[0])
-            age = delay.duration(Departure(k, n, uniform))
+            age = _call(delay.duration, Departure(k, n, uniform), self._delay_memory[k])
             if age >= 0 and not np.isnan(row).all():
                 self._pending.append((n + age, age, k, row))
         due = [upload for upload in self._pending if upload[0] == n]
@@ -225,6 +229,11 @@ class LiteralGroups:
             )  # fmt: skip
             received[attacking] = changed[attacking]
         return received
+
+
+def _call(method: Callable[..., Any], seen: Any, memory: FloatArray, *others: Any) -> Any:
+    """Call a part's method, with the memory of a client if it takes one."""
+    return method(seen, memory, *others) if takes_memory(method) else method(seen, *others)
 
 
 def _take(numbers: list[int], place: int, word: int) -> int:

@@ -60,7 +60,7 @@ def run_server_model_reference(
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ model) ** 2)
         models[n + 1] = model
         count = traffic.exchanges_in(n)
-        if not count:
+        if not count and scenario.delay is None:
             continue
         asked = participants[n]
         if availability is not None and availability.server_knows:
@@ -96,9 +96,12 @@ def run_server_model_reference(
         uploads[there] = uploading.corrupt(n, clients[there], uploads[there], base)
         for p, k in enumerate(clients):
             uploads[p] = network.transmit("up", n, int(k), uploads[p], base)
+        arrivals = network.pass_time(n, clients, uploads, base)
+        uploads, clients = arrivals.uploads, arrivals.clients
         if watch is not None:
             uploads[watch.judge(uploads, base, clients, n)] = np.nan
         if exchange.sends_model:
+            uploads = network.weigh_by_delay(arrivals, model)
             uploads = _mix(scenario, seed, trial, n, clients, uploads, model)
             models[n + 1] = combine_uploads(scenario.aggregation, uploads, model)
             continue

@@ -36,6 +36,11 @@ def check_attack(attack: Any) -> Iterator[str]:
         yield from _check_statement(attack, attack.affine())
 
 
+def _call(method: Callable[..., Any], seen: Any, memory: Any, *others: Any) -> Any:
+    """Call a part's method, with the memory of a client if it takes one."""
+    return method(seen, memory, *others) if takes_memory(method) else method(seen, *others)
+
+
 def _check_takes_memory(part: Any, method: str) -> Iterator[str]:
     if not takes_memory(getattr(type(part), method)):
         yield f"memory_size is {part.memory_size(3)}, but {method} has no argument `memory` (after the first)"
@@ -317,6 +322,9 @@ def check_availability(availability: Any) -> Iterator[str]:
     if shares.shape != (clients,) or (shares < 0).any() or (shares > 1).any():
         yield f"time_share gives {shares!r} instead of a share between 0 and 1 for each client"
         return
+    memory = np.zeros((clients, availability.memory_size(3)))
+    if memory.size:
+        yield from _check_takes_memory(availability, "is_available")
     there, once = np.zeros((iterations, clients), bool), rng.random(clients)
     for n in range(iterations):
         for k in range(clients):
@@ -324,7 +332,7 @@ def check_availability(availability: Any) -> Iterator[str]:
             presence = contexts.Presence(
                 n, k, clients, float(shares[k]), float(rng.random()), float(once[k]), before
             )
-            here = availability.is_available(presence)
+            here = _call(availability.is_available, presence, memory[k])
             if here not in (True, False):
                 yield f"is_available returns {here!r} instead of true or false"
                 return
@@ -348,10 +356,7 @@ def check_channel(channel: Any) -> Iterator[str]:
     )  # fmt: skip
     if channel.memory_size(size):
         yield from _check_takes_memory(channel, "transmit")
-    if takes_memory(channel.transmit):
-        channel.transmit(message, np.zeros(channel.memory_size(size)), out)
-    else:
-        channel.transmit(message, out)
+    _call(channel.transmit, message, np.zeros(channel.memory_size(size)), out)
     if (out == np.pi).any():
         yield "transmit does not write every value into `out`"
         return
@@ -372,14 +377,19 @@ def check_delay(delay: Any) -> Iterator[str]:
     if not isinstance(longest, int) or longest < 0:
         yield f"longest_delay() is {longest!r} instead of an integer of at least 0"
         return
+    memory = np.zeros((5, delay.memory_size(3)))
+    if memory.size:
+        yield from _check_takes_memory(delay, "duration")
     for n in range(200):
-        given = delay.duration(contexts.Departure(n % 5, n, float(rng.random())))
+        given = _call(delay.duration, contexts.Departure(n % 5, n, float(rng.random())), memory[n % 5])
         if int(given) != given or given > longest:
             yield f"duration returns {given!r} instead of an integer up to longest_delay() = {longest}"
             return
     chances, uniforms = delay.chances(), (np.arange(500) + 0.5) / 500
     for client, n in ((0, 0), (1, 0), (0, 1)) if chances is not None else ():
-        given = np.array([delay.duration(contexts.Departure(client, n, float(u))) for u in uniforms])
+        given = np.array(
+            [_call(delay.duration, contexts.Departure(client, n, float(u)), memory[client]) for u in uniforms]
+        )
         for duration, chance in enumerate(chances):
             if abs(np.mean(given == duration) - chance) > 0.01:
                 yield f"chances() states {chance:g} for a delay of {duration}, which duration does not follow"

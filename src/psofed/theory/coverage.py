@@ -52,10 +52,11 @@ def check_scenario(scenario: Scenario, theory: str = "exact") -> None:
                 f'the theory covers algorithm = "{algorithm.kind}" on linear streams with one target for all clients '
                 "that does not move: leave out drift, model, function and data.target_spread"
             )
-        if scenario.availability is not None or scenario.channel is not None or len(scenario.attacks) > 1:
+        links = (scenario.availability, scenario.channel, scenario.delay)
+        if any(part is not None for part in links) or len(scenario.attacks) > 1:
             raise NotCoveredError(
-                f'the theory covers algorithm = "{algorithm.kind}" without [availability], [channel] and groups of '
-                "attackers: leave them out"
+                f'the theory covers algorithm = "{algorithm.kind}" without [availability], [channel], [delay] and '
+                "groups of attackers: leave them out"
             )
         attack = scenario.attack
         if attack is not None and not (update.hears_attacks or attack.is_idle or attack.poisons_samples()):

@@ -11,6 +11,8 @@ from psofed.engine.normals import fill_uniforms
 from psofed.engine.streams import Stream
 from psofed.parts.contexts import Presence
 from psofed.parts.network import Availability
+from psofed.parts.part import takes_memory
+from psofed.parts.plain import check_size
 
 # Clients whose random numbers are drawn at a time.
 _BATCH = 64
@@ -27,25 +29,35 @@ class Attendance:
         Share of the time that each client is available.
     stream : Stream
         Its randomness, which is nobody else's: data, masks and attack do not depend on who is available.
+    memory_size : int
+        Values that it keeps for each client.
     """
 
-    def __init__(self, availability: Availability, shares: FloatArray, stream: Stream) -> None:
+    def __init__(
+        self, availability: Availability, shares: FloatArray, stream: Stream, memory_size: int = 0
+    ) -> None:
+        check_size(f'availability.kind = "{availability.kind}"', shares.size * memory_size)
         self._stream, self._shares = stream, shares
         words = stream.words(0, shares.size)
         self._client_uniforms = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
-        self._state = np.zeros((shares.size, stream.key.size), np.bool_)
+        self._before = np.zeros((shares.size, stream.key.size), np.bool_)
+        self._memory = np.zeros((stream.key.size, shares.size, memory_size))
         self._fill = make_function(availability, "is_available", AVAILABILITY, _make_frame, _call)
 
     def draw(self, first: int, count: int) -> BoolArray:
         """Return who is available in the next `count` iterations, the first of them `first`; shape (T, K, lanes)."""
         # Kernels read whole vectors, also behind the last client.
-        size = count * self._state.size
-        out = np.empty(size + WIDTH, np.bool_)[:size].reshape(count, *self._state.shape)
-        self._fill(first, self._stream, self._shares, self._client_uniforms, self._state, out)
-        return out
+        size = (count + 1) * self._before.size
+        out = np.empty(size + WIDTH, np.bool_)[:size].reshape(count + 1, *self._before.shape)
+        out[0] = self._before
+        self._fill(first, self._stream, self._shares, self._client_uniforms, self._memory, out)
+        self._before = out[-1].copy()
+        return out[1:]
 
 
 def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    has_memory = takes_memory(body)
+
     def frame(
         token: int,
         options: FloatArray,
@@ -53,29 +65,34 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
         stream: Stream,
         shares: FloatArray,
         client_uniforms: FloatArray,
-        state: BoolArray,
+        memory: FloatArray,
         out: BoolArray,
     ) -> None:
         self = unpack(options)
-        iterations, num_clients, lanes = out.shape
+        rows, num_clients, lanes = out.shape
         batch = min(num_clients, _BATCH)
         uniforms = np.empty((batch, lanes))
-        for t in range(iterations):
-            n = first + t
+        for t in range(1, rows):
+            n = first + t - 1
             for k in range(num_clients):
                 if k % batch == 0:
                     # The first K words are drawn once per client.
                     word = (n + 1) * num_clients + k
                     fill_uniforms(stream.key, stream.gamma, word, min(batch, num_clients - k), uniforms)
-                drawn, before = uniforms[k % batch], state[k] if t == 0 else out[t - 1, k]
                 for lane in range(lanes):
                     presence = Presence(
-                        n, k, num_clients, shares[k], drawn[lane], client_uniforms[k, lane], before[lane]
+                        n,
+                        k,
+                        num_clients,
+                        shares[k],
+                        uniforms[k % batch, lane],
+                        client_uniforms[k, lane],
+                        out[t - 1, k, lane],
                     )
-                    out[t, k, lane] = bool(body(self, presence))
-        for k in range(num_clients):
-            for lane in range(lanes):
-                state[k, lane] = out[iterations - 1, k, lane]
+                    if has_memory:
+                        out[t, k, lane] = bool(body(self, presence, memory[lane, k]))
+                    else:
+                        out[t, k, lane] = bool(body(self, presence))
 
     return frame
 
@@ -88,7 +105,7 @@ def _call(
     stream: Stream,
     shares: FloatArray,
     client_uniforms: FloatArray,
-    state: BoolArray,
+    memory: FloatArray,
     out: BoolArray,
 ) -> None:
-    take_availability(address)(0, options, first, stream, shares, client_uniforms, state, out)
+    take_availability(address)(0, options, first, stream, shares, client_uniforms, memory, out)

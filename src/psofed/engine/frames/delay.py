@@ -9,12 +9,14 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Body, Frame, Unpack, make_function
-from psofed.engine.compiling import compiled, kernel_part
+from psofed.engine.compiling import compiled, kernel_part, returns_slice
 from psofed.engine.hooks import DELAY, Uploads, take_delay
 from psofed.engine.normals import mix_word, unit_uniform
 from psofed.engine.streams import Stream
 from psofed.parts.contexts import Departure
 from psofed.parts.network import Delay
+from psofed.parts.part import takes_memory
+from psofed.parts.plain import check_size
 
 # Largest number of values on their way in a trial.
 MOST_PENDING = 2_000_000
@@ -69,12 +71,20 @@ class Delays:
     """Delays of several trials, and their uploads on the way."""
 
     def __init__(
-        self, delay: Delay | None, stream: Stream, num_clients: int, participants: int, shared: int
+        self,
+        delay: Delay | None,
+        stream: Stream,
+        num_clients: int,
+        participants: int,
+        shared: int,
+        dimension: int,
     ) -> None:
-        self._stream, self._num_clients, lanes = stream, num_clients, stream.key.size
+        self._stream, lanes = stream, stream.key.size
         self._draw: Callable[..., None] | None = None
-        ring = most = 0
+        ring = most = size = 0
         if delay is not None:
+            size = delay.memory_size(dimension)
+            check_size(f'delay.kind = "{delay.kind}"', num_clients * size)
             self._draw = make_function(delay, "duration", DELAY, _make_frame, _call)
             ring, most = delay.longest_delay() + 1, participants * delay.most_at_once()
         if delay is not None and ring * participants * shared > MOST_PENDING:
@@ -83,6 +93,7 @@ class Delays:
                 f"time; the limit is {MOST_PENDING:,}"
             )
         self._longest = ring - 1
+        self._memory = np.zeros((lanes, num_clients, size))
         self._side = DelaySide(
             is_on=delay is not None,
             weight=1.0 if delay is None else delay.weight,
@@ -104,19 +115,25 @@ class Delays:
             tally=np.zeros(ring, np.int64),
         )
 
-    def draw(self, first: int, uploaders: IndexArray) -> DelaySide:
-        """Return the state with the delays of the uploads that are made from iteration `first` on."""
+    def draw(self, first: int, uploaders: IndexArray, asked: IntArray) -> DelaySide:
+        """Return the state with the delays of the uploads that are made from iteration `first` on.
+
+        ``asked`` (T, lanes) says how many of the ``uploaders`` (T, P, lanes) are asked; later places are lost.
+        """
         if self._draw is None:
             return self._side
         durations = np.empty(uploaders.shape, np.int64)
-        self._draw(first, self._stream, self._num_clients, uploaders, durations)
+        self._draw(first, self._stream, uploaders, asked, self._memory, durations)
         np.minimum(durations, self._longest, out=durations)
         return self._side._replace(durations=durations)
 
 
 @kernel_part
-def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uploads) -> Uploads:
-    """Send the uploads of iteration n on their way, and return those that arrive, weighted by their delay."""
+def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uploads) -> int:
+    """Send the uploads of iteration n on their way; write those that arrive, weighted by their delay, and count them.
+
+    The caller takes that many of ``side.arrived``: arrays must not leave a kernel that counts no references.
+    """
     ring, participants, shared, lanes = side.sent.shape
     slot, arrived = n % ring, side.arrived
     for p in range(uploads.sent.shape[0]):
@@ -167,7 +184,14 @@ def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uplo
             for m in range(shared):
                 arrived.entries[p, m, lane] = 0
                 arrived.sent[p, m, lane] = math.nan
-    return Uploads(arrived.clients[:most], arrived.entries[:most], arrived.sent[:most], arrived.counts)
+    return most
+
+
+@returns_slice
+def first_arrivals(side: DelaySide, count: int) -> Uploads:
+    """Return the first `count` of the uploads that have arrived."""
+    arrived = side.arrived
+    return Uploads(arrived.clients[:count], arrived.entries[:count], arrived.sent[:count], arrived.counts)
 
 
 @kernel_part
@@ -188,25 +212,35 @@ def weigh_by_delay(side: DelaySide, server: FloatArray, uploads: Uploads) -> Non
 
 
 def _make_frame(unpack: Unpack, body: Body) -> Frame:
+    has_memory = takes_memory(body)
+
     def frame(
         token: int,
         options: FloatArray,
         first: int,
         stream: Stream,
-        num_clients: int,
         clients: IndexArray,
+        asked: IntArray,
+        memory: FloatArray,
         out: IntArray,
     ) -> None:
         self = unpack(options)
         iterations, participants, lanes = out.shape
+        num_clients = memory.shape[1]
         for t in range(iterations):
             n = first + t
             for p in range(participants):
                 for lane in range(lanes):
+                    out[t, p, lane] = -1
+                    if p >= asked[t, lane]:
+                        continue
                     client: Any = np.int64(clients[t, p, lane])
                     word = np.uint64(n * num_clients + client)
                     uniform = unit_uniform(mix_word(stream.key[lane] + word * stream.gamma[lane]))
-                    out[t, p, lane] = body(self, Departure(client, n, uniform))
+                    if has_memory:
+                        out[t, p, lane] = body(self, Departure(client, n, uniform), memory[lane, client])
+                    else:
+                        out[t, p, lane] = body(self, Departure(client, n, uniform))
 
     return frame
 
@@ -217,8 +251,9 @@ def _call(
     options: FloatArray,
     first: int,
     stream: Stream,
-    num_clients: int,
     clients: IndexArray,
+    asked: IntArray,
+    memory: FloatArray,
     out: IntArray,
 ) -> None:
-    take_delay(address)(0, options, first, stream, num_clients, clients, out)
+    take_delay(address)(0, options, first, stream, clients, asked, memory, out)
