@@ -130,5 +130,5 @@ def test_what_a_kernel_hands_to_a_python_body_arrives_as_it_is(
 
 def test_python_can_call_what_kernels_call() -> None:
     """A frame that runs as plain Python does; the machine code is made then."""
-    value = np.uint64(mix_word(np.uint64(1)))
-    assert value == mix_word.py_func(np.uint64(1))
+    with np.errstate(over="ignore"):
+        assert mix_word(np.uint64(1)) == mix_word.py_func(np.uint64(1))
