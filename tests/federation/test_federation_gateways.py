@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+from deployments import Deployment
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
@@ -93,6 +94,30 @@ def test_clients_at_gateways_learn_what_they_learn_by_themselves(tmp_path, colum
     assert [*result["bad_replies"].values()] == [*expected["bad_replies"].values()]
     messages = [message for message in grid.sent if message.metadata.group_id == "30"]
     assert len(messages) == 2
+
+
+@pytest.mark.slow
+def test_gateways_in_processes_of_their_own_learn_the_same(tmp_path):
+    """Half of the clients take part, drawn and masked by numbers that follow from the gateways' keys."""
+    settings = settings_of(3, 6, min_nodes=2, features=("a", "b"), target_column="y")
+    with Deployment(tmp_path, ["gate-0", "gate-1"]) as deployed:
+        tables = [
+            write_table(tmp_path / f"{k}.csv", STATIONS[3 * k : 3 * k + 3], count=30, seed=k) for k in (0, 1)
+        ]
+        deployed.start_server()
+        for k, table in enumerate(tables):
+            deployed.start_node(k, "--data", table, "--client-column", "station")
+        result = deployed.run_to_the_end(settings)
+        numbers = [deployed.number(k) for k in (0, 1)]
+        assert deployed.status()["gateways"] == {"gate-0": STATIONS[:3], "gate-1": STATIONS[3:]}
+    nodes = {number: gateway(table) for number, table in zip(numbers, tables, strict=True)}
+    _, expected = federate(
+        tmp_path / "here", nodes, 3, 6, min_nodes=2, features=("a", "b"), target_column="y"
+    )
+    assert result["model"] == expected["model"]
+    assert [record["participants"] for record in result["history"]] == [
+        record["participants"] for record in expected["history"]
+    ]
 
 
 def counting_app(names, step=1.0, fails=()):
@@ -216,6 +241,24 @@ def test_clients_come_and_go_while_the_gateway_runs():
     assert history[2]["left"] == ["a"]
     assert history[2]["accepted"] == ["b", "z"]
     assert history[3]["accepted"] == ["b", "c", "z"]
+    assert not strategy.conduct.counts
+
+
+def test_a_gateway_without_a_client_waits_without_blame():
+    names: list[str] = []
+    grid = InProcessGrid({1: counting_app(lambda: names), 2: counting_app(["z"])})
+
+    def change(state):
+        names[:] = ["a"] if 2 <= state.round_number < 4 else []
+
+    strategy = start(grid, rounds=7, on_round=change)
+    assert [record["accepted"] for record in strategy.state.history[2:]] == [
+        ["z"],  # and the gateway names its client
+        ["a", "z"],
+        ["z"],
+        ["z"],
+        ["z"],
+    ]
     assert not strategy.conduct.counts
 
 

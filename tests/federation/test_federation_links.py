@@ -118,8 +118,8 @@ def test_what_a_node_is_told_comes_before_what_the_run_says() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"bits": 4}, "--bits and --reach belong together"),
-        ({"rounding": "dithered"}, "--bits and --reach belong together"),
+        ({"bits": 4}, "--bits, --reach and --rounding belong together"),
+        ({"rounding": "dithered"}, "--bits, --reach and --rounding belong together"),
         ({"multiplier": 2.0}, "--multiplier describes a private link: add --clip"),
         ({"bits": 0, "reach": 1.0}, "bits must be between 1 and 32; got 0"),
         ({"clip": 0.0}, "clip must be above 0"),

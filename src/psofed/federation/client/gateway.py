@@ -158,7 +158,7 @@ class Gateway:
                 columns, reply = self._describe(task)
             elif task.client not in (("",) if names is None else names):
                 # A server that does not know this gateway yet asks for a client without a name.
-                reply = Reply(client=task.client, status=LEFT if task.client else DESCRIBED)
+                reply = Reply(client=task.client, status=LEFT if task.client or not names else DESCRIBED)
             else:
                 reply, learned = self._answer_for(
                     instruction, task, memory.of(task.client), training, evaluates

@@ -99,7 +99,9 @@ class ReadyMadeApp:
 
     def learn_arrived(self, context: Context) -> int:
         """Learn from what has arrived, and keep the state on disk if this node has a folder for it."""
-        _, learners = _prepare(*_texts(context))
+        settings, learners = _prepare(*_texts(context))
+        if settings.samples_per_round:
+            return 0  # samples are counted out by round
         return learners.learn_arrived(context, state_folder(context))
 
 

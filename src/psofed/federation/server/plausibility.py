@@ -36,13 +36,13 @@ do to a mean; only a robust rule makes it small (docs/federation.md has the tabl
 """
 
 import math
-from collections.abc import Collection, Mapping
-from statistics import median
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.types import FloatArray
 from psofed.federation.protocol.layout import Vector
 
 _DEVIATIONS, _SIZES = 200, 50
@@ -92,14 +92,14 @@ class Plausibility:
         deviations = {node: _deviation(model, *upload) for node, upload in uploads.items()}
         early = len(self._deviations) < _FEW
         refused: dict[str, tuple[str, str]] = {}
-        for node, deviation in deviations.items():
-            limit = self._limit(_others(deviations, node))
+        limits = self._limits(np.array([*deviations.values()]))
+        for (node, deviation), limit in zip(deviations.items(), limits, strict=True):
             if not math.isfinite(deviation) or deviation > limit:
                 blamed = len(deviations) >= _ENOUGH and (early or deviation > _BLAME * limit)
                 kind = "implausible" if blamed or not math.isfinite(deviation) else "doubtful"
                 refused[node] = kind, f"{deviation:.3g} away from the model, of at most {limit:.3g}"
         left = {node: deviation for node, deviation in deviations.items() if node not in refused}
-        size = median(self._sizes) if self._sizes else 0.0
+        size = float(np.median(self._sizes)) if self._sizes else 0.0
         if not early:
             return refused | self._too_far_in_all(model, uploads, left, size)
         if self.factor is None or len(left) < _ENOUGH:
@@ -135,7 +135,8 @@ class Plausibility:
 
     def limit(self, model: Vector, uploads: Mapping[str, Upload], node: str) -> float:
         """Return how far the reply of `node` may lie from `model`, given the others' of `uploads`."""
-        return self._limit([_deviation(model, *upload) for name, upload in uploads.items() if name != node])
+        others = [_deviation(model, *upload) for name, upload in uploads.items() if name != node]
+        return self._limits(np.array([*others, 0.0]))[-1]
 
     def _too_far_in_all(
         self, model: Vector, uploads: Mapping[str, Upload], left: Collection[str], size: float
@@ -144,14 +145,13 @@ class Plausibility:
         if self.drift is None:
             return {}
         paths = self._paths_with(model, {node: uploads[node] for node in left})
+        compared = list(left) if len(left) >= _ENOUGH else list(paths)
+        if len(compared) < _ENOUGH:
+            return {}  # of two that disagree nobody can say which one is Byzantine
+        farthest = dict(zip(compared, self._farthest(compared, paths), strict=True))
         refused = {}
         for node in left:
-            others = [other for other in left if other != node]
-            if len(others) < _ENOUGH - 1:
-                others = [other for other in paths if other != node]
-            if len(others) < _ENOUGH - 1:
-                continue  # of two that disagree nobody can say which one is Byzantine
-            limit = max(self._farthest(others, paths), _OWN_SIZES * size)
+            limit = max(farthest[node], _OWN_SIZES * size)
             if 0.0 < limit < paths[node]:
                 refused[node] = (
                     "doubtful",
@@ -159,12 +159,13 @@ class Plausibility:
                 )
         return refused
 
-    def _farthest(self, others: Collection[str], paths: Mapping[str, float]) -> float:
-        """Return how long a node's path may be, given those of the others."""
+    def _farthest(self, nodes: Sequence[str], paths: Mapping[str, float]) -> list[float]:
+        """Return for each of `nodes` how long its path may be, given those of the others."""
         assert self.drift is not None
-        count = median([self._counts.get(other, 0.0) + 1.0 for other in others])
-        allowance = math.sqrt(max(1.0, _COMPARABLE / count))
-        return self.drift * allowance * median([paths[other] for other in others])
+        counts = medians_of_others(np.array([self._counts.get(node, 0.0) + 1.0 for node in nodes]))
+        lengths = medians_of_others(np.array([paths[node] for node in nodes]))
+        allowances = np.sqrt(np.maximum(1.0, _COMPARABLE / counts))
+        return [float(length) for length in self.drift * allowances * lengths]
 
     def _paths_with(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, float]:
         """Return all nodes' paths after a round in which `uploads` are accepted."""
@@ -174,12 +175,35 @@ class Plausibility:
             paths[node] = paths.get(node, 0.0) + step
         return paths
 
-    def _limit(self, others: list[float]) -> float:
-        known = [values for values in (others, self._deviations, self._sizes) if values]
-        scale = max((median(values) for values in known), default=0.0)
-        if self.factor is None or scale == 0.0:
-            return math.inf  # nothing to compare with
-        return scale * self.factor * (_BLAME if len(self._deviations) < _FEW else 1.0)
+    def _limits(self, deviations: FloatArray) -> list[float]:
+        """Return for each reply of a round how far it may lie from the model, given the others."""
+        others = medians_of_others(deviations)
+        known = [float(np.median(values)) for values in (self._deviations, self._sizes) if values]
+        widened = _BLAME if len(self._deviations) < _FEW else 1.0
+        limits = []
+        for median in others.tolist():
+            scale = max([median, *known])
+            nothing = self.factor is None or scale == 0.0  # to compare with
+            limits.append(math.inf if nothing or self.factor is None else scale * self.factor * widened)
+        return limits
+
+
+def medians_of_others(values: FloatArray) -> FloatArray:
+    """Return for each of `values` the median of all others, 0 if there are none.
+
+    Examples
+    --------
+    >>> medians_of_others(np.array([5.0, 1.0, 2.0, 9.0]))
+    array([2., 5., 5., 2.])
+    """
+    if values.size < 2:
+        return np.zeros(values.size)
+    order = np.argsort(values, kind="stable")
+    ascending, ranks = values[order], np.empty(values.size, np.int64)
+    ranks[order] = np.arange(values.size)
+    low, high = (values.size - 2) // 2, (values.size - 1) // 2  # of the others, which are one fewer
+    below, above = ascending[low + (low >= ranks)], ascending[high + (high >= ranks)]
+    return np.asarray(below if low == high else (below + above) / 2.0, np.float64)
 
 
 def _others(deviations: Mapping[str, float], node: str) -> list[float]:

@@ -52,6 +52,7 @@ class Suspects:
         self.defence: Defence = defence
         known = dict(state or {})
         self._names: list[str] = list(known.get("names", []))
+        self._numbers: dict[str, int] = {name: number for number, name in enumerate(self._names)}
         self._watch = Watch(defence, plan, len(self._names))
         if known:
             self._watch.restore(known["watch"])
@@ -99,10 +100,11 @@ class Suspects:
         return {"names": list(self._names), "watch": self._watch.to_mapping(), "nodes": self.describe()}
 
     def _number(self, name: str) -> int:
-        if name not in self._names:
+        if name not in self._numbers:
+            self._numbers[name] = len(self._names)
             self._names.append(name)
             self._watch.resize(len(self._names))
-        return self._names.index(name)
+        return self._numbers[name]
 
 
 def plan_defence(
