@@ -13,7 +13,7 @@ from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part
 from psofed.results import SimulationResult
 
-pytestmark = [pytest.mark.simulation, pytest.mark.parts, pytest.mark.takes(28)]
+pytestmark = [pytest.mark.simulation, pytest.mark.parts, pytest.mark.takes(69)]
 
 # Test MSE at the server in dB over |S_B|, read off the vector graphics of the first author's PhD thesis.
 PRINTED = {
@@ -38,7 +38,7 @@ def run(algorithm: str, byzantine: int, options: tuple = ()) -> SimulationResult
         stepsize=0.08 if algorithm == "signsgd" else 0.15,
         attack=Gaussian(num_byzantine=byzantine, probability=1.0, variance=0.25),
     )
-    return simulate(scenario, trials=16, seed=1)
+    return simulate(scenario, trials=48, seed=1)
 
 
 def decibels(algorithm: str, byzantine: int, **options: object) -> float:

@@ -78,15 +78,9 @@ def test_formulas_are_drawn(open_page) -> None:
 SEARCHED = {
     "install": "index.html",
     "learning rate": "glossary.html",
-    "stepsize": "howto/tune.html",
     "byzantine": "glossary.html",
-    "attack": "attacks.html",
     "csv": "own_data.html",
     "krum": "aggregations.html",
-    "gateway": "federation.html",
-    "flower": "federation.html",
-    "privacy": "links.html",
-    "quantised": "links.html",
 }
 
 

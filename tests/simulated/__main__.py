@@ -43,9 +43,7 @@ def main() -> int:
         "--breaks", nargs="*", choices=[*BREAKS, []], help="break the code, and count seeds until found"
     )
     parser.add_argument("--most", type=int, default=150, help="seeds to try for each break (default: 150)")
-    parser.add_argument(
-        "--write", action="store_true", help="write the table of --breaks to docs/tables"
-    )
+    parser.add_argument("--write", action="store_true", help="write the table of --breaks to docs/tables")
     options = parser.parse_args()
     if options.breaks is not None:
         return show_breaks(options.breaks or list(BREAKS), options.rounds, options.most, options.write)

@@ -98,7 +98,7 @@ def make_client_lanes(
 
 
 def make_empty_lanes(num_clients: int, dimension: int, data: Stream) -> ClientLanes:
-    """Return lanes that only have room for models, of which nothing is written; the memory is taken when it is used."""
+    """Return lanes with unwritten space for models; memory is taken only when it is used."""
     padded, nothing = -(-num_clients // WIDTH) * WIDTH, np.zeros(0)
     return ClientLanes(
         WHOLE, 0, 0, num_clients, 0, num_clients, empty_lanes(dimension, padded), nothing, nothing, nothing,

@@ -114,7 +114,7 @@ class ShardedLearning:
 
         with suppress(Exception):  # the cluster may be gone, and the models with it
             for worker in self._workers:
-                fire_and_forget(self._client.submit(_forget, self._name, workers=[worker], pure=False))
+                fire_and_forget(self._client.submit(_forget, self._name, workers=[worker], pure=False))  # type: ignore[no-untyped-call]
 
     def _split(self, clients: Places, entries: Places) -> list[tuple[Places, Places]]:
         """Sort entries of clients by the worker that holds them."""

@@ -224,7 +224,7 @@ class MessageExchange:
         """Take the replies to earlier messages that are there by now."""
         for message_id, announced in pull_replies(grid, late).items():
             found = NodeAnswers()
-            outcome: PulledReply | Exception = announced
+            outcome: PulledReply | None = announced
             whole = not isinstance(announced, AnnouncedReply)
             if isinstance(announced, AnnouncedReply):
                 bounds = ReplyBounds(
@@ -234,6 +234,8 @@ class MessageExchange:
                 )
                 pull = _Pull(grid, announced, bounds)
                 outcome = pull.outcome if pull.wait(2 * _PATIENCE) else IncompleteReplyError("too slow")
+            if outcome is None:
+                continue  # not there yet
             self._take(outcome, message_id, numbers.get(late[message_id], 0), found, whole)
             self._unanswered.pop(message_id, None)
             answers.late.extend(found.replies)
