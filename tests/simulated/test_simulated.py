@@ -27,7 +27,7 @@ FOUND_BY = {
     "learn-twice": 1,
     "keep-instructions": 0,
     "keep-sessions": 3,
-    "wait-for-everything": 0,
+    "wait-for-everything": 9,
     "jumping-clock": 23,
     "own-clock-only": 10,
 }
