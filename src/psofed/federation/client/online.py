@@ -302,7 +302,7 @@ class Learners:
                 learned += read_stream(following.records).examples - read_stream(kept.records).examples
         if changed:
             commit(context, replace(memory, clients={**memory.clients, **changed}), directory)
-        for client, problem in problems.items():  # one is enough: the others' will be said when it is mended
+        for client, problem in problems.items():  # one is enough: the others' follow once it is fixed
             raise PsofedError(f"{client}: {problem}" if client else problem)
         return learned
 
