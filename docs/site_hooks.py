@@ -35,7 +35,7 @@ BOOST = {
     **dict.fromkeys(MADE, 0.4),
 }
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)[^)\s]*)\)")
-_PICTURE = re.compile(r'(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)')
+_PICTURE = re.compile(r'(?<=<p>)(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)(?=</p>)')
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
 
 

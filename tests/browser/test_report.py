@@ -1,5 +1,7 @@
 """The report in a real browser: wide and narrow, light and dark, by mouse, finger and keyboard."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -315,3 +317,19 @@ def test_every_picture_has_words_and_a_table_behind_it(opened, report):
         assert place.get_attribute("role") == "img"
     for name, data in report[0].items():
         assert page.locator(f"#{name} table:not(.readout table)").count() == len(data.panels)
+
+
+def test_it_prints_light_and_whole_and_figures_copy_as_pictures(report, open_page):
+    page = is_ready(open_page(report[1].as_uri(), scheme="dark"))
+    page.locator("#fig2 [data-copy]").click()
+    page.locator("#fig2 [data-copy] + span", has_text="copied").wait_for()
+    kinds = page.evaluate("navigator.clipboard.read().then(items => items[0].types)")
+    assert kinds == ["image/png"]
+    assert page.locator("#fig2 .permalink").get_attribute("href") == "#fig2"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    pictures = page.locator("img.print:visible")
+    assert pictures.count() == 4  # the opening one, and one of each figure
+    assert all(picture.evaluate("e => e.complete && e.naturalWidth > 500") for picture in pictures.all())
+    assert page.locator(".place:visible").count() == 0
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))) <= 14

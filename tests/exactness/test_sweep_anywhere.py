@@ -14,7 +14,10 @@ import pytest
 
 from psofed.data.own_data import from_arrays
 from psofed.parts.attacks import Gaussian
+from psofed.parts.availabilities import Bernoulli
 from psofed.scenario import Scenario
+from psofed.simulation import blocks, shards
+from psofed.simulation.monte_carlo import simulate
 from psofed.studies.sweeps import Axis, Cell, CellStore, Grid, read_grid, run_cells, sweep
 
 pytestmark = [pytest.mark.studies, pytest.mark.takes(18)]
@@ -27,6 +30,11 @@ CELLS = Grid(
     (Axis(("uplink",), (("same",), ("redrawn",))), Axis(("num_shared",), ((1,), (2,), (4,)))),
     trials=17,
 ).cells()
+
+LARGE = Scenario(
+    num_clients=140_001, dimension=3, num_participants=40, num_shared=2, iterations=6,
+    availability=Bernoulli(probability=0.9), attack=Gaussian(num_byzantine=50_000),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +57,7 @@ def test_worker_processes_give_the_same_bits(expected):
 
 
 def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path, monkeypatch):
-    """Of drawn streams and of your own data, whose rows travel once."""
+    """Of drawn streams, of your own data, whose rows travel once, and of one fleet whose clients both share."""
     distributed = pytest.importorskip("distributed")
     from psofed.studies.sweeps.execute import connect
 
@@ -61,6 +69,11 @@ def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path,
         "scatter",
         lambda *given, **named: sent.append(given[1]) or scatter(*given, **named),
     )
+    cuts, start = [], shards.ShardedLearning.__init__
+    monkeypatch.setattr(
+        shards.ShardedLearning, "__init__", lambda *given: cuts.append(given[4]) or start(*given)
+    )
+    monkeypatch.setattr(blocks, "_LARGE", 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Dask's own making, at start and end
         with distributed.LocalCluster(
@@ -69,12 +82,24 @@ def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path,
             with connect(cluster.scheduler_address) as executor:
                 found = run_cells(CELLS, executor=executor, store=CellStore(tmp_path))
                 own_found = sweep(own, {"stepsize": [0.01, 0.02]}, trials=2, executor=executor)
+                shared = simulate(LARGE, trials=2, executor=executor)
             processes = {worker.process.pid for worker in cluster.workers.values()}
     assert len(processes | {os.getpid()}) == 3
+    assert cuts == [[0, 65536, 140_001]] * 2
+    alone, together = simulate(LARGE, trials=2, threads=1), simulate(LARGE, trials=2, threads=2)
+    for metric, values in shared.curve.items():
+        assert values.tobytes() == alone.curve[metric].tobytes() == together.curve[metric].tobytes()
     assert_same_bits(found, expected)
     assert_same_bits([CellStore(tmp_path).load(cell) for cell in CELLS], expected)
     assert_same_bits(own_found.cells, sweep(own, {"stepsize": [0.01, 0.02]}, trials=2).cells)
     assert sent == [rows]
+
+
+def test_lanes_over_clients_add_up_as_lanes_over_trials_do():
+    """Squared errors of more than one block of clients."""
+    job = blocks.Job(LARGE, 1, blocks.Recording(tail=1))
+    found = [blocks.run_block(job, range(1), over_clients=over) for over in (True, False)]
+    assert found[0].tail_halves.tobytes() == found[1].tail_halves.tobytes()
 
 
 def test_a_killed_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(tmp_path):

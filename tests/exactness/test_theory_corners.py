@@ -69,6 +69,13 @@ def test_the_lag_of_scattered_windows_agrees_with_simulation() -> None:
         assert abs(getattr(predicted, metric) - found.mean) < 3.5 * found.standard_error
 
 
+def test_a_sampled_prediction_states_its_sampling_error_in_json() -> None:
+    prediction = psofed.predict(scattered(num_clients=12, dimension=4, num_participants=4, num_shared=2))
+    stated, known = prediction.to_json()["sampling_error"], prediction.steady_state.sampling_error
+    assert 0 < stated["network_mse"] == known.excess < 0.001 * prediction.network_mse
+    assert 0 < stated["server_msd"] == known.server < 0.0025 * prediction.server_msd
+
+
 @pytest.mark.slow
 def test_the_sampling_error_knows_the_drift() -> None:
     still = scattered(num_clients=12, dimension=4, num_participants=4, num_shared=2)

@@ -204,10 +204,22 @@ def test_pictures_of_sweeps_mark_divergence_and_keep_their_scale(grid) -> None:
     low, high = visible[0].get_ylim()
     assert high - low < 45
     markers = {line.get_marker() for axes in visible for line in axes.lines}
-    assert "x" in markers
+    assert r"$\infty$" in markers
     assert len({axes.get_ylim() for axes in visible}) == 1
     labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     assert "some trials diverged" in labels
+
+
+def test_theory_is_a_line_beside_the_points(grid) -> None:
+    quiet = grid.select({"attack": "none", "stepsize": 0.1})
+    plain, [axes] = quiet.plot(), quiet.plot(theory=True, width="column").axes
+    lines = [line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata())]
+    shared = [cell.scenario for cell in quiet.grid.cells()]
+    exact = [10 * math.log10(psofed.predict(scenario).network_mse) for scenario in shared]
+    assert sorted(lines[0].get_ydata()) == pytest.approx(sorted(exact))
+    labels = [text.get_text() for legend in axes.figure.legends for text in legend.get_texts()]
+    assert "exact theory" in labels
+    assert len(plain.axes[0].lines) < len(axes.lines)
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])

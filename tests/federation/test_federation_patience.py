@@ -163,3 +163,59 @@ def test_nodes_that_left_and_came_back_are_not_waited_for_until_the_deadline(mak
     strategy.start(grid, np.zeros(4), num_rounds=1, timeout=600.0)
     assert time.monotonic() - started < 60.0
     assert strategy.state.history[0]["dropped"] == dict.fromkeys(("11", "12", "13"), "no-reply")
+
+
+class LateGrid(InProcessGrid):
+    """One node's replies arrive some rounds late."""
+
+    slow, rounds = 14, 2
+
+    def push_messages(self, messages):
+        ids = super().push_messages(messages)
+        for message_id, message in zip(ids, messages, strict=True):
+            if message.metadata.dst_node_id == self.slow:
+                self.delayed[message_id] = (len(self.calls) + self.rounds, self._replies.pop(message_id))
+        self.calls.append(ids)
+        return ids
+
+    def pull_messages(self, message_ids):
+        for message_id in message_ids:
+            if message_id in self.delayed and self.delayed[message_id][0] <= len(self.calls) - 1:
+                self._replies[message_id] = self.delayed.pop(message_id)[1]
+        return super().pull_messages(message_ids)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_a_late_reply_counts_with_its_weight_on_the_entries_it_was_made_with(make_app, weight):
+    grid = LateGrid({node: make_app(0.1) for node in (11, 12, 13, 14)})
+    grid.calls, grid.delayed = [], {}
+    models, uploads = [], []
+    strategy = PSOFed(
+        2,
+        aggregation="mean",
+        seed=3,
+        limits=ReplyLimits(late_weight=weight, grace=0.0, max_deviation=0.0, rest_rounds=0),
+        on_round=lambda state: models.append(state.model.copy()),
+    )
+    take = strategy.step.take
+    strategy.step.take = lambda n, model, given, examples: (
+        uploads.append({name: (shared, values.copy()) for name, (shared, values) in given.items()}),
+        take(n, model, given, examples),
+    )[1]
+    strategy.start(grid, np.zeros(4), num_rounds=4, timeout=1.0)
+    late = [record.get("late", {}) for record in strategy.state.history]
+    if not weight:
+        assert late == [{}] * 4
+        assert "14" not in strategy.state.seen
+        return
+    assert late == [{}, {}, {"14": 2}, {"14": 2}]
+    assert strategy.conduct.late == {"14": 2}
+    assert strategy.state.seen["14"] == 2
+    shared, values = uploads[2]["14"]
+    masks = strategy.sharing.masks(4)
+    np.testing.assert_array_equal(shared, masks.indices(2, 14))  # of round 1, which it answers
+    others = [uploads[2][name] for name in ("11", "12", "13")]
+    expected = models[1].copy()
+    for entries, entry_values in [*others, (shared, values)]:
+        expected[entries] += (entry_values - models[1][entries]) / 4
+    np.testing.assert_allclose(models[2], expected, rtol=1e-12)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -290,6 +292,30 @@ def test_an_unreadable_reply_harms_nobody_else(make_app, error, kind):
     strategy, _ = run(Broken({node: make_app() for node in NODES}), rounds=2)
     assert strategy.conduct.counts == {"11": {kind: 2}}
     assert strategy.state.history[-1]["accepted"] == ["12", "13"]
+
+
+def test_a_reply_that_never_becomes_whole_costs_no_more_than_the_deadline(make_app):
+    """Flower asks three minutes for the rest of a reply that was announced and not sent."""
+    release, longest = threading.Event(), 120.0
+
+    class Stuck(InProcessGrid):
+        is_immediate = False
+
+        def pull_messages(self, message_ids):
+            pulled = list(super().pull_messages(message_ids))
+            if any(message.metadata.src_node_id == NODES[0] for message in pulled):
+                release.wait(longest)
+            return pulled
+
+    grid = Stuck({node: make_app() for node in NODES})
+    started = time.monotonic()
+    strategy = PSOFed(num_shared=3)
+    strategy.start(grid, np.zeros(5), num_rounds=1, timeout=2.0)
+    took = time.monotonic() - started
+    release.set()
+    assert took < longest
+    assert strategy.conduct.counts == {str(NODES[0]): {"no-reply": 1}}
+    assert len(strategy.state.history[0]["accepted"]) == len(NODES) - 1
 
 
 @settings(max_examples=30, deadline=None)

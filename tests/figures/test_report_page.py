@@ -120,7 +120,7 @@ def test_the_page_needs_nothing_from_elsewhere(saved):
     assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", own_text(saved))
     assert "url(" not in CSS
     assert text.count("<script") < 10
-    assert len(text) < 2_500_000
+    assert len(text) < 3_000_000
 
 
 def test_the_page_is_well_formed(saved):

@@ -1,6 +1,7 @@
 """Simulate the federation from seeds: ``python tests/simulated --help``."""
 
 import argparse
+import csv
 import gc
 import subprocess
 import sys
@@ -20,8 +21,7 @@ from simulation import Finding, Simulation, simulate  # noqa: E402
 
 from psofed.federation.server.checkpoint import ServerState  # noqa: E402
 
-PAGE = Path(__file__).parents[2] / "docs" / "federation_tests.md"
-BEGIN, END = "<!-- breaks: python tests/simulated --rounds 20 --breaks --write -->", "<!-- end of breaks -->"
+TABLE = Path(__file__).parents[2] / "docs" / "tables" / "federation_breaks.csv"
 
 
 def main() -> int:
@@ -44,7 +44,7 @@ def main() -> int:
     )
     parser.add_argument("--most", type=int, default=150, help="seeds to try for each break (default: 150)")
     parser.add_argument(
-        "--write", action="store_true", help="write the table of --breaks into docs/federation_tests.md"
+        "--write", action="store_true", help="write the table of --breaks to docs/tables"
     )
     options = parser.parse_args()
     if options.breaks is not None:
@@ -149,12 +149,11 @@ def show_breaks(names: list[str], rounds: int, most: int, write: bool) -> int:
         missed += found is None
         count, promise = ("not found", "–") if found is None else (str(found[0] + 1), found[1])
         print(f"{name}: {count} seeds, {seconds:.0f} CPU s, {promise}", flush=True)
-        rows.append(f"| {BREAKS[name].sentence} | {count} | {promise} |")
-    table = "\n".join(["| deliberate break | seeds until found | promise broken |", "|---|---|---|", *rows])
+        rows.append((BREAKS[name].sentence, count, promise))
     if write:
-        text = PAGE.read_text()
-        before, _, rest = text.partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+        with TABLE.open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerows([("deliberate break", "seeds until found", "promise broken"), *rows])
     return 1 if missed else 0
 
 

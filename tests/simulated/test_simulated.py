@@ -1,4 +1,4 @@
-"""The federation's promises, under whatever the seeds bring: see docs/federation_tests.md, *A simulated year*."""
+"""The federation's promises, under whatever the seeds bring: see docs/federation_tests.md, *Simulated time*."""
 
 import pytest
 from breaks import BREAKS, broken
@@ -9,7 +9,7 @@ from simulation import Finding, Simulation, simulate
 pytestmark = [pytest.mark.federation, pytest.mark.common, pytest.mark.takes(60)]
 
 SEEDS, ROUNDS = 30, 20
-BREAK_ROUNDS = 20  # as in the table of docs/federation_tests.md
+BREAK_ROUNDS = 20  # as in docs/tables/federation_breaks.csv
 FOUND_BY = {
     "take-everything": 1,
     "filter-late": 1,

@@ -15,7 +15,7 @@ from numba.np.numpy_support import as_dtype
 from psofed.common.errors import PsofedError
 from psofed.engine import bodies, compiling, hooks
 from psofed.engine.bodies import _explained
-from psofed.engine.normals import fill_standard_normal
+from psofed.engine.normals import fill_standard_normal, mix_word
 from psofed.engine.participation import fill_participants
 from psofed.engine.pso_fed_kernel import advance
 
@@ -126,3 +126,9 @@ def test_what_a_kernel_hands_to_a_python_body_arrives_as_it_is(
         if isinstance(given, np.ndarray):
             assert found.dtype == given.dtype
             assert found.ctypes.data == given.ctypes.data, "it is the same memory"
+
+
+def test_what_only_kernels_call_refuses_python() -> None:
+    """It has no machine code of its own to jump to."""
+    with pytest.raises(TypeError, match="bad argument"):
+        mix_word(np.uint64(1))

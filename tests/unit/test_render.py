@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from psofed.common.errors import InvalidValueError
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.cells import write_table
 from psofed.render.charts import Chart, Panels, RowChart, Rows, Scale, Series, Span
@@ -141,6 +142,28 @@ def test_rows_and_panels_are_drawn() -> None:
     assert figure_to_png(draw_chart(panels)).startswith(b"\x89PNG")
 
 
+def test_a_chart_fits_a_journals_column_and_axes_of_ones_own() -> None:
+    from matplotlib.figure import Figure
+
+    from psofed.render.figures import draw_chart
+
+    for width, inches in (("column", 3.5), ("page", 7.16), ("5.5", 5.5), (4, 4.0)):
+        assert draw_chart(chart(), width=width).get_size_inches()[0] == inches
+    own = Figure()
+    axes = own.subplots()
+    single = Panels("", ((chart(),),), shared=True, x="shared parameters M", y="dB")
+    assert draw_chart(single, axes) is own
+    assert axes.get_xlabel() == "shared parameters M"
+    assert axes.get_legend() is not None
+    with pytest.raises(InvalidValueError, match="the picture has 2 panels"):
+        draw_chart(Panels("", ((chart(), chart()),)), axes)
+    for width in ("wide", 0.1, True):
+        with pytest.raises(InvalidValueError, match=r'width must be "column", "page", or 1 to 50 inches'):
+            draw_chart(chart(), width=width)
+    with pytest.raises(InvalidValueError, match="absent where ax is given"):
+        draw_chart(chart(), axes, "page")
+
+
 def test_the_same_chart_is_saved_as_the_same_bytes(tmp_path) -> None:
     from psofed.render.figures import draw_chart, save_figure
 
@@ -159,7 +182,7 @@ fleet = psofed.Scenario(num_clients=6, dimension=3, iterations=40)
 result = psofed.simulate(fleet, trials=3)
 figure = result.plot()
 # As a notebook does: it asks an object for what it can show, and nothing has set Matplotlib up.
-assert figure._repr_png_().startswith(b"\\x89PNG")
+assert figure._repr_png_()[0].startswith(b"\\x89PNG")
 assert "matplotlib.pyplot" not in sys.modules
 for shown in (fleet, result, result.network_mse):
     assert len(repr(shown)) < 1500, repr(shown)

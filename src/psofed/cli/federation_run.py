@@ -1,7 +1,7 @@
 """The federation's commands that run something: the demo, a scenario, and its continuation."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,21 +75,55 @@ def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
     """Run a federation of real processes on this machine, with TLS, node keys and one Byzantine node."""
     with ready():
         from psofed.federation.deploy.demo import demo_settings, predict_demo, run_demo
+        from psofed.federation.deploy.payoff import pay_off
 
         output.check()
         settings = demo_settings(
-            options.nodes, options.rounds, options.seed, options.samples_per_round, options.deadline
+            options.nodes,
+            options.rounds,
+            options.seed,
+            options.samples_per_round,
+            options.deadline,
+            defended=not options.undefended,
         )
+        levels: list[float] = []
         place = home.open()
         with progress("federation", "rounds") as update:
             result = run_demo(
                 settings,
                 place,
                 on_step=say,
-                on_round=lambda status: _show_round(status, update),
+                on_round=lambda status: _show_level(status, levels, lambda: _show_round(status, update)),
                 supernodes=options.supernodes,
             )
-        _show_outcome(result, predict_demo(settings), place, output)
+        if options.undefended:
+            _show_outcome(result, predict_demo(settings), place, output)
+            return
+        say("replaying the same streams without partial sharing and without the defence")
+        payoff = pay_off(result, settings, place)
+        result["payoff"] = {"node": payoff.node, "found": payoff.found, "server_msd": dict(payoff.curves)}
+        _show_outcome(result, None, place, output)
+        if not output.as_json:
+            typer.echo("\n" + "\n".join(payoff.lines()))
+
+
+def _show_level(status: dict[str, Any], levels: list[float], show: Callable[[], None]) -> None:
+    """Show the server's MSD so far as a line of bars, on a terminal."""
+    from psofed.common.numbers import to_decibels
+    from psofed.federation.deploy.payoff import bars
+
+    level = ((status.get("last") or {}).get("evaluation") or {}).get("server-msd")
+    if level is None or not sys.stderr.isatty():
+        show()
+        return
+    levels.append(float(to_decibels(level)))
+    line = f"round {status['round']}/{status['rounds']}  {bars(levels, min(levels), max(levels))}  {levels[-1]:.1f} dB"
+    print(
+        f"\r\x1b[K{line}",
+        end="\n" if status["round"] == status["rounds"] else "",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def run(

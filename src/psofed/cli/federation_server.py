@@ -75,7 +75,7 @@ def revoke(node: NodeName, home: HomeFolder) -> None:
 def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: Plugins) -> None:
     """Run the server that nodes connect to, until Ctrl-C.
 
-    Flower's SuperLink listens on this machine only. Nodes reach it through a gateway that checks their keys.
+    Flower's SuperLink listens on this machine only. Nodes reach it through a front door that checks their keys.
     """
     with ready():
         logs.start()

@@ -2,7 +2,8 @@
 
 Models lie as an array (D, K), so entry i of WIDTH neighbouring clients is one vector; seen as (K, D, 1), other kernels
 take it as the models of one trial. Every operation, and the order of the sum over clients, is that of lanes over
-trials, so the bits are the same.
+trials, so the bits are the same. Squared errors are summed over blocks of SUM_BLOCK clients, then over blocks, so that
+threads and workers can each take some.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,9 @@ from psofed.engine.streams import Stream, WordArray
 # What a call of the kernel does: whole iterations, or what precedes and what follows learning.
 WHOLE, BEFORE_LEARNING, AFTER_LEARNING = 0, 1, 2
 
+# Clients whose squared errors are summed before they are added to the others'.
+SUM_BLOCK = 1 << 16
+
 # Fewer clients than this are not worth waking a thread for.
 _CLIENTS_PER_THREAD = 100_000
 
@@ -33,10 +37,11 @@ class ClientScratch(NamedTuple):
     steps: WordArray
     hashed: WordArray
     normals: NDArray[np.float32]
+    errors: FloatArray
 
 
 class ClientLanes(NamedTuple):
-    """One trial whose lanes are clients; K is padded to a multiple of WIDTH by clients that never change.
+    """Clients of one trial, which are the lanes; K is padded to a multiple of WIDTH by clients that never change.
 
     Attributes
     ----------
@@ -46,12 +51,14 @@ class ClientLanes(NamedTuple):
         The iterations of the chunk that a call is for.
     num_clients : int
         K, without padding.
+    first, fleet_size : int
+        Number of the first of these clients in its fleet, and how many there are in all.
     models : array (D, K padded)
         Errors w − w_{k,n}.
     scale, deviation, stepsizes : arrays (K padded,)
         ς_k, standard deviations of the noise, and μ_k.
-    errors : array (K padded,) or (WIDTH,)
-        Prediction errors of all clients, or of those at hand if they are summed at once.
+    sums : array (blocks,)
+        Sums of squared prediction errors over blocks of SUM_BLOCK clients.
     server, measured : arrays (D, WIDTH) and (1, 3, WIDTH)
         Scratch: the server's error and its metrics in every lane.
     scratch : ClientScratch
@@ -62,30 +69,40 @@ class ClientLanes(NamedTuple):
     start: int
     stop: int
     num_clients: int
+    first: int
+    fleet_size: int
     models: FloatArray
     scale: FloatArray
     deviation: FloatArray
     stepsizes: FloatArray
-    errors: FloatArray
+    sums: FloatArray
     server: FloatArray
     measured: FloatArray
     scratch: ClientScratch
 
 
 def make_client_lanes(
-    inputs: InputModel, stepsizes: FloatArray, target: FloatArray, data: Stream, threads: int
+    inputs: InputModel, stepsizes: FloatArray, target: FloatArray, data: Stream, shard: range | None = None
 ) -> ClientLanes:
-    """Return the lanes of one trial, all models zero, for learning on `threads` threads."""
-    num_clients, dimension = inputs.scale.size, target.size
-    padded = -(-num_clients // WIDTH) * WIDTH
-    models = empty_lanes(dimension, padded)
-    models[:] = target[:, None]
-    columns = empty_lanes(3, padded)
-    columns[:, :num_clients] = inputs.scale, inputs.noise_deviation, stepsizes
-    columns[:, num_clients:] = 0.0
+    """Return the lanes of one trial, all models zero, or those of the clients in `shard`."""
+    held = range(inputs.scale.size) if shard is None else shard
+    columns = empty_lanes(3, -(-len(held) // WIDTH) * WIDTH)
+    part = slice(held.start, held.stop)
+    columns[:, : len(held)] = inputs.scale[part], inputs.noise_deviation[part], stepsizes[part]
+    columns[:, len(held) :] = 0.0
+    lanes = make_empty_lanes(len(held), target.size, data)
+    lanes.models[:] = target[:, None]
+    return lanes._replace(
+        first=held.start, fleet_size=inputs.scale.size, scale=columns[0], deviation=columns[1], stepsizes=columns[2],
+    )  # fmt: skip
+
+
+def make_empty_lanes(num_clients: int, dimension: int, data: Stream) -> ClientLanes:
+    """Return lanes that only have room for models, of which nothing is written; the memory is taken when it is used."""
+    padded, nothing = -(-num_clients // WIDTH) * WIDTH, np.zeros(0)
     return ClientLanes(
-        WHOLE, 0, 0, num_clients, models, scale=columns[0], deviation=columns[1], stepsizes=columns[2],
-        errors=empty_lanes(padded if threads > 1 else WIDTH),
+        WHOLE, 0, 0, num_clients, 0, num_clients, empty_lanes(dimension, padded), nothing, nothing, nothing,
+        sums=np.zeros(-(-num_clients // SUM_BLOCK)),
         server=empty_lanes(dimension, WIDTH),
         measured=empty_lanes(1, 3, WIDTH),
         scratch=make_client_scratch(dimension, data),
@@ -101,6 +118,7 @@ def make_client_scratch(dimension: int, data: Stream) -> ClientScratch:
         steps,
         empty_lanes(WORDS_AHEAD, WIDTH, dtype=np.uint64),
         empty_lanes(2 * ((dimension + 2) // 2), WIDTH, dtype=np.float32),
+        empty_lanes(WIDTH),
     )
 
 
@@ -121,10 +139,13 @@ class SharedLearning:
     def __init__(self, lanes: ClientLanes, data: Stream, threads: int) -> None:
         self._lanes, self._data = lanes, data
         self._pool = ThreadPoolExecutor(threads - 1)
-        groups = lanes.models.shape[1] // WIDTH
-        bounds = [groups * part // threads * WIDTH for part in range(threads + 1)]
+        blocks, padded = lanes.sums.size, lanes.models.shape[1]
+        bounds = [min(blocks * part // threads * SUM_BLOCK, padded) for part in range(threads)] + [padded]
         self._parts = list(pairwise(bounds))
         self._scratch = [make_client_scratch(len(lanes.models), data) for _ in range(threads)]
+
+    def start_chunk(self, exchange: object, clients: FloatArray) -> None:
+        """Do nothing: all models are at hand."""
 
     def learn(self, n: int, t: int, learns: NDArray[np.uint8] | None) -> float:
         """Let all clients learn in iteration n, number `t` of its chunk, and return the network MSE."""
@@ -139,11 +160,19 @@ class SharedLearning:
         learn_over_clients(n, t, *self._parts[0], self._data, learns, first)
         for future in futures:
             future.result()
-        return _mean_square(self._lanes.errors, self._lanes.num_clients)
+        return mean_of(self._lanes.sums, self._lanes.num_clients)
 
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(wait=False)
+
+
+def mean_of(sums: FloatArray, num_clients: int) -> float:
+    """Return the network MSE of blocks of clients, added in their order."""
+    total = 0.0
+    for part in sums.tolist():
+        total += part
+    return 1.0 / num_clients * total
 
 
 @compiled(allocates=False)
@@ -155,49 +184,41 @@ def learn_over_clients(
     data: Stream,
     learns: NDArray[np.uint8] | None,
     lanes: ClientLanes,
-) -> float:
-    """Let the clients from `start` to `stop`, multiples of WIDTH, make the step of iteration n on white samples.
+) -> None:
+    """Let the clients from `start` to `stop` make the step of iteration n on white samples, and fill ``lanes.sums``.
 
-    ``learns`` (T, K, 1) is 1 for those that do, in iteration `t` of the chunk. The sum of their squared errors is
-    returned if ``lanes.errors`` has no place for all of them.
+    `start` is a multiple of SUM_BLOCK and `stop` of WIDTH. ``learns`` (T, K, 1) is 1 for those that learn, in iteration
+    `t` of the chunk.
     """
-    models, errors, num_clients = lanes.models, lanes.errors, lanes.num_clients
-    counter, steps, hashed, normals = lanes.scratch
+    models, num_clients = lanes.models, lanes.num_clients
+    counter, steps, hashed, normals, errors = lanes.scratch
     dimension, padded = models.shape
     words = normals.shape[0] // 2
     for lane in range(WIDTH):
-        counter[lane] = data.key[0] + np.uint64((n * num_clients + start + lane) * words) * data.gamma[0]
+        number = n * lanes.fleet_size + lanes.first + start + lane
+        counter[lane] = data.key[0] + np.uint64(number * words) * data.gamma[0]
     # From one vector of clients to the next, less the words that were drawn.
     jump = np.uint64((WIDTH - 1) * words) * data.gamma[0]
-    is_summed = errors.size == WIDTH
-    total = 0.0
-    for k in range(start, stop, WIDTH):
-        next_normals(0, counter, steps, hashed, normals)
-        store(counter, 0, load(counter, 0) + jump)
-        scale = load(lanes.scale, k)
-        product = spread(0.0)
-        for i in range(dimension):
-            x = scale * to_float64(load(normals, i * WIDTH))
-            product = fma(x, load(models, i * padded + k), product)
-        error = product + load(lanes.deviation, k) * to_float64(load(normals, dimension * WIDTH))
-        step = (-1.0 * load(lanes.stepsizes, k)) * error
-        if learns is not None:
-            step = pick_if_equal(load(learns, t * num_clients + k), spread(np.uint8(1)), step, spread(0.0))
-        for i in range(dimension):
-            x = scale * to_float64(load(normals, i * WIDTH))
-            store(models, i * padded + k, fma(x, step, load(models, i * padded + k)))
-        if is_summed:
+    for block in range(start, stop, SUM_BLOCK):
+        total = 0.0
+        for k in range(block, min(block + SUM_BLOCK, stop), WIDTH):
+            next_normals(0, counter, steps, hashed, normals)
+            store(counter, 0, load(counter, 0) + jump)
+            scale = load(lanes.scale, k)
+            product = spread(0.0)
+            for i in range(dimension):
+                x = scale * to_float64(load(normals, i * WIDTH))
+                product = fma(x, load(models, i * padded + k), product)
+            error = product + load(lanes.deviation, k) * to_float64(load(normals, dimension * WIDTH))
+            step = (-1.0 * load(lanes.stepsizes, k)) * error
+            if learns is not None:
+                step = pick_if_equal(
+                    load(learns, t * num_clients + k), spread(np.uint8(1)), step, spread(0.0)
+                )
+            for i in range(dimension):
+                x = scale * to_float64(load(normals, i * WIDTH))
+                store(models, i * padded + k, fma(x, step, load(models, i * padded + k)))
             store(errors, 0, error)
             for lane in range(min(WIDTH, num_clients - k)):
                 total = fma(errors[lane], errors[lane], total)
-        else:
-            store(errors, k, error)
-    return total
-
-
-@compiled(allocates=False)
-def _mean_square(errors: FloatArray, num_clients: int) -> float:
-    total = 0.0
-    for k in range(num_clients):
-        total = fma(errors[k], errors[k], total)
-    return 1.0 / num_clients * total
+        lanes.sums[block // SUM_BLOCK] = total

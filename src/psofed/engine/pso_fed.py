@@ -1,8 +1,9 @@
 """A run of PSO-Fed: draws participants and masks chunk by chunk and calls the kernel."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.bodies import raise_python_error, release
@@ -20,6 +21,7 @@ from psofed.engine.over_clients import (
     ClientLanes,
     SharedLearning,
     make_client_lanes,
+    make_empty_lanes,
     threads_for,
 )
 from psofed.engine.pso_fed_kernel import Exchanges, Extras, ModelState, advance, make_scratch
@@ -29,6 +31,8 @@ from psofed.engine.streams import make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from psofed.engine.hooks import Watching
     from psofed.fleet import Fleet
     from psofed.parts.watching import WatchPlan
@@ -44,6 +48,19 @@ _SOURCES = ("data", "participation", "uplink", "masks", "root", "pre_aggregation
 
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
+
+
+class Learning(Protocol):
+    """Clients that learn elsewhere: on threads, or on the workers of a cluster."""
+
+    def start_chunk(self, exchange: Exchanges, clients: FloatArray) -> None:
+        """Prepare for the exchanges of a chunk; what participants hold is read from and written to `clients`."""
+
+    def learn(self, n: int, t: int, learns: NDArray[np.uint8] | None) -> float:
+        """Let all clients learn in iteration n, number `t` of its chunk, and return the network MSE."""
+
+    def close(self) -> None:
+        """Release what was held."""
 
 
 def is_plain(scenario: "Scenario") -> bool:
@@ -74,6 +91,8 @@ class PsoFedRun:
         Given samples, and what a defence needs to know.
     threads : int
         Threads that share the clients of a single trial.
+    elsewhere : Learning, optional
+        What holds the models of a single trial instead.
 
     Attributes
     ----------
@@ -98,6 +117,7 @@ class PsoFedRun:
         samples: TrialSamples | None = None,
         plan: "WatchPlan | None" = None,
         threads: int = 1,
+        elsewhere: Learning | None = None,
     ) -> None:
         self._scenario = scenario
         self._is_plain = is_plain(scenario)
@@ -145,15 +165,19 @@ class PsoFedRun:
         self.server: FloatArray = empty_lanes(scenario.dimension, lanes)
         self.server[:] = fleet.target[:, None]
         self._over_clients: ClientLanes | None = None
-        self._shared: SharedLearning | None = None
+        self._shared: Learning | None = elsewhere
         self.clients: FloatArray
         if lanes == 1:
             data = self._streams["data"]
             threads = threads_for(scenario.num_clients, threads)
-            own = make_client_lanes(self._inputs, self._learning.stepsizes, fleet.target, data, threads)
+            own = (
+                make_client_lanes(self._inputs, self._learning.stepsizes, fleet.target, data)
+                if elsewhere is None
+                else make_empty_lanes(scenario.num_clients, scenario.dimension, data)
+            )
             self._over_clients = own
             self.clients = own.models[:, : scenario.num_clients].T[:, :, None]
-            if threads > 1:
+            if threads > 1 and elsewhere is None:
                 self._shared = SharedLearning(own, data, threads)
         else:
             self.clients = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
@@ -205,6 +229,7 @@ class PsoFedRun:
             call(over_clients._replace(stop=len(metrics)))
         else:
             learns = None if network is None or not network.learns.size else network.learns
+            self._shared.start_chunk(exchange, self.clients)
             for t in range(len(metrics)):
                 call(over_clients._replace(phase=BEFORE_LEARNING, start=t, stop=t + 1))
                 metrics[t, 0, 0] = self._shared.learn(first + t, t, learns)
@@ -237,7 +262,7 @@ class PsoFedRun:
         )
 
     def __del__(self) -> None:
-        shared: SharedLearning | None = getattr(self, "_shared", None)
+        shared: Learning | None = getattr(self, "_shared", None)
         if shared is not None:
             shared.close()
         if hasattr(self, "_stream"):
@@ -275,8 +300,22 @@ class TrialByTrial:
 
     watching = None
 
-    def __init__(self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, threads: int) -> None:
-        self._runs = [PsoFedRun(scenario, fleet, seed, range(j, j + 1), threads=threads) for j in trials]
+    def __init__(
+        self,
+        scenario: "Scenario",
+        fleet: "Fleet",
+        seed: int,
+        trials: range,
+        threads: int,
+        elsewhere: "Callable[[int], Learning] | None" = None,
+    ) -> None:
+        self._runs = [
+            PsoFedRun(
+                scenario, fleet, seed, range(j, j + 1), threads=threads,
+                elsewhere=None if elsewhere is None else elsewhere(j),
+            )
+            for j in trials
+        ]  # fmt: skip
         self.chunk: int = self._runs[0].chunk
 
     @property

@@ -23,7 +23,14 @@ from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, pick_if_equal, sp
 from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
 from psofed.engine.network import NetworkSide, download, download_through, silence_unreached, upload_through
 from psofed.engine.normals import WORDS_AHEAD, next_normals
-from psofed.engine.over_clients import AFTER_LEARNING, BEFORE_LEARNING, WHOLE, ClientLanes, learn_over_clients
+from psofed.engine.over_clients import (
+    AFTER_LEARNING,
+    BEFORE_LEARNING,
+    SUM_BLOCK,
+    WHOLE,
+    ClientLanes,
+    learn_over_clients,
+)
 from psofed.engine.samples import error_on_next, has_sample, take_sample
 from psofed.engine.search import corrupt_at_best
 from psofed.engine.server_side import (
@@ -236,9 +243,12 @@ def advance(
             if over_clients.phase == WHOLE:
                 padded = over_clients.models.shape[1]
                 if network is not None and network.learns.size:
-                    total = learn_over_clients(first + t, t, 0, padded, data, network.learns, over_clients)
+                    learn_over_clients(first + t, t, 0, padded, data, network.learns, over_clients)
                 else:
-                    total = learn_over_clients(first + t, t, 0, padded, data, None, over_clients)
+                    learn_over_clients(first + t, t, 0, padded, data, None, over_clients)
+                total = 0.0
+                for part in over_clients.sums:
+                    total += part
                 metrics[t, 0, 0] = (1.0 / num_clients) * total
             elif over_clients.phase == BEFORE_LEARNING:
                 continue
@@ -358,30 +368,33 @@ def _learn(
 ) -> None:
     """Let every client make its step on a white sample x = ς_k z, and write the network MSE.
 
-    The same as :func:`_learn_in_general`, bit for bit, but x is formed where it is used and never stored.
+    The same as :func:`_learn_in_general`, bit for bit up to SUM_BLOCK clients, but x is never stored.
     """
     num_clients, dimension, lanes = clients.shape
     counter, hashed, normals = scratch.counter, scratch.hashed, scratch.normals
     scale, deviation = inputs.scale, inputs.noise_deviation
     for lane in range(0, lanes, WIDTH):
-        squares = spread(0.0)
-        for k in range(num_clients):
-            next_normals(lane, counter, gamma, hashed, normals)
-            first = k * dimension * lanes + lane
-            product = spread(0.0)
-            for i in range(dimension):
-                x = scale[k] * to_float64(load(normals, i * lanes + lane))
-                product = fma(x, load(clients, first + i * lanes), product)
-            error = product + deviation[k] * to_float64(load(normals, dimension * lanes + lane))
-            squares = fma(error, error, squares)
-            step = -stepsizes[k] * error
-            if learns is not None:
-                does = load(learns, (t * num_clients + k) * lanes + lane)
-                step = pick_if_equal(does, spread(np.uint8(1)), step, spread(0.0))
-            for i in range(dimension):
-                x = scale[k] * to_float64(load(normals, i * lanes + lane))
-                store(clients, first + i * lanes, fma(x, step, load(clients, first + i * lanes)))
-        store(metrics, 3 * t * lanes + lane, (1.0 / num_clients) * squares)
+        total = spread(0.0)
+        for block in range(0, num_clients, SUM_BLOCK):
+            squares = spread(0.0)
+            for k in range(block, min(block + SUM_BLOCK, num_clients)):
+                next_normals(lane, counter, gamma, hashed, normals)
+                first = k * dimension * lanes + lane
+                product = spread(0.0)
+                for i in range(dimension):
+                    x = scale[k] * to_float64(load(normals, i * lanes + lane))
+                    product = fma(x, load(clients, first + i * lanes), product)
+                error = product + deviation[k] * to_float64(load(normals, dimension * lanes + lane))
+                squares = fma(error, error, squares)
+                step = -stepsizes[k] * error
+                if learns is not None:
+                    does = load(learns, (t * num_clients + k) * lanes + lane)
+                    step = pick_if_equal(does, spread(np.uint8(1)), step, spread(0.0))
+                for i in range(dimension):
+                    x = scale[k] * to_float64(load(normals, i * lanes + lane))
+                    store(clients, first + i * lanes, fma(x, step, load(clients, first + i * lanes)))
+            total = total + squares
+        store(metrics, 3 * t * lanes + lane, (1.0 / num_clients) * total)
 
 
 @kernel_part

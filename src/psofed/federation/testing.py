@@ -36,6 +36,9 @@ class InProcessGrid(Grid):
     [1, 2]
     """
 
+    is_immediate = True
+    """Whether :meth:`pull_messages` never waits; one that may is called in a thread for each reply."""
+
     def __init__(
         self,
         apps: Mapping[int, ClientApp],

@@ -125,44 +125,39 @@ def make_headline(data: FigureData, uplink: str) -> Any:
 
 def figure_chart(data: FigureData) -> Panels:
     """Return the figure for print: simulation, both theories and the printed points in dB, a panel per uplink."""
-    labels, nothing = data.curve_labels, np.empty(0)
-    key = [_printed("simulation", look_of(label, n), label, nothing, nothing) for n, label in labels.items()]
-    grey = Look("0.25", "o")
-    key += [
-        _printed(kind, grey, KINDS[kind].title, nothing, nothing) for kind in shown_kinds(data, data.panels)
-    ]
-    x = _scale(data)
-    charts: list[Chart] = []
     separator = ",\n"
-    for uplink in data.panels:
-        series = key if not charts else []
-        for one in data.panel(uplink):
-            band = _band(one)
-            ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
-            look = look_of(labels[one.curve], one.curve)
-            series = [*series, _printed(kind_of(one), look, "", one.x, one.y_db, **ends)]
-        title = f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink, separator)}"
-        charts.append(Chart(title, x, Scale(), tuple(series)))
-    better = "" if data.metric == "term" else ", lower is better"
-    ordinate = f"{ORDINATES[data.metric]} (dB){better}"
-    return Panels("", (tuple(charts),), True, data.x_label, ordinate, below=True, size=(PAGE_WIDTH, 4.0))
+    titles = {
+        uplink: f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink, separator)}"
+        for uplink in data.panels
+    }
+    return _for_print(data, titles, list(KINDS), 4.0)
 
 
 def headline_chart(data: FigureData, uplink: str) -> Panels:
-    """Return the opening picture for print, as wide as a page."""
-    labels, named = data.curve_labels, set()
-    series = []
-    for one in data.panel(uplink):
-        kind, band = kind_of(one), _band(one)
-        if kind not in HEADLINE_KINDS:
-            continue
-        ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
-        label = "" if one.curve in named or kind != "simulation" else labels[one.curve]
-        named |= {one.curve} if label else set()
-        series.append(_printed(kind, look_of(labels[one.curve], one.curve), label, one.x, one.y_db, **ends))
-    chart = Chart("", _scale(data), Scale(), tuple(series))
-    ordinate = f"{ORDINATES[data.metric]} (dB), lower is better"
-    return Panels("", ((chart,),), True, data.x_label, ordinate, below=True, size=(PAGE_WIDTH, 3.6))
+    """Return the opening picture for print."""
+    return _for_print(data, {uplink: ""}, list(HEADLINE_KINDS), 3.6)
+
+
+def _for_print(data: FigureData, titles: dict[str, str], kinds: list[str], height: float) -> Panels:
+    """Return some kinds of series, a panel for each uplink with its title, as wide as a page."""
+    labels, nothing, grey = data.curve_labels, np.empty(0), Look("0.25", "o")
+    shown = [kind for kind in shown_kinds(data, list(titles)) if kind in kinds]
+    key = [_printed("simulation", look_of(label, n), label, nothing, nothing) for n, label in labels.items()]
+    key += [_printed(kind, grey, KINDS[kind].title, nothing, nothing) for kind in shown]
+    ticks = _ticks(data)
+    x = Scale(ticks=None if ticks is None else tuple((place, f"{place:g}") for place in ticks))
+    charts: list[Chart] = []
+    for uplink, title in titles.items():
+        series = [] if charts else list(key)
+        for one in data.panel(uplink):
+            if kind_of(one) in shown:
+                band, look = _band(one), look_of(labels[one.curve], one.curve)
+                ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
+                series.append(_printed(kind_of(one), look, "", one.x, one.y_db, **ends))
+        charts.append(Chart(title, x, Scale(), tuple(series)))
+    better = "" if data.metric == "term" else ", lower is better"
+    ordinate = f"{ORDINATES[data.metric]} (dB){better}"
+    return Panels("", (tuple(charts),), True, data.x_label, ordinate, below=True, size=(PAGE_WIDTH, height))
 
 
 def save_pictures(data: FigureData, folder: Path) -> None:
@@ -263,11 +258,6 @@ def _band(series: FigureSeries) -> dict[str, list[float]]:
 def _finite(values: FloatArray) -> list[float]:
     """Return a list with a gap where a trial diverged; a ten-thousandth of a dB is more than anyone sees."""
     return [round(value, 5) for value in np.where(np.isfinite(values), values, np.nan).tolist()]
-
-
-def _scale(data: FigureData) -> Scale:
-    ticks = _ticks(data)
-    return Scale(ticks=None if ticks is None else tuple((place, f"{place:g}") for place in ticks))
 
 
 def _ticks(data: FigureData) -> list[float] | None:

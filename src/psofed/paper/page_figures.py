@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 from urllib.parse import quote
 
 import numpy as np
@@ -80,8 +81,15 @@ def figure_section(data: FigureData, places: dict[str, str], picture: str) -> st
 
 def _static(picture: str, title: str) -> str:
     """Return a picture that is printed, and copied as PNG."""
-    source = quote(picture, safe=" =:/;,.-'()<>|*+!?&@$[]{}")
+    source = quote(_compact(picture), safe=" =:/;,.-'()<>|*+!?&@$[]{}")
     return f'<img class="print" alt="{html.escape(title, quote=True)}" src="data:image/svg+xml,{source}">'
+
+
+def _compact(picture: str) -> str:
+    """Return an SVG in half the bytes: a hundredth of a point is more than anyone sees."""
+    bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<\?xml.*?\?>|<!DOCTYPE.*?>", "", picture, flags=re.S)
+    bare = " ".join(bare.split()).replace('"', "'")  # other quotes and line ends would have to be escaped
+    return re.sub(r" d='[^']*'", lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), bare)
 
 
 def _chart(data: FigureData, uplink: str, name: str, place: str, where: str) -> str:

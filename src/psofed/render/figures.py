@@ -91,7 +91,7 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
 
 
 def _scaled(size: tuple[float, float], width: float) -> tuple[float, float]:
-    """Return a size of this width, of the same proportions unless that would leave no space for the curves."""
+    """Return a size of this width, of the same proportions unless the curves need more height."""
     return width, max(size[1] * width / size[0], min(size[1], 2.4))
 
 
@@ -344,7 +344,7 @@ def _draw_cells(axes: Axes, chart: HeatMap) -> Any:
     is_dark = image.to_rgba(np.nan_to_num(values)) @ [0.3, 0.59, 0.11, 0.0] < 0.5
     for (i, j), value in np.ndenumerate(values):
         colour = "0.5" if math.isnan(value) else "white" if is_dark[i, j] else "black"
-        axes.text(j, i, chart.texts[i][j], ha="center", va="center", fontsize=6.5, color=colour)
+        axes.text(j, i, chart.texts[i][j], ha="center", va="center", fontsize=6, color=colour)
     axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=40, ha="right", fontsize=7.5)
     axes.set_yticks(range(len(chart.rows)), chart.rows, fontsize=7.5)
     axes.set_title(_text(chart.title), fontsize=9.5)

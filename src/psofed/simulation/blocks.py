@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from psofed.fleet.measured import table_samples
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
 from psofed.simulation.evasion import instants, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from psofed.engine.pso_fed import Learning
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
 BLOCK = WIDTH
@@ -162,6 +167,7 @@ def run_block(
     progress: Progress | None = None,
     threads: int = 1,
     over_clients: bool | None = None,
+    elsewhere: "Callable[[int], Learning] | None" = None,
 ) -> Block:
     """Run some trials in lock step. A trial's bits depend only on the job and the trial's number.
 
@@ -175,6 +181,8 @@ def run_block(
         Threads that may share the clients of a trial, where there are many.
     over_clients : bool, optional
         Whether lanes are clients; by default as :func:`runs_over_clients` says.
+    elsewhere : callable, optional
+        Makes what holds the models of a trial, where lanes are clients.
     """
     scenario, recording = job.scenario, job.recording
     count, iterations = len(trials), scenario.iterations
@@ -182,7 +190,7 @@ def run_block(
     if runs_over_clients(scenario, count) if over_clients is None else over_clients:
         from psofed.engine.pso_fed import TrialByTrial
 
-        lanes, run = count, TrialByTrial(scenario, draw_fleet(scenario), job.seed, trials, threads)
+        lanes, run = count, TrialByTrial(scenario, draw_fleet(scenario), job.seed, trials, threads, elsewhere)
     else:
         # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
         lanes = -(-count // WIDTH) * WIDTH

@@ -119,7 +119,7 @@ class _Feed:
         self._waiting = 0
 
     def refresh(self) -> None:
-        """Read on, until the queues are full."""
+        """Read further rows, unless too many are waiting."""
         if self._waiting >= _MOST_ROWS:
             return
         opened = self.table.open(self._position)

@@ -13,7 +13,9 @@ from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import follow, submit
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.supernode import start_supernode
+from psofed.parts.attacks.constant_bias import ConstantBias
 from psofed.parts.attacks.gaussian import Gaussian
+from psofed.parts.defences.cusum import Cusum
 from psofed.scenario import Data, Scenario
 
 
@@ -38,9 +40,18 @@ class RunPrediction:
 
 
 def demo_settings(
-    nodes: int, rounds: int, seed: int, samples_per_round: int = 1, deadline: float = 60.0
+    nodes: int,
+    rounds: int,
+    seed: int,
+    samples_per_round: int = 1,
+    deadline: float = 60.0,
+    *,
+    defended: bool = False,
 ) -> RunSettings:
-    """Return a run of `nodes` clients of which the first is Byzantine and half take part in a round.
+    """Return a run of `nodes` clients of which the first is Byzantine.
+
+    If it is `defended`, all take part in each round, and the Byzantine client sends a bias. Otherwise half of them take
+    part, and it adds noise now and then: theory covers that.
 
     Examples
     --------
@@ -57,6 +68,12 @@ def demo_settings(
         data=Data(fleet_seed=seed),
         attack=Gaussian(num_byzantine=1, probability=0.5, variance=0.25),
     )
+    if defended:
+        scenario = scenario.replace(
+            num_participants=nodes,
+            attack=ConstantBias(num_byzantine=1, probability=1.0, bias=0.3),
+            defence=Cusum(threshold=15.0),
+        )
     return RunSettings(
         scenario=scenario,
         seed=seed,

@@ -41,6 +41,11 @@ class FederationCollector:
         for node in found["nodes"]:
             online.add_metric([node["name"]], node["status"] == "online")
             seen.add_metric([node["name"]], max(0, node["last_round"]))
+        late = CounterMetricFamily(
+            "psofed_late_replies", "Replies that counted in a later round", labels=["node"]
+        )
+        for name, count in run.get("conduct", {}).get("late", {}).items():
+            late.add_metric([name], count)
         for name, counts in found["bad_replies"].items():
             for kind, count in counts.items():
                 bad.add_metric([name, kind], count)
@@ -61,7 +66,7 @@ class FederationCollector:
         )
         for name, about in found["suspects"].items():
             out.add_metric([name], bool(about["out"]))
-        yield from (online, seen, error, out, bad, traffic)
+        yield from (online, seen, error, out, bad, late, traffic)
 
 
 @contextmanager

@@ -68,7 +68,10 @@ class RunSummary:
         self._reported[node] = max([before, *fresh])
 
     def _add_nodes(self, record: dict[str, Any]) -> None:
-        for name in record["participants"]:
+        for name in {
+            *record["participants"],
+            *record["accepted"],
+        }:  # a late reply may be of a client not asked now
             entry = self.nodes.setdefault(name, {"rounds": 0, "examples": 0, "remark": "", "error": ""})
             entry["rounds"] += name in record["accepted"]
             entry["examples"] += record["examples_by_node"].get(name, 0)

@@ -7,7 +7,7 @@ message that was sent, by the node that it was sent to, is taken or fetched. So 
 own doing, and costs nobody else a reply.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,14 +39,23 @@ class ReplyBounds:
 
 @dataclass(frozen=True)
 class AnnouncedReply:
-    """A reply whose objects are still with the SuperLink, or on their way there."""
+    """A reply that has to be fetched by :func:`collect_reply`, which may take long.
 
-    about: Any
+    Attributes
+    ----------
+    message_id, node_id
+        Of the message that it answers, and of the node that was asked.
+    about
+        Its metadata; None if the grid does not say whether there is one.
+    """
+
+    message_id: str
     node_id: int
+    about: Any = None
 
 
 PulledReply = Message | AnnouncedReply | Exception
-"""A reply, one that has to be fetched by :func:`collect_reply`, or why there will be none."""
+"""A reply, one that has to be fetched, or why there will be none."""
 
 
 def push_inline(grid: Any, messages: Sequence[Message]) -> list[str]:
@@ -74,8 +83,10 @@ def pull_replies(grid: Grid, asked: Mapping[str, int]) -> dict[str, PulledReply]
         Node that each message was sent to, by the message's id.
     """
     client = getattr(grid, "_runtime_client", None)
-    if client is None:
-        return _pull_in_process(grid, asked)
+    if client is None:  # a grid within this process
+        if getattr(grid, "is_immediate", False):
+            return {key: found for key in asked if (found := _pull_one(grid, key, asked)) is not None}
+        return {key: AnnouncedReply(key, node_id) for key, node_id in asked.items()}
     ids = list(asked)
     replies: dict[str, PulledReply] = {}
     for begin in range(0, len(ids), _MESSAGES_AT_ONCE):
@@ -90,8 +101,8 @@ def pull_replies(grid: Grid, asked: Mapping[str, int]) -> dict[str, PulledReply]
     return replies
 
 
-def collect_reply(grid: Any, reply: AnnouncedReply, bounds: ReplyBounds) -> Message:
-    """Fetch the objects of a reply and build it.
+def collect_reply(grid: Any, reply: AnnouncedReply, bounds: ReplyBounds) -> Message | None:
+    """Fetch the objects of a reply and build it; None if there is none yet.
 
     Raises
     ------
@@ -100,9 +111,11 @@ def collect_reply(grid: Any, reply: AnnouncedReply, bounds: ReplyBounds) -> Mess
     IncompleteReplyError
         If the objects have not arrived in time.
     """
+    asked = {reply.message_id: reply.node_id}
+    if reply.about is None:
+        return _find(grid.pull_messages([reply.message_id]), asked)
     message = _collect(grid._runtime_client, reply.about, bounds)
     # The object's own metadata is the sender's word; the SuperLink has checked those that it lists.
-    asked = {reply.about.reply_to_message_id: reply.node_id}
     if not _answers(message.metadata, asked, message.has_error()):
         raise BadTreeError("a reply that claims to be another")
     return message
@@ -128,22 +141,20 @@ def withdraw(grid: Grid, message_id: str) -> bool:
     return bool(replies or lost)
 
 
-def _pull_in_process(grid: Grid, asked: Mapping[str, int]) -> dict[str, PulledReply]:
-    """Return the replies on a grid within this process, pulled one by one so that a bad one harms no other."""
-    replies: dict[str, PulledReply] = {}
-    for message_id in asked:
-        try:
-            for message in grid.pull_messages([message_id]):
-                if _answers(message.metadata, asked, message.has_error()):
-                    replies.setdefault(message.metadata.reply_to_message_id, message)
-        except Exception as error:
-            replies[message_id] = error
-    return replies
+def _find(messages: Iterable[Message], asked: Mapping[str, int]) -> Message | None:
+    return next((m for m in messages if _answers(m.metadata, asked, m.has_error())), None)
+
+
+def _pull_one(grid: Grid, message_id: str, asked: Mapping[str, int]) -> PulledReply | None:
+    try:
+        return _find(grid.pull_messages([message_id]), {message_id: asked[message_id]})
+    except Exception as error:  # whatever a grid raises concerns this reply alone
+        return error
 
 
 def _take(proto: Any, tree: Any, node_id: int) -> PulledReply:
     if not is_inline(proto):
-        return AnnouncedReply(proto.metadata, node_id)
+        return AnnouncedReply(proto.metadata.reply_to_message_id, node_id, proto.metadata)
     try:
         return read_inline(proto, tree)
     except BadTreeError as error:

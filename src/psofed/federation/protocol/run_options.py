@@ -92,6 +92,13 @@ class ReplyLimits(Settings):
         check=_check_patience,
         text="how many times longer than most nodes a node may take; 0: wait until the deadline",
     )
+    late_weight: float = option(
+        group=_REPLIES,
+        default=0.0,
+        low=0,
+        high=1,
+        text="count a reply that arrives l rounds late with this weight to the power of l; 0: drop it",
+    )
     grace: float = option(
         group=_REPLIES,
         default=10.0,
@@ -229,13 +236,14 @@ class DemoOptions(Settings):
     """Settings of the demonstration on one machine."""
 
     nodes: int = option(default=4, low=2, high=64, text="nodes to start")
-    rounds: int = option(default=10, low=1, text="rounds to run")
+    rounds: int = option(default=20, low=1, text="rounds to run")
     seed: int = option(
         default=0, low=0, high=MAX_SEED, text="random seed of data, masks, participants and attack"
     )
     samples_per_round: int = _with_default(RunOptions, "samples_per_round", 1)
     deadline: float = _with_default(RunOptions, "deadline", 60.0)
     supernodes: bool = option(default=False, text="start Flower's SuperNodes instead, to compare")
+    undefended: bool = option(default=False, text="leave out the defence, and compare the run with theory")
 
 
 class ServerOptions(Settings):

@@ -55,6 +55,7 @@ class Conduct:
     resting: dict[str, int] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
     waits: dict[str, float] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
     patience: Patience = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +103,7 @@ class Conduct:
             "resting": dict(sorted(self.resting.items())),
             "missed": dict(sorted(self.missed.items())),
             "waits": dict(sorted(self.waits.items())),
+            "late": dict(sorted(self.late.items())),
         }
 
     @classmethod
@@ -111,7 +113,8 @@ class Conduct:
         resting = {node: int(until) for node, until in mapping["resting"].items()}
         missed = {node: int(count) for node, count in mapping.get("missed", {}).items()}
         waits = {node: float(seconds) for node, seconds in mapping.get("waits", {}).items()}
-        return cls(limits, counts, resting, missed, waits)
+        late = {node: int(count) for node, count in mapping.get("late", {}).items()}
+        return cls(limits, counts, resting, missed, waits, late)
 
 
 def check_replies(replies: Sequence[Reply], limits: ReplyLimits) -> dict[str, BadReplyError]:

@@ -64,17 +64,20 @@ class NodeAnswers:
         All replies that arrived in time.
     unreadable : set of str
         Ids of messages whose reply could not be put together.
+    late : list of Message
+        Replies to messages of earlier rounds.
     """
 
     replies: list[Message] = field(default_factory=list)
     unreadable: set[str] = field(default_factory=set)
+    late: list[Message] = field(default_factory=list)
 
 
 class _Pull:
     """A reply whose objects are on their way from the SuperLink, in a thread of its own."""
 
     def __init__(self, grid: Grid, reply: AnnouncedReply, bounds: ReplyBounds) -> None:
-        self.outcome: PulledReply = reply
+        self.outcome: PulledReply | None = reply
         self._task = scheduler().start(partial(self._work, grid, reply, bounds), "reply")
 
     def wait(self, seconds: float) -> bool:
@@ -116,12 +119,13 @@ class MessageExchange:
         timeout: float,
         nodes: Mapping[int, Node],
         patience: Patience | None = None,
+        late: Mapping[str, int] | None = None,
     ) -> NodeAnswers:
         """Push `messages` and pull their replies for at most `timeout` seconds.
 
         `nodes` are the nodes by Flower's id. A node that goes offline meanwhile is not waited for, and neither is one
         that has used up the `patience` of the others. One that has left and come back may have taken its message with
-        it: it has a few seconds.
+        it: it has a few seconds. `late` are messages of earlier rounds whose replies still count, with their nodes.
         """
         answers = NodeAnswers()
         if not messages:
@@ -129,7 +133,8 @@ class MessageExchange:
         start = scheduler().monotonic()
         numbers = {node_id: node.number for node_id, node in nodes.items()}
         waiting = self._push(grid, messages, numbers, timeout)
-        self._withdraw(grid)
+        late = late or {}
+        self._withdraw(grid, late)
         look_every = _LOOK_EVERY if self.bell.is_connected else _POLL_EVERY
         next_look = start if not self.bell.is_connected else start + look_every
         next_roll_call = start + _ROLL_CALL_EVERY
@@ -165,8 +170,10 @@ class MessageExchange:
         def finish(message_ids: Sequence[str], seconds: float) -> None:
             """Take the replies that are fetched, each within `seconds`, and go on without the others."""
             for message_id in message_ids:
-                if message_id in under_way and under_way[message_id].wait(seconds):
-                    take(message_id, under_way.pop(message_id).outcome)
+                if message_id not in under_way or not under_way[message_id].wait(seconds):
+                    continue
+                if (outcome := under_way.pop(message_id).outcome) is not None:
+                    take(message_id, outcome)
 
         while waiting:
             now = scheduler().monotonic()
@@ -201,6 +208,8 @@ class MessageExchange:
                 finish(gone, _PATIENCE)
                 for message_id in gone:
                     waiting.pop(message_id, None)
+        if late:
+            self._pull_late(grid, late, numbers, answers)
         wait.close(scheduler().monotonic() - start)
         expiry = start + timeout + _LIFE_AFTER_DEADLINE
         answered = {message.metadata.reply_to_message_id for message in answers.replies} | answers.unreadable
@@ -209,10 +218,31 @@ class MessageExchange:
         self._inline -= {numbers[sent[key]] for key in sent if key not in answered and sent[key] in numbers}
         return answers
 
-    def _withdraw(self, grid: Grid) -> None:
-        """Delete messages of earlier rounds that nobody has answered, and answers that came too late."""
+    def _pull_late(
+        self, grid: Grid, late: Mapping[str, int], numbers: Mapping[int, int], answers: NodeAnswers
+    ) -> None:
+        """Take the replies to earlier messages that are there by now."""
+        for message_id, announced in pull_replies(grid, late).items():
+            found = NodeAnswers()
+            outcome: PulledReply | Exception = announced
+            whole = not isinstance(announced, AnnouncedReply)
+            if isinstance(announced, AnnouncedReply):
+                bounds = ReplyBounds(
+                    objects=most_objects(self._model_bytes),
+                    bytes=2 * self._model_bytes + _REPLY_BYTES,
+                    seconds=_PATIENCE,
+                )
+                pull = _Pull(grid, announced, bounds)
+                outcome = pull.outcome if pull.wait(2 * _PATIENCE) else IncompleteReplyError("too slow")
+            self._take(outcome, message_id, numbers.get(late[message_id], 0), found, whole)
+            self._unanswered.pop(message_id, None)
+            answers.late.extend(found.replies)
+
+    def _withdraw(self, grid: Grid, late: Mapping[str, int]) -> None:
+        """Delete messages of earlier rounds that nobody has answered, and answers that came too `late` to count."""
         for message_id, expiry in list(self._unanswered.items()):
-            if withdraw(grid, message_id) or scheduler().monotonic() > expiry:
+            counts = message_id in late
+            if scheduler().monotonic() > expiry or (not counts and withdraw(grid, message_id)):
                 del self._unanswered[message_id]
 
     def _push(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flwr.app import MetricRecord
@@ -27,6 +27,7 @@ class RoundRecord:
     bytes_per_value: int
     seconds: float
     suspects: Mapping[str, str] | None = None
+    late: Mapping[str, int] = field(default_factory=dict)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the round's entry in the history, as JSON holds it."""
@@ -43,6 +44,7 @@ class RoundRecord:
             "dropped": {name: error.kind for name, error in dropped.items()},
             "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
             "remarks": {name: reply.remark for name, reply in valid.items() if reply.remark},
+            **({"late": dict(self.late)} if self.late else {}),
             **({} if self.suspects is None else {"left_out": sorted(self.suspects)}),
             "values_down": down,
             "values_up": sum(

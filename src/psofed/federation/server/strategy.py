@@ -33,6 +33,7 @@ from psofed.federation.server.clients import Client, ClientRegistry
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.history import RECENT_ROUNDS
 from psofed.federation.server.instructions import Instructor, Question
+from psofed.federation.server.lateness import LateReplies, LateReply
 from psofed.federation.server.nodes import Node, wait_for_nodes
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.server.plausibility import Plausibility, Upload
@@ -170,6 +171,8 @@ class PSOFed(Strategy):
         self._nodes: dict[int, Node] = {}
         self._online: list[Node] = []
         self._unreadable: set[str] = set()
+        self._late: LateReplies = LateReplies(self.limits.late_weight)
+        self._late_messages: list[Message] = []
         self._begun = False
         self._endless = False
         self._is_news = OncePerChange()
@@ -262,12 +265,14 @@ class PSOFed(Strategy):
             grid.get_node_ids()
 
     def _ask(self, grid: Grid, messages: Iterable[Message], timeout: float) -> list[Message]:
-        answers = self._send(grid, list(messages), timeout)
-        self._unreadable = answers.unreadable
+        answers = self._send(grid, list(messages), timeout, self._late.waiting())
+        self._unreadable, self._late_messages = answers.unreadable, answers.late
         return answers.replies
 
-    def _send(self, grid: Grid, messages: Sequence[Message], timeout: float) -> NodeAnswers:
-        return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience)
+    def _send(
+        self, grid: Grid, messages: Sequence[Message], timeout: float, late: Mapping[str, int] | None = None
+    ) -> NodeAnswers:
+        return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience, late)
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
         layout = self._layout(initial)
@@ -336,8 +341,10 @@ class PSOFed(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Join the valid replies; without any the model stays as it was."""
         state = self._current()
-        found = sort_replies(replies, self._asked, self._unreadable, self._expectation(server_round))
+        replies, unreadable = list(replies), self._unreadable
+        found = sort_replies(replies, self._asked, unreadable, self._expectation(server_round))
         self._unreadable = set()
+        answered = unreadable | {reply.metadata.reply_to_message_id for reply in replies}
         valid, dropped = found.valid, found.bad
         is_news = self._note_rosters(found)
         # The clients of gateways that were not known as such are drawn at once, unless somebody has learned already.
@@ -345,8 +352,12 @@ class PSOFed(Strategy):
         self._met_gateways = is_news and bool(valid) and learned_nothing and not self._met_gateways
         if self._met_gateways:
             return None, None
+        uploads, late = self._uploads(server_round, valid), self._sort_late(server_round, found, answered)
+        masks = self.sharing.masks(state.layout.dimension)
+        uploads |= {name: reply.upload(state.model, masks) for name, reply in late.items()}
+        valid |= {name: about.reply for name, about in late.items()}
         examples = {name: reply.num_examples for name, reply in valid.items()}
-        outcome = self.step.take(server_round, state.model, self._uploads(server_round, valid), examples)
+        outcome = self.step.take(server_round, state.model, uploads, examples)
         state.model = outcome.model
         for name, (kind, reason) in outcome.refused.items():
             dropped.append((name, BadReplyError(kind, reason)))
@@ -360,7 +371,8 @@ class PSOFed(Strategy):
             self._is_news(name, "")
             if reply.status in (LEARNED, LOST):
                 # One that has lost its state is given the full model when it is next drawn.
-                state.seen[name] = -1 if reply.status == LOST else server_round
+                answers = late[name].round_number if name in late else server_round
+                state.seen[name] = -1 if reply.status == LOST else max(answers, state.seen.get(name, 0))
         state.round_number = server_round
         state.conduct = self.conduct.to_mapping()
         state.clients = self.registry.to_mapping()
@@ -378,6 +390,7 @@ class PSOFed(Strategy):
             bytes_per_value=state.layout.dtype.itemsize,
             seconds=scheduler().monotonic() - self._round_started,
             suspects=None if self.step.suspects is None else outcome.suspects,
+            late={name: server_round - about.round_number for name, about in late.items() if name in valid},
         )
         state.add_round(record.to_mapping())
         learned = {name: valid[name] for name in outcome.used}
@@ -387,6 +400,16 @@ class PSOFed(Strategy):
         if not learned:
             return None, average_metrics(learned)
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
+
+    def _sort_late(self, server_round: int, found: SortedReplies, answered: set[str]) -> dict[str, LateReply]:
+        """Return the replies to earlier rounds that count in this one, and wait on for those that are missing now."""
+        late, bad = self._late.sort(server_round, self._late_messages, self._expectation, found.valid)
+        self._late_messages = []
+        found.bad.extend(bad)
+        for name in late:
+            self.conduct.late[name] = self.conduct.late.get(name, 0) + 1
+        self._late.remember(server_round, self._asked, answered)
+        return late
 
     def _uploads(self, server_round: int, replies: Mapping[str, Reply]) -> dict[str, Upload]:
         """Return what each client has uploaded: the entries S_{k,n+1} and their values."""
