@@ -145,7 +145,7 @@ def _write_without_sync() -> list[Change]:
         disk().sync_folder(path.parent)
 
     return [
-        (checkpoint, "write_atomically", write_atomically),
+        ("psofed.federation.server.history", "write_atomically", write_atomically),
         ("psofed.federation.protocol.archive", "write_atomically", write_atomically),
     ]
 
