@@ -265,11 +265,12 @@ def test_what_arrived_is_kept_in_the_nodes_folder_if_it_has_one(monkeypatch, tmp
     from types import SimpleNamespace
 
     import psofed.federation.deploy.app as ready_made
+    from psofed.federation.client.sharing import STATE_DIRECTORY
 
     kept = []
     function = SimpleNamespace(learn_arrived=lambda _context, folder: kept.append(folder))
     monkeypatch.setattr(ready_made, "_texts", lambda _context: ())
-    monkeypatch.setattr(ready_made, "_prepare", lambda: (None, function))
-    for config in ({ready_made.STATE_DIRECTORY: str(tmp_path)}, {}):
+    monkeypatch.setattr(ready_made, "_prepare", lambda: (SimpleNamespace(samples_per_round=0), function))
+    for config in ({STATE_DIRECTORY: str(tmp_path)}, {}):
         ready_made.ReadyMadeApp().learn_arrived(SimpleNamespace(node_config=config))
     assert kept == [tmp_path, None]

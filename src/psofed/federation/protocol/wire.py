@@ -259,7 +259,7 @@ def _decode_tasks(content: RecordDict, settings: ConfigRecord, masks: DerivedMas
         if kind not in KINDS:
             raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
     if not clients or not all(0 <= number <= MAX_ROUND for number in expected):
-        raise ValueError("the message names no client, or a round beyond any use")
+        raise ValueError("the message names no client, or a round that is out of range")
     size, shared, common = masks.dimension, masks.num_shared, settings.get("common") is True
     has_whole = any(kind in (FULL, SYNC) for kind in kinds)
     parts = sum(kind in (PART, START) for kind in kinds)
