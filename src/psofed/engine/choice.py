@@ -109,7 +109,7 @@ def _choose_many(count: int, scratch: ChoiceScratch, out: IndexArray, row: int |
     word = scratch.key[lane] + scratch.first[lane] * scratch.gamma[lane]
     size: Any = np.int64(scratch.sizes[lane])
     for c in range(count):
-        place = c + bounded(mix_word(word), max(size - c, 1))  # type: ignore[arg-type]
+        place = c + bounded(mix_word(word), max(size - c, 1))
         word += scratch.gamma[lane]
         swapped[c] = place
         numbers[c], numbers[place] = numbers[place], numbers[c]
