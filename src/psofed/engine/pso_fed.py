@@ -50,7 +50,7 @@ _SOURCES = ("data", "participation", "uplink", "masks", "root", "pre_aggregation
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
 
 
-class Learning(Protocol):
+class RemoteLearning(Protocol):
     """Clients that learn elsewhere: on threads, or on the workers of a cluster."""
 
     def start_chunk(self, exchange: Exchanges, clients: FloatArray) -> None:
@@ -91,7 +91,7 @@ class PsoFedRun:
         Given samples, and what a defence needs to know.
     threads : int
         Threads that share the clients of a single trial.
-    elsewhere : Learning, optional
+    elsewhere : RemoteLearning, optional
         What holds the models of a single trial instead.
 
     Attributes
@@ -117,7 +117,7 @@ class PsoFedRun:
         samples: TrialSamples | None = None,
         plan: "WatchPlan | None" = None,
         threads: int = 1,
-        elsewhere: Learning | None = None,
+        elsewhere: RemoteLearning | None = None,
     ) -> None:
         self._scenario = scenario
         self._is_plain = is_plain(scenario)
@@ -165,7 +165,7 @@ class PsoFedRun:
         self.server: FloatArray = empty_lanes(scenario.dimension, lanes)
         self.server[:] = fleet.target[:, None]
         self._over_clients: ClientLanes | None = None
-        self._shared: Learning | None = elsewhere
+        self._shared: RemoteLearning | None = elsewhere
         self.clients: FloatArray
         if lanes == 1:
             data = self._streams["data"]
@@ -262,7 +262,7 @@ class PsoFedRun:
         )
 
     def __del__(self) -> None:
-        shared: Learning | None = getattr(self, "_shared", None)
+        shared: RemoteLearning | None = getattr(self, "_shared", None)
         if shared is not None:
             shared.close()
         if hasattr(self, "_stream"):
@@ -307,7 +307,7 @@ class TrialByTrial:
         seed: int,
         trials: range,
         threads: int,
-        elsewhere: "Callable[[int], Learning] | None" = None,
+        elsewhere: "Callable[[int], RemoteLearning] | None" = None,
     ) -> None:
         self._runs = [
             PsoFedRun(

@@ -20,7 +20,7 @@ from psofed.simulation.evasion import instants, measure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from psofed.engine.pso_fed import Learning
+    from psofed.engine.pso_fed import RemoteLearning
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
 BLOCK = WIDTH
@@ -167,7 +167,7 @@ def run_block(
     progress: Progress | None = None,
     threads: int = 1,
     over_clients: bool | None = None,
-    elsewhere: "Callable[[int], Learning] | None" = None,
+    elsewhere: "Callable[[int], RemoteLearning] | None" = None,
 ) -> Block:
     """Run some trials in lock step. A trial's bits depend only on the job and the trial's number.
 

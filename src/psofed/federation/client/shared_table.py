@@ -31,7 +31,7 @@ class SharedTable:
 
     def __init__(self, table: TableSource) -> None:
         self.table = table
-        self._feeds: dict[ColumnNames | None, _Feed] = {}
+        self._feeds: dict[ColumnNames | None, _TableQueues] = {}
         self._columns: ColumnNames | None = None
 
     def names(self) -> tuple[str, ...]:
@@ -55,11 +55,11 @@ class SharedTable:
         """Return the rows of one client."""
         return ClientRows(self, client)
 
-    def feed(self, columns: ColumnNames | None) -> "_Feed":
+    def feed(self, columns: ColumnNames | None) -> "_TableQueues":
         """Return the queues of the clients' rows, with a run's columns."""
         if columns not in self._feeds:
             table = self.table if columns is None else self.table.choose(columns)
-            feed = _Feed(table)
+            feed = _TableQueues(table)
             feed.refresh()
             self._feeds = {columns: feed}  # a node works for one run at a time
         return self._feeds[columns]
@@ -108,7 +108,7 @@ class _Queue:
     problem: str = ""
 
 
-class _Feed:
+class _TableQueues:
     """The queues of a table's clients, for one choice of columns."""
 
     def __init__(self, table: TableSource) -> None:

@@ -25,7 +25,7 @@ from psofed.federation.server.nodes import Node
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class NodeQuestion:
     """One message to a node, and whom of its clients it asks.
 
     Attributes
@@ -68,7 +68,7 @@ class Instructor:
         registry: ClientRegistry,
         round_number: int,
         config: ConfigRecord,
-    ) -> list[Question]:
+    ) -> list[NodeQuestion]:
         """Return the messages that let `clients` learn, one to each node: entries S_{k,n}, or the full model."""
         masks = self.sharing.masks(state.layout.dimension)
         is_common = self.sharing.coordinated and self.sharing.supplied is None
@@ -98,7 +98,7 @@ class Instructor:
         registry: ClientRegistry,
         round_number: int,
         config: ConfigRecord,
-    ) -> list[Question]:
+    ) -> list[NodeQuestion]:
         """Return the messages that let `clients` evaluate their own models: no entry is sent."""
         return [
             self._question(
@@ -113,7 +113,7 @@ class Instructor:
             for node, asked in _by_node(clients).items()
         ]  # fmt: skip
 
-    def describe(self, state: ServerState, node: Node, registry: ClientRegistry) -> Question:
+    def describe(self, state: ServerState, node: Node, registry: ClientRegistry) -> NodeQuestion:
         """Return the message that asks `node` for the names of its columns and clients, before the first round."""
         whole = Client(node.name, node.number, node)
         return self._question(state, registry, node, [whole], [ClientTask("", DESCRIBE)], 1, ConfigRecord())
@@ -127,7 +127,7 @@ class Instructor:
         tasks: Sequence[ClientTask],
         round_number: int,
         config: ConfigRecord,
-    ) -> Question:
+    ) -> NodeQuestion:
         new = any(task.kind in (START, FULL, SYNC) for task in tasks)
         instruction = Instruction(
             session=state.session,
@@ -149,7 +149,7 @@ class Instructor:
             group_id=str(round_number),
         )
         count = sum(0 if task.values is None else len(task.values) for task in tasks)
-        return Question(message, {client.local: client for client in clients}, kinds, count)
+        return NodeQuestion(message, {client.local: client for client in clients}, kinds, count)
 
     def _kind(self, last: int | None, round_number: int) -> str:
         """Return the kind of instruction for a client whose last accepted round is `last` (−1: it lost its state)."""

@@ -15,7 +15,7 @@ from psofed.federation.protocol.answers import LEARNED, Reply
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MaskSource
 from psofed.federation.protocol.wire import BadReplyError
-from psofed.federation.server.instructions import Question
+from psofed.federation.server.instructions import NodeQuestion
 from psofed.federation.server.plausibility import Upload
 from psofed.federation.server.replies import Expectation, sort_replies
 
@@ -50,13 +50,13 @@ class LateReplies:
 
     def __init__(self, weight: float) -> None:
         self.weight = weight
-        self._open: dict[str, tuple[int, Question]] = {}
+        self._open: dict[str, tuple[int, NodeQuestion]] = {}
 
     def waiting(self) -> dict[str, int]:
         """Return the messages that a reply may still come to, with Flower's ids of their nodes."""
         return {key: question.message.metadata.dst_node_id for key, (_, question) in self._open.items()}
 
-    def remember(self, round_number: int, asked: Sequence[Question], answered: Collection[str]) -> None:
+    def remember(self, round_number: int, asked: Sequence[NodeQuestion], answered: Collection[str]) -> None:
         """Wait on for what nobody has answered in a round, and no longer for what is too old."""
         if not self.weight:
             return

@@ -20,7 +20,7 @@ from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.protocol.wire import DESCRIBE, EVALUATE, PART, BadReplyError
 from psofed.federation.server.checks import check_replies
-from psofed.federation.server.instructions import Question
+from psofed.federation.server.instructions import NodeQuestion
 from psofed.federation.server.nodes import Node
 
 
@@ -67,7 +67,10 @@ class SortedReplies:
 
 
 def sort_replies(
-    messages: Iterable[Message], asked: Sequence[Question], unreadable: Collection[str], expected: Expectation
+    messages: Iterable[Message],
+    asked: Sequence[NodeQuestion],
+    unreadable: Collection[str],
+    expected: Expectation,
 ) -> SortedReplies:
     """Return the valid replies by client, and what was wrong with the others.
 
@@ -78,7 +81,7 @@ def sort_replies(
     ----------
     messages : iterable of Message
         Whatever has arrived.
-    asked : sequence of Question
+    asked : sequence of NodeQuestion
         The round's instructions, as they were sent.
     unreadable : collection of str
         Ids of instructions whose reply could not even be put together.
@@ -113,7 +116,9 @@ def sort_replies(
     return found
 
 
-def _sort_message(message: Message, question: Question, expected: Expectation, found: SortedReplies) -> None:
+def _sort_message(
+    message: Message, question: NodeQuestion, expected: Expectation, found: SortedReplies
+) -> None:
     """Sort the parts of one node's reply, or raise BadReplyError if nothing of it can count."""
     if message.has_error():
         raise BadReplyError("error", message.error.reason or "")

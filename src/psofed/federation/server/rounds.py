@@ -9,7 +9,7 @@ from flwr.app import MetricRecord
 
 from psofed.federation.protocol.answers import DESCRIBED, LEARNED, LEFT, LOST, Reply
 from psofed.federation.protocol.wire import BadReplyError
-from psofed.federation.server.instructions import Question
+from psofed.federation.server.instructions import NodeQuestion
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,7 +21,7 @@ class RoundRecord:
     """
 
     round_number: int
-    asked: Sequence[Question]
+    asked: Sequence[NodeQuestion]
     valid: Mapping[str, Reply]
     dropped: Mapping[str, BadReplyError]
     bytes_per_value: int

@@ -32,7 +32,7 @@ from psofed.federation.server.checks import Conduct
 from psofed.federation.server.clients import Client, ClientRegistry
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.history import RECENT_ROUNDS
-from psofed.federation.server.instructions import Instructor, Question
+from psofed.federation.server.instructions import Instructor, NodeQuestion
 from psofed.federation.server.lateness import LateReplies, LateReply
 from psofed.federation.server.nodes import Node, wait_for_nodes
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
@@ -166,8 +166,8 @@ class PSOFed(Strategy):
         self.on_round = on_round
         self.state: ServerState | None = None
         self._exchange = MessageExchange()
-        self._asked: list[Question] = []
-        self._evaluating: list[Question] = []
+        self._asked: list[NodeQuestion] = []
+        self._evaluating: list[NodeQuestion] = []
         self._nodes: dict[int, Node] = {}
         self._online: list[Node] = []
         self._unreadable: set[str] = set()
