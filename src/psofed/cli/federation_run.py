@@ -290,7 +290,7 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
         f"{node}: {kind}" + (f" ({reasons[node]})" if node in reasons else "")
         for node, kind in last["dropped"].items()
     )
-    answered = f"{len(last['accepted'])} of {len(last['participants'])} nodes"
+    answered = f"{len(last['accepted'])} of {len(last['participants'])} clients"
     of = f"/{status['rounds']}" if status["rounds"] else ""
     line = f"round {last['round']}{of}: {answered}, {last['seconds']:.1f} s"
     if not sys.stderr.isatty():

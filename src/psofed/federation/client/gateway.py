@@ -128,6 +128,7 @@ class Gateway:
     columns: ColumnNames | FindsColumns | None = None
     uplink: Uplink | None = None
     clients: Callable[[], Sequence[str]] | None = None
+    _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def answer(
         self,
@@ -147,8 +148,10 @@ class Gateway:
         if number is not None and str(number) != str(instruction.node):
             raise PsofedError(f"the server addresses node {instruction.node}; this is node {number}")
         names = None if self.clients is None else check_client_names(self.clients(), gateway=True)
-        for name in instruction.refused:
+        for name in set(instruction.refused) - self._refused:
             _log.warning("the server refuses the client %s: another node has it, or there are too many", name)
+        self._refused.clear()
+        self._refused.update(instruction.refused)
         memory = recall(context, instruction.session, instruction.node, directory)
         replies: list[Reply] = []
         changed: dict[str, ClientMemory] = {}
