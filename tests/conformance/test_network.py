@@ -152,7 +152,9 @@ def test_a_schedule_repeats_and_spreads_its_phases() -> None:
 def test_geometric_delays_have_the_stated_tail() -> None:
     delay = Geometric(ratio=0.6, longest=4)
     clients = np.broadcast_to(np.arange(10, dtype=np.int32)[None, :, None], (1000, 10, 16)).copy()
-    side = Delays(delay, make_stream(1, "delay", range(16)), 10, 10, 1).draw(0, clients)
+    side = Delays(delay, make_stream(1, "delay", range(16)), 10, 10, 1, 1).draw(
+        0, clients, np.full((1000, 16), 10)
+    )
     ages = side.durations
     for j in range(5):
         tail = np.mean((ages >= j) | (ages < 0))

@@ -47,7 +47,8 @@ class Mallory(FleetConnection):
     def __init__(self, deployed, *, straight=False):
         port = read_json(deployed.home.server_info)["superlink_port"] if straight else deployed.port
         credentials = deployed.home.credentials
-        super().__init__(f"127.0.0.1:{port}", credentials.node_key("mallory"), credentials.authority)
+        authority = credentials.link_certificate if straight else credentials.authority
+        super().__init__(f"127.0.0.1:{port}", credentials.node_key("mallory"), authority)
         if straight:  # what only the front door knows
             self._client._client.headers[SECRET_HEADER] = credentials.read_secret()
 
@@ -59,7 +60,11 @@ class Mallory(FleetConnection):
     def question(self, seconds=180.0):
         """Return the next message for it."""
         deadline = time.monotonic() + seconds
+        next_heartbeat = 0.0
         while time.monotonic() < deadline:
+            if time.monotonic() >= next_heartbeat:  # a run may take its time to start
+                self.heartbeat()
+                next_heartbeat = time.monotonic() + 5.0
             answer = self._call("PullMessages", PullMessagesRequest(node=self._node()))
             if answer.messages_list:
                 return answer.messages_list[0].metadata

@@ -15,7 +15,7 @@ FOUND_BY = {
     "filter-late": 1,
     "trust-any-instruction": 31,
     "die-of-a-bad-tree": 18,
-    "open-door": 7,
+    "open-door": 37,
     "signatures-for-ever": 36,
     "ignore-revocation": 6,
     "rollback-removes-first": 12,

@@ -11,7 +11,6 @@ import csv
 import datetime
 import hashlib
 import heapq
-import io
 import json
 import math
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
 
@@ -273,11 +273,9 @@ class MqttFeed:
                 rows = [row for row in rows if not self._is_old(client, row[0])]
             elif self._is_copy(client, payload, repeated, retained):
                 rows = []
-            text = io.StringIO()
-            lines = csv.writer(text, lineterminator="\n")
-            lines.writerows([[client, *row] if self.place.has_clients else row for row in rows])
+            text = csv_text([client, *row] if self.place.has_clients else row for row in rows)
             try:
-                self._append(text.getvalue().encode())
+                self._append(text.encode())
             except OSError:
                 self._remember()  # it comes again, and is no duplicate then
                 raise

@@ -93,7 +93,10 @@ def run_cells(
             store.remove_if_empty()
         raise
     except KeyboardInterrupt:
-        raise SweepInterrupted(len(results), total, store is not None) from None
+        # One may have been saved and not been counted when the signal came.
+        left = (cell for cell in missing.values() if cell.key not in results)
+        saved = sum(store.load(cell) is not None for cell in left) if store is not None else 0
+        raise SweepInterrupted(len(results) + saved, total, store is not None) from None
     return [results[cell.key] for cell in cells]
 
 
