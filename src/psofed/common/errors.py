@@ -64,7 +64,9 @@ class InvalidValueError(_FieldError):
     def __init__(self, field: str, value: Any, allowed: str, hint: str = "") -> None:
         text = f"{field} must be {allowed}; got {_short(value)}.{hint}"
         super().__init__(text, field, value, allowed, hint)
-        self.value, self.allowed, self.hint = value, allowed, hint
+        self.value: Any = value
+        self.allowed: str = allowed
+        self.hint: str = hint
 
 
 class MissingValueError(InvalidValueError):
@@ -86,7 +88,9 @@ class MissingValueError(InvalidValueError):
 
     def __init__(self, field: str, allowed: str = "it has no default") -> None:
         _FieldError.__init__(self, f"{field} is required: {allowed}.", field, allowed)
-        self.value, self.allowed, self.hint = None, allowed, ""
+        self.value: Any = None
+        self.allowed: str = allowed
+        self.hint: str = ""
 
 
 class UnknownFieldError(_FieldError):

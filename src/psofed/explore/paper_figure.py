@@ -22,7 +22,8 @@ class PaperFigure:
     """A figure of the paper: the exact theory as lines, the printed points as rings, and where the settings are."""
 
     def __init__(self) -> None:
-        plot = self.figure = make_figure("Figure of the paper", "", ORDINATE, False)
+        plot: Any = make_figure("Figure of the paper", "", ORDINATE, False)
+        self.figure: Any = plot
         self._name, self._scheme = "", "light"
         self.lines: dict[str, list[float]] = {}  # levels by curve, in dB
         columns = {

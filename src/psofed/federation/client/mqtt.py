@@ -156,7 +156,7 @@ class MqttFeed:
     ) -> None:
         self.place = place
         self.path = path
-        self.columns = tuple(columns)
+        self.columns: tuple[str, ...] = tuple(columns)
         self.time_column = time_column
         self.say = say
         self.counts: Counter[str] = Counter()
