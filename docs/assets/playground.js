@@ -65,7 +65,7 @@
 
   // Charts: curves over one quantity, the current settings as a dot. Lower is better.
   function chart(title, xLabel, xs, curves, current, options = {}) {
-    const width = 360, height = 230, left = 48, right = 12, top = 12, bottom = 40;
+    const width = 280, height = 196, left = 46, right = 12, top = 12, bottom = 40;
     const values = curves.flatMap(({ ys }) => ys).filter((y) => y !== null).map(decibels);
     const node = make("figure", {}, make("figcaption", {}, title));
     if (!values.length) {
@@ -133,7 +133,7 @@
     const everything = level(dimension, state.mu), share = Math.round((100 * state.m) / dimension);
     if (everything === null) return [what, number, `. Sharing everything is unstable at this stepsize.`];
     const ratio = everything / value;
-    const relation = Math.abs(ratio - 1) < 0.005 ? "the same error as" : ratio > 1 ? `${ratio.toPrecision(2)} times less error than` : `${(1 / ratio).toPrecision(2)} times more error than`;
+    const relation = Math.abs(ratio - 1) < 0.005 ? "the same error as" : ratio > 1 ? `${ratio.toPrecision(2)} times lower error than` : `${(1 / ratio).toPrecision(2)} times higher error than`;
     return [what, number, `. That is ${relation} sharing everything (${show(everything)}), with ${share} % of the traffic.`];
   }
 

@@ -13,7 +13,7 @@ from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part
 from psofed.results import SimulationResult
 
-pytestmark = [pytest.mark.simulation, pytest.mark.parts, pytest.mark.takes(69)]
+pytestmark = [pytest.mark.simulation, pytest.mark.parts, pytest.mark.slow, pytest.mark.takes(69)]
 
 # Test MSE at the server in dB over |S_B|, read off the vector graphics of the first author's PhD thesis.
 PRINTED = {

@@ -13,7 +13,13 @@ from psofed.parts.defences import Cusum
 from psofed.reference.literal import run_literally
 from psofed.theory.residuals import honest_variance
 
-pytestmark = [pytest.mark.theory, pytest.mark.simulation, pytest.mark.parts, pytest.mark.takes(24)]
+pytestmark = [
+    pytest.mark.theory,
+    pytest.mark.simulation,
+    pytest.mark.parts,
+    pytest.mark.slow,
+    pytest.mark.takes(24),
+]
 
 PAPER = Scenario(num_clients=50, dimension=5, iterations=2000)
 OFTEN = Cusum(false_alarm_every=500.0)

@@ -11,7 +11,7 @@ from psofed.scenario.tables import Links
 sys.path.insert(0, str(Path(__file__).parent))
 from iteration_by_hand import deviations, draw_system
 
-pytestmark = [pytest.mark.engine, pytest.mark.takes(12)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.takes(32)]
 
 SMALL = Scenario(num_clients=4, dimension=3, num_shared=2, num_participants=3, iterations=30)
 CORNERS = {

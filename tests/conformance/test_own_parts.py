@@ -455,6 +455,7 @@ def test_they_travel_to_worker_processes(own: ModuleType, expected: list) -> Non
     assert all(a.same_bits(b) for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.slow
 def test_they_travel_to_a_dask_cluster(own: ModuleType, expected: list) -> None:
     distributed = pytest.importorskip("distributed")
     from psofed.studies.sweeps.execute import connect

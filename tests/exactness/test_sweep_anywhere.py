@@ -56,6 +56,7 @@ def test_worker_processes_give_the_same_bits(expected):
         assert_same_bits(run_cells(CELLS, executor=executor), expected)
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path, monkeypatch):
     """Of drawn streams, of your own data, whose rows travel once, and of one fleet whose clients both share."""
     distributed = pytest.importorskip("distributed")
