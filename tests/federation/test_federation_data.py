@@ -191,7 +191,7 @@ def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
         ),
         ("x,z,y\n1,b,2\n", {"target-column": "y", "features": "x,z"}, "column z: 'b' is not a number"),
         ("x,z,y\n", {"target-column": "y"}, "no sample read"),
-        ("x,z,y\n1,2,3\n2,2,3\n", {"target-column": "y"}, "only feed the means"),
+        ("x,z,y\n1,2,3\n2,2,3\n", {"target-column": "y"}, "only feed the running means"),
         (
             "x,z,y\n" + "".join(f"{i},{-i},7\n" for i in range(30)),
             {"target-column": "y"},
