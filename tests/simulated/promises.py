@@ -26,6 +26,9 @@ class Promises:
         self.simulation = simulation
         self.expected = expected
         self.completed = 0
+        self.safe = (
+            0  # rounds that were acknowledged or built on; until then a power loss may take the last one
+        )
         self.epoch = 0
         self.target: int | None = None
         self.models: dict[tuple[int, int], bytes] = {}
@@ -45,7 +48,8 @@ class Promises:
             raise Violation(
                 f"a rollback is a new epoch: epoch {state.epoch} in round {number}, not {self.epoch}"
             )
-        self.completed, self.epoch = number, state.epoch
+        self.completed = self.safe = number
+        self.epoch = state.epoch
         self.models[state.epoch, number] = state.model.tobytes()
         if self.expected is not None and state.model.tobytes() != self.expected[number]:
             raise Violation(f"same bits: the model after round {number} is not that of an undisturbed run")
@@ -126,21 +130,23 @@ class Promises:
         from simulation import CHECKPOINT
 
         if not self.simulation.disk.exists(CHECKPOINT):
-            if self.completed:
+            if self.safe:
                 raise Violation(
-                    f"no round is lost: there is no checkpoint, and {self.completed} rounds were completed"
+                    f"no round is lost: there is no checkpoint, and {self.safe} rounds were completed"
                 )
+            self.completed = 0
             return
         try:
             state = CheckpointStore(CHECKPOINT).load()
         except PsofedError as error:
             raise Violation(f"no round is lost: {error}") from error
         if self.target is not None and state.epoch > self.epoch and state.round_number == self.target:
-            self.completed, self.epoch = self.target, state.epoch
+            self.completed = self.safe = self.target
+            self.epoch = state.epoch
         self.target = None
-        if state.round_number < self.completed:
+        if state.round_number < self.safe:
             raise Violation(
-                f"no round is lost: the checkpoint is of round {state.round_number}, not {self.completed}"
+                f"no round is lost: the checkpoint is of round {state.round_number}, not {self.safe}"
             )
         self._check_history(state)
         if [entry["round"] for entry in CheckpointStore(CHECKPOINT).history.entries(state)] != list(

@@ -204,6 +204,7 @@ class Simulation:
 
     def _begin_round(self, number: int) -> None:
         self.round_number, self.round_began = number, self.world.now
+        self.promises.safe = number - 1
         while self._due and self._due[0].round_number <= number:
             incident = self._due.pop(0)
             self.world.at(self.world.now + incident.after, lambda incident=incident: self._happen(incident))

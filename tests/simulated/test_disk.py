@@ -157,6 +157,35 @@ def test_a_round_that_was_never_completed_is_not_offered_for_rollback():
             store.rollback(7)
 
 
+def test_a_rollback_first_makes_its_checkpoint_survive_a_power_loss():
+    """A ServerApp was killed between naming the checkpoint and syncing its folder (seed 1010)."""
+    for seed in range(20):
+        disk, linked = SimulatedDisk(), []
+        with use_disk(disk):
+            prepare()
+
+            def strike(operation: str, path: Path, linked: list = linked) -> None:
+                if operation == "sync folder" and linked:
+                    raise KilledError
+                linked += [path] * (operation == "link")
+
+            disk.before = strike
+            with pytest.raises(KilledError):
+                go_on()
+
+            def strike_again(operation: str, path: Path) -> None:
+                if operation == "create":
+                    raise KilledError
+
+            disk.before = strike_again
+            assert open_store().rounds()[-1] == 7
+            with pytest.raises(KilledError):
+                open_store().rollback(7)
+            disk.before = lambda operation, path: None
+            disk.lose_power(Path("/server"), Random(seed))
+            assert check_whole().round_number == 7
+
+
 def test_a_second_rollback_to_before_the_first_has_an_epoch_of_its_own():
     with use_disk(SimulatedDisk()):
         prepare()

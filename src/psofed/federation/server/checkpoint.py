@@ -153,7 +153,7 @@ class CheckpointStore:
         self._tidy(state)
 
     def settle(self) -> None:
-        """Make the newest checkpoint survive a power loss, before a round is built on it.
+        """Make the newest checkpoint survive a power loss, before a round or a rollback is built on it.
 
         A server that was killed between naming a checkpoint and syncing its folder leaves a name that is there for
         everybody until the machine loses power.
@@ -199,6 +199,7 @@ class CheckpointStore:
             raise PsofedError(
                 f"to_round = {round_number}: must be a round with a checkpoint; there are {there}"
             )
+        self.settle()
         state = self.load(round_number)
         # Larger than every epoch so far: a checkpoint may be older than the last rollback.
         state.epoch = 1 + max(self._epochs(kept))
