@@ -61,7 +61,7 @@ class Promises:
         if (
             entry["seconds"] < 0.1
             and all(kind == "no-reply" for kind in entry["dropped"].values())
-            and not (entry["accepted"] or entry["lost_state"])
+            and not (entry["accepted"] or entry["lost_state"] or entry.get("left"))
         ):
             raise Violation(f"a round waits for its nodes: round {number} ended at once, without any reply")
         conduct = Conduct.from_mapping(state.conduct, ReplyLimits())
