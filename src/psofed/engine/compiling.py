@@ -5,7 +5,8 @@ inlined from elsewhere, and be compiled again when a comment changes. So the eng
 after the engine's code, and those that hold a part's body (:mod:`psofed.engine.bodies`) in one named after that body's
 code as well: an edited attack recompiles itself and nothing else, and comments and docstrings recompile nothing.
 Numba optimises and emits a function for itself, and again in each kernel that calls it. Functions that only kernels
-call (:func:`kernel_part`) are spared the first, which halves the time of compiling.
+call (:func:`kernel_part`) are spared the first, which halves the time of compiling. That needs Numba's internals, so it
+is done for the versions that were tested; any other compiles in its own way, with the same bits.
 
 Importing this module imports Numba: nothing that must start instantly may do so.
 """
@@ -38,6 +39,8 @@ P = ParamSpec("P")
 HookTaker = Callable[[int], Callable[..., None]]
 
 _SETTING_CACHE = Lock()
+_KNOWN_MINORS = ("0.68",)  # versions of Numba whose internals `_Kernel` and `_KernelPart` were tested with
+_HAS_KNOWN_INTERNALS = numba.__version__.rpartition(".")[0] in _KNOWN_MINORS
 
 
 def _load_numba_without_scipy() -> None:
@@ -122,12 +125,15 @@ def jitable(function: F, inline: bool = False) -> F:
 
 def overload_options(inline: bool) -> dict[str, Any]:
     """Return Numba's options for the compiled form of a plain function."""
-    return {"pipeline_class": _PartCompiler, "no_cfunc_wrapper": True, "forceinline": inline}
+    own = {"pipeline_class": _PartCompiler} if _HAS_KNOWN_INTERNALS else {}
+    return {"no_cfunc_wrapper": True, "forceinline": inline, **own}
 
 
 def pipeline(allocates: bool) -> dict[str, Any]:
     """Return Numba's options for a kernel; where references are counted, pruning them needs Numba's own passes."""
-    return {} if allocates else {"_nrt": False, "pipeline_class": _KernelCompiler}
+    if allocates:
+        return {}
+    return {"_nrt": False, **({"pipeline_class": _KernelCompiler} if _HAS_KNOWN_INTERNALS else {})}
 
 
 class _Kernel(JITCodeLibrary):
