@@ -44,12 +44,14 @@ def kill_family(process):
     process.process.wait(timeout=180)
 
 
-def family_memory(process):
-    """Return the bytes of memory that a process and its descendants hold alone or share (PSS)."""
+def family_memory(process, but="", kind="Pss"):
+    """Return the bytes that a process and its descendants, but those with this in their command, hold or share."""
     total = 0
     for pid in family(process.pid):
+        if but and but in command_of(pid):
+            continue
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
+                if line.startswith(f"{kind}:"):
                     total += 1024 * int(line.split()[1])
     return total
