@@ -72,6 +72,10 @@ AT_GATEWAYS = {
 }
 """Kinds of incidents at gateways."""
 
+CHURN = "client names change"
+AT_FORGERS = {CHURN: "{who} gives its clients new names in every round, for a while"}
+"""Kinds of incidents at gateways of forgers."""
+
 PAST_THE_DOOR = tuple(kind for kind in ROUGH if kind.startswith("past the door: "))
 """Messages that a front door with a hole lets pass: server and nodes must withstand them by themselves."""
 
@@ -107,7 +111,7 @@ class Incident:
     @property
     def sentence(self) -> str:
         """What happens, in words."""
-        text = AT_GATEWAYS.get(self.kind) or ROUGH[self.kind][1]
+        text = {**AT_GATEWAYS, **AT_FORGERS}.get(self.kind) or ROUGH[self.kind][1]
         return text.format(who=self.who)
 
 
@@ -200,6 +204,8 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
             kind, (who, _) = drawn_at.choice(list(AT_GATEWAYS)), drawn_at.choice(clients)
             after, amount = drawn_at.expovariate(8.0), drawn_at.random()
             incidents.append(Incident(kind, drawn_at.randint(1, rounds), after, who, amount))
+        for who in [node for node, _ in clients if node in forgers]:
+            incidents.append(Incident(CHURN, drawn_at.randint(1, max(1, rounds // 2)), 0.0, who, 1.0))
     incidents.sort(key=lambda incident: (incident.round_number, incident.after))
     plan = Plan(
         clients=clients,

@@ -46,6 +46,7 @@ from psofed.federation.protocol.wire import (
     decode_instruction,
     roster_digest,
 )
+from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
 
@@ -148,8 +149,8 @@ class Gateway:
         if number is not None and str(number) != str(instruction.node):
             raise PsofedError(f"the server addresses node {instruction.node}; this is node {number}")
         names = None if self.clients is None else check_client_names(self.clients(), gateway=True)
-        for name in set(instruction.refused) - self._refused:
-            _log.warning("the server refuses the client %s: another node has it, or there are too many", name)
+        if refused := sorted(set(instruction.refused) - self._refused):
+            _log.warning("the server refuses clients that other nodes have, or too many: %s", listed(refused))
         self._refused.clear()
         self._refused.update(instruction.refused)
         memory = recall(context, instruction.session, instruction.node, directory)

@@ -39,7 +39,13 @@ from psofed.federation.server.participants import DerivedParticipants, Participa
 from psofed.federation.server.plausibility import Plausibility, Upload
 from psofed.federation.server.rehearsal import Rehearsal
 from psofed.federation.server.replies import Expectation, SortedReplies, sort_replies
-from psofed.federation.server.rounds import RoundRecord, average_metrics, finite_metrics, mean_of
+from psofed.federation.server.rounds import (
+    RoundRecord,
+    average_metrics,
+    dropped_lines,
+    finite_metrics,
+    mean_of,
+)
 from psofed.federation.server.sessions import new_session, resumed_session
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
@@ -364,8 +370,9 @@ class PSOFed(Strategy):
             del valid[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
-            if self._is_news(name, str(error)):
-                _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+        for line in dropped_lines(pair for pair in dropped if self._is_news(pair[0], str(pair[1]))):
+            _log.warning("round %d: %s", server_round, line)
+        elapsed = {name: server_round - max(0, state.seen.get(name, 0)) for name in valid}
         for name, reply in valid.items():
             self.conduct.forgive(name)
             self._is_news(name, "")
@@ -391,6 +398,7 @@ class PSOFed(Strategy):
             seconds=scheduler().monotonic() - self._round_started,
             suspects=None if self.step.suspects is None else outcome.suspects,
             late={name: server_round - about.round_number for name, about in late.items() if name in valid},
+            elapsed=elapsed,
         )
         state.add_round(record.to_mapping())
         learned = {name: valid[name] for name in outcome.used}
@@ -436,9 +444,8 @@ class PSOFed(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Average the metrics of the clients' own evaluations, unweighted."""
         found = sort_replies(replies, self._evaluating, (), self._expectation(server_round))
-        for name, error in found.bad:
-            if error.kind != "no-reply":
-                _log.warning("round %d: dropped an evaluation of %s: %s", server_round, name, error)
+        for line in dropped_lines((pair for pair in found.bad if pair[1].kind != "no-reply"), "evaluation"):
+            _log.warning("round %d: %s", server_round, line)
         reports = [reply.metrics for reply in found.valid.values() if reply.status == EVALUATED]
         return mean_of(reports) if reports else None
 
