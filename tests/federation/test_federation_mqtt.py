@@ -10,7 +10,8 @@ import pytest
 from psofed.common.errors import PsofedError
 from psofed.federation.client import mqtt
 from psofed.federation.client.columns import TableSource
-from psofed.federation.client.mqtt import MqttFeed, MqttTopic, read_payload
+from psofed.federation.client.mqtt import MqttFeed, MqttTopic
+from psofed.federation.client.mqtt_samples import read_payload
 from psofed.federation.client.sources import Position
 from psofed.federation.deploy.processes import Supervisor, free_port, is_listening, wait_until
 from psofed.federation.protocol.node_options import NodeOptions
@@ -84,9 +85,8 @@ def test_each_client_has_its_rows_and_a_duplicate_counts_once(feed, said):
 
 
 def test_what_is_too_old_to_be_told_from_a_duplicate_is_dropped(feed, monkeypatch):
-    monkeypatch.setattr(
-        mqtt.SampleTimes, "__init__", lambda self, keep=3, init=mqtt.SampleTimes.__init__: init(self, keep)
-    )
+    monkeypatch.setattr(mqtt, "_MOST_EACH", 3)
+    monkeypatch.setattr(mqtt, "_LEAST_EACH", 3)
     for time in ("2026-01-01T00:00:05", "2026-01-01T00:00:04", "2026-01-01T00:00:06", "2026-01-01T00:00:01"):
         feed.take("plant/north/readings", sample(time))
     assert feed.counts == {"rows": 3, "late": 1}
@@ -116,6 +116,23 @@ def test_without_a_time_only_what_the_broker_marks_can_be_a_duplicate(tmp_path, 
     feed.take("plant", sample(1), repeated=True)
     feed.take("plant", sample(2), retained=True)
     assert feed.counts == {"rows": 3, "duplicate": 2}
+
+
+@pytest.mark.parametrize("time_column", ["time", ""])
+def test_many_clients_do_not_fill_the_memory(tmp_path, said, monkeypatch, time_column):
+    """Anyone who may publish can name clients: fewer samples of each are remembered, and the clients are bounded."""
+    monkeypatch.setattr(mqtt, "_REMEMBERED", 200)
+    monkeypatch.setattr(mqtt, "MAX_CLIENTS", 20)
+    place = MqttTopic.parse(TOPIC.format(port=1883))
+    feed = MqttFeed(place, tmp_path / "m.csv", COLUMNS, time_column, said.append)
+    for time in range(30):
+        for client in range(20):
+            feed.take(f"plant/c{client}/readings", sample(time + 0.01 * client))
+    with pytest.raises(PsofedError, match="more than 20 clients"):
+        feed.take("plant/more/readings", sample(0))
+    remembered = [*feed._times.values(), *feed._digests.values()]
+    assert [len(of_client) for of_client in remembered] == [10] * 20
+    assert feed.counts["rows"] == 600
 
 
 def test_a_sample_that_could_not_be_written_is_no_duplicate_when_it_comes_again(feed, monkeypatch):
