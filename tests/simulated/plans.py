@@ -79,6 +79,8 @@ AT_FORGERS = {CHURN: "{who} gives its clients new names in every round, for a wh
 PAST_THE_DOOR = tuple(kind for kind in ROUGH if kind.startswith("past the door: "))
 """Messages that a front door with a hole lets pass: server and nodes must withstand them by themselves."""
 
+_NONSENSE = ("misdelivery", "past the door: instruction without children")
+
 EXACT = (
     "kill app", "kill server", "power loss", "kill at file operation", "power loss at file operation", "full disk",
     "requests doubled", "long delays", "replay", "flood", "empty reply_to", "empty reply_to, never sent",
@@ -204,7 +206,8 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
             kind, (who, _) = drawn_at.choice(list(AT_GATEWAYS)), drawn_at.choice(clients)
             after, amount = drawn_at.expovariate(8.0), drawn_at.random()
             incidents.append(Incident(kind, drawn_at.randint(1, rounds), after, who, amount))
-        for who in [node for node, _ in clients if node in forgers]:
+        drawn_at = Random(f"at gateways of forgers {seed}")
+        for who in [node for node, _ in clients if node in forgers and drawn_at.random() < 0.5]:
             incidents.append(Incident(CHURN, drawn_at.randint(1, max(1, rounds // 2)), 0.0, who, 1.0))
     incidents.sort(key=lambda incident: (incident.round_number, incident.after))
     plan = Plan(
@@ -223,7 +226,7 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         exact=exact,
         incidents=tuple(incidents),
     )
-    return plan.only(_without_starving_floods(plan)) if exact else plan
+    return plan.only(_without_starving(plan)) if exact else plan
 
 
 def _draw_gateways(
@@ -241,10 +244,13 @@ def _draw_gateways(
     return tuple(found)
 
 
-def _without_starving_floods(plan: Plan) -> list[Incident]:
-    """Return the incidents of a plan without floods that use up the flooder's own quota, and so delay its own replies.
+def _without_starving(plan: Plan) -> list[Incident]:
+    """Return the incidents of a plan without those after which an honest node could not answer in time.
 
-    One flood leaves enough for them, if the bell lets the front door fill up the quota with every message.
+    A flood uses up the flooder's own quota. One leaves enough for its replies, if the bell lets the front door fill up
+    the quota with every message. A message that is not meant for a node costs it four seconds, until it asks for
+    messages again, of the ten by which it may delay the others.
     """
     floods = [incident for incident in plan.incidents if incident.kind == "flood"][plan.bell :]
-    return [incident for incident in plan.incidents if incident not in floods]
+    nonsense = [incident for incident in plan.incidents if incident.kind in _NONSENSE][2:]
+    return [incident for incident in plan.incidents if incident not in floods + nonsense]

@@ -19,6 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, Re
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
+from psofed.federation.flower import fill
 from psofed.federation.protocol.archive import from_archive, read_archive, to_archive
 from psofed.federation.protocol.layout import ModelLayout, Vector
 
@@ -257,7 +258,7 @@ def commit(context: Context, memory: NodeMemory, directory: Path | None) -> None
         path = _path(directory, memory.node, memory.session)
         write_atomically(path, memory.to_bytes(), mode=0o600)
         _forget_old_sessions(path, memory.node)
-    context.state = RecordDict({**dict(context.state), MEMORY: HeldMemory(memory)})
+    context.state = fill(RecordDict(), {**context.state, MEMORY: HeldMemory(memory)})
 
 
 def to_records(values: Mapping[str, Any]) -> RecordDict:
