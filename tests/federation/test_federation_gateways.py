@@ -266,7 +266,7 @@ def test_a_gateway_without_a_client_waits_without_blame():
 
 
 def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
-    """The first one has it, also after a restart of the server; both go on with their others."""
+    """The first one keeps it, also after a restart of the server; both continue with their other clients."""
     apps = {1: counting_app(["a", "b"]), 2: counting_app(["b", "c"])}
     grid = InProcessGrid({1: apps[1]})
 
@@ -356,7 +356,7 @@ def test_metrics_of_a_gateway_fill_neither_history_nor_result_nor_log(caplog):
     assert len(mean_of([{f"{k} {name}": 1.0 for name in range(100)} for k in range(9)])) == 100
 
 
-def test_a_gateway_that_was_restarted_goes_on_as_if_nothing_had_happened(tmp_path):
+def test_a_gateway_that_was_restarted_continues_as_if_nothing_had_happened(tmp_path):
     path = write_table(tmp_path / "all.csv", STATIONS)
     results = []
     for forgets in (False, True):

@@ -65,7 +65,7 @@ def _filter_late() -> list[Change]:
 
 
 def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message | Exception]:
-    """Pull all that is there; if any of it cannot be built, that is all there is."""
+    """Pull everything; if any message cannot be built, return the error alone."""
     pulled: list[Message | Exception] = []
     for proto, _ in replies._pull_all(grid._runtime_client, [message_id])[0]:
         bounds = replies.ReplyBounds(objects=10**6, bytes=10**9, seconds=180.0)
@@ -105,7 +105,7 @@ def _die_of_a_bad_tree() -> list[Change]:
 
 
 def fleet_identify(run_id: int, node_id: int) -> None:
-    """Say whose messages this process makes."""
+    """Set the sender of this process's messages."""
     from psofed.federation.flower import identify
 
     identify(run_id, node_id)
@@ -175,7 +175,7 @@ def _join_by_arrival() -> list[Change]:
 
 
 def _learn_twice() -> list[Change]:
-    """Let a client forget that it has answered a round already."""
+    """Let a client forget that it has answered a round."""
 
     def recall(*arguments: Any) -> Any:
         from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What will happen in a simulation, drawn from its seed before it begins.
+"""Plans of simulations, drawn from a seed before the simulation begins.
 
 A plan is a value: a federation, and a list of incidents. Taking incidents out of a plan that breaks a promise, as long
 as it still does, leaves those that matter.
@@ -112,7 +112,7 @@ class Incident:
 
     @property
     def sentence(self) -> str:
-        """What happens, in words."""
+        """The incident in words."""
         text = {**AT_GATEWAYS, **AT_FORGERS}.get(self.kind) or ROUGH[self.kind][1]
         return text.format(who=self.who)
 
@@ -148,7 +148,7 @@ class Plan:
     clients: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def clients_of(self, node: str) -> tuple[str, ...]:
-        """Return the clients of a gateway; none if the node is no gateway."""
+        """Return the clients of a gateway; empty if the node is not a gateway."""
         return dict(self.clients).get(node, ())
 
     @property
@@ -232,7 +232,7 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
 def _draw_gateways(
     seed: int, honest: Sequence[str], forgers: Sequence[str], exact: bool
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Make some nodes gateways, by draws of their own."""
+    """Make some nodes gateways, by separate draws."""
     random = Random(f"gateways {seed}")
     found = []
     for node in (*honest, *forgers):

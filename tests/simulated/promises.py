@@ -1,4 +1,4 @@
-"""What the federation promises, checked after every round, after every restart and at the end."""
+"""The federation's promises, checked after every round, after every restart and at the end."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -131,7 +131,7 @@ class Promises:
     # --- at other times -------------------------------------------------------------------------------
 
     def check_disk(self) -> None:
-        """Check the checkpoint before the server goes on from it."""
+        """Check the checkpoint before the server continues from it."""
         from simulation import CHECKPOINT
 
         if not self.simulation.disk.exists(CHECKPOINT):

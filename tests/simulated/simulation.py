@@ -358,7 +358,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class ShuffledSource:
-    """A node's data with its columns in an order of its own; the run's order is found by name."""
+    """A node's data with its columns in another order than the run's, which is found by name."""
 
     source: SyntheticSource
     order: tuple[str, ...]

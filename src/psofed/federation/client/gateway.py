@@ -1,6 +1,6 @@
-"""A node's work for its clients: one instruction comes, each client that it names learns, one reply goes.
+"""A node's work for its clients: each client that an instruction names learns, and one reply answers for all.
 
-A gateway has many clients; any other node has one, without a name, and goes the same way.
+A gateway has many clients; any other node has one without a name, which is handled the same way.
 """
 
 import logging
@@ -142,7 +142,7 @@ class Gateway:
         """Return the content of the reply to an instruction.
 
         What a client keeps changes only if its training succeeds. Where several are asked, one whose training fails
-        says so, and the others go on; where one is asked, the exception is the caller's.
+        reports it, and the others continue; where one is asked, the exception is raised to the caller.
         """
         instruction = decode_instruction(content, self.max_entries)
         number = context.node_config.get(NODE_NUMBER)
@@ -282,7 +282,7 @@ class Gateway:
         return self.uplink.send(reply, held, at, np.asarray(entries, np.int64))
 
     def _describe(self, task: ClientTask) -> tuple[ColumnNames | None, Reply]:
-        """Return what the node's columns are called."""
+        """Return the names of the node's columns."""
         remark = ""
         try:
             own = self.columns
@@ -333,10 +333,10 @@ def _check_columns(run: ColumnNames | None, columns: ColumnNames | FindsColumns 
 
 
 def _evaluate(client: str, memory: ClientMemory, training: Training) -> Reply:
-    """Evaluate the client's own model; nothing is overwritten and nothing kept."""
+    """Evaluate the client's own model without changing what the client keeps."""
     state = memory.state
     if state is None:
-        raise PsofedError("this client has no model of its own yet")
+        raise PsofedError("this client has no model yet")
     n = state.round_number
     found = training(Lesson(client, EVALUATION, n, 1, state.layout, state.model, state.kept, memory.records))
     return Reply(client=client, status=EVALUATED, num_examples=found.num_examples, metrics=found.metrics)

@@ -210,7 +210,7 @@ class MqttFeed:
                     f"{self.path}: cannot be written ({error.strerror}); the broker keeps what comes meanwhile"
                 )
             return  # not confirmed: it is sent again when this node connects again
-        except Exception as error:  # whatever anybody publishes, the others go on
+        except Exception as error:  # a bad message must not stop the others
             self._count(
                 "bad",
                 f"{message.topic[:100]}: {error if isinstance(error, PsofedError) else repr(error)[:200]}",

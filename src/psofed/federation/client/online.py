@@ -66,7 +66,7 @@ def online_regression(
     stepsize : float
         μ.
     samples_per_round : int
-        q: how many samples arrive per round; by round n no more than n q are read. 0: all there are.
+        q: how many samples arrive per round; by round n at most n q are read. 0: all available samples.
     scaled : bool, optional
         Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.data.standardise`); by default if the
         source is a table.
@@ -126,7 +126,7 @@ class OnlineRegression:
         return Message(content, reply_to=message)
 
     def learn(self, lesson: Lesson) -> Learned:
-        """Work through all samples since the last call, as a node's work for its clients asks for it."""
+        """Work through all samples since the last call, for a lesson of :mod:`psofed.federation.client.gateway`."""
         if lesson.phase == EVALUATION:
             raise PsofedError(
                 "online regression has nothing to evaluate with: its errors are a-priori errors"
@@ -226,7 +226,7 @@ class OnlineRegression:
         )
 
     def _remark(self, stream: "ClientStream") -> str:
-        """Return why nothing was learned, or nothing."""
+        """Return why nothing was learned; empty if something was."""
         position, scaling = stream.position, stream.scaling
         if stream.examples:
             return ""
@@ -245,7 +245,7 @@ class OnlineRegression:
         return is_table and not self.samples_per_round and stream.position.samples > BACKLOG + 2 * n
 
     def _skipped(self, stream: "ClientStream") -> str:
-        """Return how many rows held no sample and why, or nothing."""
+        """Return how many rows held no sample and why; empty if all rows did."""
         position = stream.position
         if not position.skipped:
             return ""
@@ -271,7 +271,7 @@ class Learners:
 
     @property
     def names(self) -> Callable[[], Sequence[str]] | None:
-        """A function that returns the clients of a gateway; None for a node that is none."""
+        """A function that returns the clients of a gateway; None if the node is not a gateway."""
         return self.source.names if isinstance(self.source, SharedTable) else None
 
     def columns(self) -> ColumnNames | None:
@@ -323,7 +323,7 @@ class ClientStream:
     scaling: Standardiser | None = None
 
     def to_record(self) -> ConfigRecord:
-        """Return it as a record."""
+        """Return this value as a record."""
         position = self.position
         return ConfigRecord(
             {

@@ -69,7 +69,7 @@ def partial_sharing(
         this order. The privacy spent, (ε, δ), is part of every reply's metrics.
     clients : sequence of str or callable, optional
         Make the node a gateway for clients of these names, each with its own model: the training function is called
-        for one at a time, named by ``config["psofed-client"]``, with a ``context.state`` of its own. A function that
+        for one at a time, named by ``config["psofed-client"]``, with its own ``context.state``. A function that
         returns the names is called for every message, so that clients can come and go.
 
     Examples

@@ -1,4 +1,4 @@
-"""How a federation is doing, as seen from the server's machine."""
+"""Status of a federation, as seen from the server's machine."""
 
 import dataclasses
 import datetime

@@ -73,7 +73,7 @@ class ClientTask:
     Attributes
     ----------
     client : str
-        Its name at the node; empty for the one client of a node that is no gateway.
+        Its name at the node; empty for the one client of a node that is not a gateway.
     kind : str
         :data:`PART`, :data:`START`, :data:`FULL`, :data:`SYNC`, :data:`EVALUATE` or :data:`DESCRIBE`.
     expected : int
@@ -147,7 +147,7 @@ def client_number(node: int, client: str) -> int:
 
 
 def roster_digest(clients: Iterable[str]) -> str:
-    """Return eight bytes of BLAKE2b over a gateway's clients; empty for a node that is no gateway."""
+    """Return eight bytes of BLAKE2b over a gateway's clients; empty if the node is not a gateway."""
     names = sorted(clients)
     return hashlib.blake2b("\n".join(names).encode(), digest_size=8).hexdigest() if names else ""
 

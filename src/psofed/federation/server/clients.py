@@ -1,4 +1,4 @@
-"""Who the clients are: those that a gateway has named, and the one client of any other node.
+"""Clients: those that a gateway has named, and the one client of any other node.
 
 A client's name is unique in the federation, because status, history, strikes and defence go by it. A gateway names its
 clients itself, so a name belongs for good to the node that named it first. Another node that names it too is told
@@ -37,7 +37,7 @@ class Client:
     node : Node
         That works for it.
     local : str
-        Its name at the node; empty for the one client of a node that is no gateway.
+        Its name at the node; empty for the one client of a node that is not a gateway.
     """
 
     name: str
@@ -81,12 +81,12 @@ class ClientRegistry:
         self._named = Counter(self.owners.values())
 
     def note(self, node: Node, names: Iterable[str], others: Collection[str]) -> bool:
-        """Take down a node's clients, and return whether they are others than before.
+        """Register a node's clients, and return whether they have changed.
 
         Parameters
         ----------
         names : iterable of str
-            All of them; none if the node is no gateway, or no longer.
+            All of them; empty if the node is not a gateway, or no longer one.
         others : collection of str
             Names of other nodes, which no gateway can claim for its clients.
         """

@@ -26,7 +26,7 @@ from psofed.federation.server.nodes import Node
 
 @dataclass(frozen=True, eq=False)
 class NodeQuestion:
-    """One message to a node, and whom of its clients it asks.
+    """One message to a node, and the clients that it asks.
 
     Attributes
     ----------

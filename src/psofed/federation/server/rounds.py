@@ -22,8 +22,8 @@ _VALUE_BYTES = 20  # of a number as JSON
 class RoundRecord:
     """A round, as the history keeps it; clients go by their names.
 
-    Values and bytes are those of the models' entries alone, as sent and as accepted; what the network
-    carries beyond them is counted at the socket. `elapsed` has the number of rounds since each client's last reply:
+    Values and bytes are those of the models' entries alone, as sent and as accepted; other traffic
+    is counted at the socket. `elapsed` has the number of rounds since each client's last reply:
     it bounds the metrics that are kept, so that no client can fill the server's memory or disk.
     """
 

@@ -206,10 +206,9 @@ class PSOFed(Strategy):
         With ``num_rounds=0`` it runs until the grid ends the run, and waits for nodes however long it takes. The result
         has the metrics of the latest 1,000 rounds.
 
-        As in Flower's own strategies, except that a round ends at its deadline whoever is missing, and sooner if only
-        slow nodes are missing (:mod:`psofed.federation.server.patience`), that
-        unreadable replies harm nobody, and that a run can be resumed. `initial_arrays` may be anything
-        that :func:`psofed.federation.arrays_of` takes.
+        It differs from Flower's own strategies in three ways: a round ends at its deadline even if replies are missing,
+        and sooner if only slow nodes are (:mod:`psofed.federation.server.patience`), unreadable replies harm nobody,
+        and a run can be resumed. `initial_arrays` may be anything that :func:`psofed.federation.arrays_of` takes.
         """
         check_integer("num_rounds", num_rounds, 0)
         self._endless = num_rounds == 0
@@ -283,7 +282,7 @@ class PSOFed(Strategy):
     def _begin(self, initial: ArrayRecord) -> ServerState:
         layout = self._layout(initial)
         if not self.resume or self.checkpoints is None:
-            return self._begin_anew(initial, layout)
+            return self._begin_session(initial, layout)
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
         self.conduct = Conduct.from_mapping(state.conduct, self.limits)
         self.registry = ClientRegistry.from_mapping(state.clients, self.limits.max_clients)
@@ -311,7 +310,7 @@ class PSOFed(Strategy):
             dict(found.bad),
         )
 
-    def _begin_anew(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
+    def _begin_session(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
         self.sharing.derived(layout.dimension)  # refuses an M beyond D
         if self.checkpoints is not None:
             self.checkpoints.check_replaceable()
@@ -333,7 +332,7 @@ class PSOFed(Strategy):
         """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
         if (state := self.state) is None:
             # Run by another loop than ours.
-            state = self._begin_anew(arrays, self._layout(arrays))
+            state = self._begin_session(arrays, self._layout(arrays))
         state.model = state.layout.flatten(arrays)
         clients = {client.number: client for client in self._clients_to_draw_from(grid, server_round)}
         drawn = self._participants.draw(server_round, list(clients), self.num_participants or len(clients))
@@ -410,7 +409,7 @@ class PSOFed(Strategy):
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
 
     def _sort_late(self, server_round: int, found: SortedReplies, answered: set[str]) -> dict[str, LateReply]:
-        """Return the replies to earlier rounds that count in this one, and wait on for those that are missing now."""
+        """Return the late replies that count in this round, and keep waiting for those that are missing now."""
         late, bad = self._late.sort(server_round, self._late_messages, self._expectation, found.valid)
         self._late_messages = []
         found.bad.extend(bad)
@@ -460,7 +459,7 @@ class PSOFed(Strategy):
         return Expectation(state.session, round_number, num_shared, state.layout, self.limits)
 
     def _note_rosters(self, found: SortedReplies) -> bool:
-        """Take down the clients that gateways have named, and return whether that changed anything."""
+        """Register the clients that gateways have named, and return whether any roster changed."""
         names = {node.name for node in self._nodes.values()}
         changed = [
             self.registry.note(node, answer.roster, names - {node.name})
@@ -480,7 +479,7 @@ class PSOFed(Strategy):
         self._exchange.say_size(max(state.model.nbytes, uploads))
 
     def _clients_to_draw_from(self, grid: Grid, round_number: int) -> list[Client]:
-        """Return the clients that may play: those that rest only if there are no others."""
+        """Return the clients that may take part; resting clients only if there are no others."""
         wanted = 1 if self._begun else self.rounds.min_nodes
         benched = self.conduct.benched
 
