@@ -13,9 +13,8 @@ arrives, and a call then finds next to nothing pending.
 import copy
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.gateway import CURRENT, DIVERGED, EVALUATION, MISSED, Learned, Lesson
-from psofed.federation.client.shared_table import ClientRows, SharedTable
+from psofed.federation.client.shared_table import ClientRows
 from psofed.federation.client.sharing import COLUMNS, ELAPSED, PHASE, REMARK, ROUND
 from psofed.federation.client.sources import (
     NamedSource,
@@ -37,7 +36,7 @@ from psofed.federation.client.sources import (
     most_samples,
     source_of_run,
 )
-from psofed.federation.client.state import ClientMemory, Recordable, commit, memory_of
+from psofed.federation.client.state import ClientMemory, Recordable
 from psofed.federation.protocol.column_names import ColumnNames
 
 _log = logging.getLogger("psofed.federation")
@@ -251,66 +250,6 @@ class OnlineRegression:
             return ""
         reason = f" (the last: {self.problem})" if self.problem else ""
         return f"{position.skipped} of {position.samples + position.skipped} rows were skipped{reason}"
-
-
-class Learners:
-    """The clients of a node, each with its own stream.
-
-    Parameters
-    ----------
-    source : Source or SharedTable
-        The samples of the one client, or the table that holds those of many.
-    make : callable
-        Given a client's samples and its name, returns its training function.
-    """
-
-    def __init__(self, source: Source | SharedTable, make: Callable[[Source, str], OnlineRegression]) -> None:
-        self.source = source
-        self._make = make
-        self._learners: dict[str, OnlineRegression] = {}
-
-    @property
-    def names(self) -> Callable[[], Sequence[str]] | None:
-        """A function that returns the clients of a gateway; None if the node is not a gateway."""
-        return self.source.names if isinstance(self.source, SharedTable) else None
-
-    def columns(self) -> ColumnNames | None:
-        """Return the names of the columns, None if they have none."""
-        return self.source.columns() if isinstance(self.source, NamedSource | SharedTable) else None
-
-    def learn(self, lesson: Lesson) -> Learned:
-        """Let a client learn."""
-        return self._of(lesson.client).learn(lesson)
-
-    def learn_arrived(self, context: Context, directory: Path | None) -> int:
-        """Let every client learn from what has arrived since the last call, and return how many samples these were."""
-        memory = memory_of(context)
-        if memory is None:
-            return 0
-        names = None if self.names is None else set(self.names())
-        changed, problems, learned = {}, {}, 0
-        for client, kept in memory.clients.items():
-            if names is not None and client not in names:
-                continue
-            try:
-                following = self._of(client).learn_arrived(kept)
-            except PsofedError as error:
-                problems[client] = str(error)
-                continue
-            if following is not None:
-                changed[client] = following
-                learned += read_stream(following.records).examples - read_stream(kept.records).examples
-        if changed:
-            commit(context, replace(memory, clients={**memory.clients, **changed}), directory)
-        for client, problem in problems.items():  # one is enough: the others' follow once it is fixed
-            raise PsofedError(f"{client}: {problem}" if client else problem)
-        return learned
-
-    def _of(self, client: str) -> OnlineRegression:
-        if client not in self._learners:
-            source = self.source.source(client) if isinstance(self.source, SharedTable) else self.source
-            self._learners[client] = self._make(source, client)
-        return self._learners[client]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,12 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol.answers import DESCRIBED, EVALUATED, LEARNED, LEFT, LOST, Reply
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout
-from psofed.federation.protocol.masks import DERIVATION, Sharing
+from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.models import arrays_of
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.protocol.wire import BadReplyError
 from psofed.federation.server.adoption import ADOPT, Descriptions, adopt_columns
+from psofed.federation.server.attendance import Attendance
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
 from psofed.federation.server.clients import Client, ClientRegistry
@@ -34,7 +35,6 @@ from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.history import RECENT_ROUNDS
 from psofed.federation.server.instructions import Instructor, NodeQuestion
 from psofed.federation.server.lateness import LateReplies, LateReply
-from psofed.federation.server.nodes import Node, wait_for_nodes
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.server.plausibility import Plausibility, Upload
 from psofed.federation.server.rehearsal import Rehearsal
@@ -46,7 +46,7 @@ from psofed.federation.server.rounds import (
     finite_metrics,
     mean_of,
 )
-from psofed.federation.server.sessions import new_session, resumed_session
+from psofed.federation.server.sessions import new_session, resumed_session, session_settings
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.base import Aggregation, Attack, Defence
@@ -56,7 +56,6 @@ _log = logging.getLogger("psofed.federation")
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
 _NOBODY = ""  # subject of a message about no node
-_LOOK_FOR_NODES = 60.0  # seconds at a time, in a run without an end
 _BESIDES = 4096  # bytes for each client of a gateway besides its values: name, metrics, remark
 
 
@@ -174,13 +173,10 @@ class PSOFed(Strategy):
         self._exchange = MessageExchange()
         self._asked: list[NodeQuestion] = []
         self._evaluating: list[NodeQuestion] = []
-        self._nodes: dict[int, Node] = {}
-        self._online: list[Node] = []
+        self._attendance: Attendance = Attendance(self.rounds)
         self._unreadable: set[str] = set()
         self._late: LateReplies = LateReplies(self.limits.late_weight)
         self._late_messages: list[Message] = []
-        self._begun = False
-        self._endless = False
         self._is_news = OncePerChange()
         self._met_gateways = False
         self._round_started = scheduler().monotonic()
@@ -211,7 +207,7 @@ class PSOFed(Strategy):
         and a run can be resumed. `initial_arrays` may be anything that :func:`psofed.federation.arrays_of` takes.
         """
         check_integer("num_rounds", num_rounds, 0)
-        self._endless = num_rounds == 0
+        self._attendance.is_endless = num_rounds == 0
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
         self._say_size()
@@ -277,7 +273,7 @@ class PSOFed(Strategy):
     def _send(
         self, grid: Grid, messages: Sequence[Message], timeout: float, late: Mapping[str, int] | None = None
     ) -> NodeAnswers:
-        return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience, late)
+        return self._exchange(grid, messages, timeout, self._attendance.nodes, self.conduct.patience, late)
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
         layout = self._layout(initial)
@@ -299,8 +295,8 @@ class PSOFed(Strategy):
     def _ask_for_columns(self, grid: Grid, timeout: float) -> Descriptions:
         """Ask every node for the names of its columns, and of its clients."""
         state = self._current()
-        self._clients_to_draw_from(grid, 1)
-        asked = [self.instructor.describe(state, node, self.registry) for node in self._online]
+        self._attendance.take(grid, 1, self.registry, self.conduct)
+        asked = [self.instructor.describe(state, node, self.registry) for node in self._attendance.online]
         answers = self._send(grid, [question.message for question in asked], timeout)
         found = sort_replies(answers.replies, asked, answers.unreadable, self._expectation(1))
         self._note_rosters(found)
@@ -334,11 +330,12 @@ class PSOFed(Strategy):
             # Run by another loop than ours.
             state = self._begin_session(arrays, self._layout(arrays))
         state.model = state.layout.flatten(arrays)
-        clients = {client.number: client for client in self._clients_to_draw_from(grid, server_round)}
+        available = self._attendance.take(grid, server_round, self.registry, self.conduct)
+        clients = {client.number: client for client in available}
         drawn = self._participants.draw(server_round, list(clients), self.num_participants or len(clients))
         self._round_started = scheduler().monotonic()
         participants = [clients[number] for number in drawn]
-        self._asked = self.instructor.train(state, participants, self.registry, server_round, config)
+        self._asked = self.instructor.ask(state, participants, self.registry, server_round, config)
         return [question.message for question in self._asked]
 
     def aggregate_train(
@@ -437,7 +434,9 @@ class PSOFed(Strategy):
             return []
         state = self._current()
         clients = [client for client in self._participating() if state.seen.get(client.name, 0) > 0]
-        self._evaluating = self.instructor.evaluate(state, clients, self.registry, server_round, config)
+        self._evaluating = self.instructor.ask(
+            state, clients, self.registry, server_round, config, evaluate=True
+        )
         return [question.message for question in self._evaluating]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -460,15 +459,11 @@ class PSOFed(Strategy):
 
     def _note_rosters(self, found: SortedReplies) -> bool:
         """Register the clients that gateways have named, and return whether any roster changed."""
-        names = {node.name for node in self._nodes.values()}
-        changed = [
-            self.registry.note(node, answer.roster, names - {node.name})
-            for node, answer in found.nodes
-            if answer.roster is not None
-        ]
-        if any(changed):
+        rosters = [(node, answer.roster) for node, answer in found.nodes if answer.roster is not None]
+        changed = self._attendance.note_rosters(rosters, self.registry)
+        if changed:
             self._say_size()
-        return any(changed)
+        return changed
 
     def _say_size(self) -> None:
         """Say how large messages may become: a model, or what all clients of a gateway upload."""
@@ -478,47 +473,11 @@ class PSOFed(Strategy):
         uploads = most * (num_shared * state.layout.dtype.itemsize + _BESIDES)
         self._exchange.say_size(max(state.model.nbytes, uploads))
 
-    def _clients_to_draw_from(self, grid: Grid, round_number: int) -> list[Client]:
-        """Return the clients that may take part; resting clients only if there are no others."""
-        wanted = 1 if self._begun else self.rounds.min_nodes
-        benched = self.conduct.benched
-
-        def clients_of(nodes: Sequence[Node]) -> list[Client]:
-            return [client for client in self.registry.clients_of(nodes) if client.name not in benched]
-
-        nodes, clients = wait_for_nodes(grid, wanted, self.rounds.wait_for_nodes, clients_of)
-        if not clients and self._endless:
-            _log.warning("round %d: waiting for a node", round_number)
-            while not clients:
-                nodes, clients = wait_for_nodes(grid, 1, _LOOK_FOR_NODES, clients_of)
-        self._online = nodes
-        self._nodes |= {node.node_id: node for node in nodes}
-        if not clients:
-            raise PsofedError(
-                f"no node is available after {self.rounds.wait_for_nodes:g} s ({len(benched)} benched)"
-            )
-        if len(nodes) < wanted:
-            _log.warning("round %d: only %d of %d nodes; continuing", round_number, len(nodes), wanted)
-        self._begun = True
-        return [client for client in clients if self.conduct.may_play(client.name, round_number)] or clients
-
     def _plausibility(self, state: Mapping[str, Any] | None = None) -> Plausibility:
         return Plausibility(self.limits.max_deviation or None, self.limits.max_drift or None, state)
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "num_shared": self.sharing.num_shared,
-            "pattern": self.sharing.pattern,
-            "coordinated": self.sharing.coordinated,
-            "seed": self.sharing.seed,
-            "derivation": DERIVATION,
-            "newcomers": self.rounds.newcomers,
-            "weighted": self.step.weighted,
-            "aggregation": repr(self.step.rule),
-            "pre_aggregation": None if self.step.pre is None else repr(self.step.pre),
-            "sync_every": self.rounds.sync_every,
-            "defence": None if self.step.suspects is None else repr(self.step.suspects.defence),
-        }
+        return session_settings(self.sharing, self.rounds, self.step)
 
     def _current(self) -> ServerState:
         if self.state is None:
