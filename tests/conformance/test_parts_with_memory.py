@@ -36,6 +36,7 @@ def test_the_guide_shows_one_of_the_examples() -> None:
     assert re.search(r"```python\n(class .*?)```", guide, re.DOTALL)[1] in EXAMPLES.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_engine_equals_the_literal_form(own: ModuleType) -> None:
     """All of them at once, with two groups of attackers, sleeping clients, lost messages and delays."""
     scenario = BASE.replace(
