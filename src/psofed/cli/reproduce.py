@@ -9,6 +9,7 @@ import typer
 from psofed.cli.completion import complete_figures
 from psofed.cli.outputs import Output, print_json, progress
 from psofed.cli.sweep import Cluster, stopped_by_hand
+from psofed.common.errors import PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -50,6 +51,10 @@ def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) 
     """
     if tuple(settings.figures) == ("resilience",):
         _reproduce_resilience(settings, cluster, output)
+    elif "resilience" in settings.figures:
+        raise PsofedError(
+            "resilience is a study of its own: reproduce it and the figures one after the other."
+        )
     else:
         _reproduce_figures(settings, cluster, output)
 
