@@ -63,7 +63,9 @@ class Tracking:
             )
         if self.untracked is not None:
             untracked = percent(self.untracked, 1)
-            return f"The server does not follow {untracked} of the motion's power (noise and attack included)."
+            return (
+                f"The server does not follow {untracked} of the motion's power (noise and attack included)."
+            )
         if not self.jumped:
             return f"The server's MSD against the moving target is {decibels(self.msd)}."
         if self.recovery is None:
