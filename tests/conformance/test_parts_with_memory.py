@@ -40,6 +40,7 @@ def test_the_guide_shows_one_of_the_examples() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_engine_equals_the_literal_form(own: ModuleType) -> None:
     """All of them at once, with two groups of attackers, sleeping clients, lost messages and delays."""
     scenario = BASE.replace(

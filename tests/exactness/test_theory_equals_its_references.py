@@ -9,7 +9,9 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection
+from psofed.parts.drifts.random_walk import RandomWalk
 from psofed.scenario.changes import attack_from_mapping
+from psofed.theory.maps.eliminated import EliminatedRecursion
 from psofed.theory.maps.reduced import ReducedRecursion
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import NO_SOURCES, Sources
@@ -152,6 +154,34 @@ def test_eliminating_pairs_changes_nothing_under_affine_attacks(
         assert reduced.excess == pytest.approx(full.excess, rel=1e-7)
         assert reduced.server == pytest.approx(full.server, rel=1e-7)
         assert select(model).spectral_radius(0.1) == pytest.approx(recursion.spectral_radius(), rel=1e-5)
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("uplink", ["same", "redrawn"])
+@pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])
+@pytest.mark.parametrize(
+    ("options", "theory"), [(options, "exact") for options in AFFINE] + [({"kind": "gaussian"}, "paper")]
+)
+def test_eliminating_pairs_of_correlated_inputs_changes_no_moment(
+    options, theory: str, byzantine_set: str, uplink: str
+) -> None:
+    exact, drifts = theory == "exact", options["kind"] in ("gaussian", "scaled-update", "drop-out")
+    scenario = Scenario(
+        num_clients=5,
+        dimension=3,
+        num_participants=2,
+        uplink=uplink,
+        data=Data(input_correlation=0.5, target_spread=0.1 if exact else 0.0),
+        drift=RandomWalk(variance=1e-4) if exact and drifts else None,
+        attack=make_attack(num_byzantine=2, probability=0.4, byzantine_set=byzantine_set, **options),
+    )
+    model = TheoryModel(scenario, theory, small_stepsize=not exact and uplink == "same")
+    recursion = model.recursion(0.05, model.branches[0])
+    assert EliminatedRecursion.applies(recursion)
+    full, moments = recursion.steady_state(Sources())
+    level, state = EliminatedRecursion(recursion).steady_state(Sources())
+    assert (level.excess, level.server) == pytest.approx((full.excess, full.server), rel=1e-8)
+    np.testing.assert_allclose(state.pack(), moments.pack(), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.thinned(5)

@@ -182,7 +182,7 @@ def test_a_supernode_that_does_not_stay_up_is_given_up_with_the_reason(tmp_path,
 
 
 def test_a_supernode_is_given_up_only_once_it_has_failed_for_longer_than_the_patience(monkeypatch):
-    """Each of these lives for ten seconds, but the third for twenty, so that patience begins anew."""
+    """Each of these lives for ten seconds, but the third for twenty, so that patience starts over."""
     now, lives, said = [1000.0], iter([10.0, 10.0, 20.0, *[10.0] * 99]), []
 
     class Failing:

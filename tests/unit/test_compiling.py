@@ -1,5 +1,7 @@
 """Where kernels are kept, and whether there are any; what becomes of bodies that are not compiled."""
 
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
@@ -132,3 +134,16 @@ def test_python_can_call_what_kernels_call() -> None:
     """A frame that runs as plain Python does; the machine code is made then."""
     with np.errstate(over="ignore"):
         assert mix_word(np.uint64(1)) == mix_word.py_func(np.uint64(1))
+
+
+def test_a_kernel_on_disk_is_loaded_without_setting_up_the_compiler() -> None:
+    code = (
+        "import sys, numpy as np; from psofed.engine.normals import fill_standard_normal as fill\n"
+        "out = np.empty((2, 1), np.float32); fill(np.ones(1, np.uint64), np.ones(1, np.uint64), 0, out)\n"
+        "loaded = {'numba.np.arraymath', 'scipy', 'yaml', 'coverage'} & set(sys.modules)\n"
+        "print(*loaded, out[0, 0], sum(fill.stats.cache_hits.values()))"
+    )
+    space: dict[str, Any] = {}
+    exec(code, space)  # compiles it where no test has
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(space["out"][0, 0]), "1"]

@@ -202,6 +202,7 @@ print("shown")
 """
 
 
+@pytest.mark.slow
 def test_results_and_figures_show_themselves_in_a_fresh_notebook() -> None:
     done = subprocess.run([sys.executable, "-c", SHOWN], capture_output=True, text=True, check=True)
     assert done.stdout == "shown\n"

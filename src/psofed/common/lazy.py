@@ -5,9 +5,11 @@ The names are listed once, in the package's stub ``__init__.pyi``, which type ch
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from threading import active_count
 from types import MappingProxyType
 from typing import Any
 
@@ -35,3 +37,18 @@ def lazy_names(
         return getattr(import_module(homes[name]), name)
 
     return get, lambda: sorted(homes), list(homes)
+
+
+@contextmanager
+def without_modules(*names: str) -> Iterator[None]:
+    """Make imports of some modules fail, for packages that import them only if they are there.
+
+    A module that is imported already stays. Nothing is hidden where other threads run, whose imports would fail too.
+    """
+    hidden = [name for name in names if name not in sys.modules and active_count() == 1]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)

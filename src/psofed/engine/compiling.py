@@ -6,7 +6,8 @@ after the engine's code, and those that hold a part's body (:mod:`psofed.engine.
 code as well: an edited attack recompiles itself and nothing else, and comments and docstrings recompile nothing.
 Numba optimises and emits a function for itself, and again in each kernel that calls it. Functions that only kernels
 call (:func:`kernel_part`) are spared the first, which halves the time of compiling. That needs Numba's internals, so it
-is done for the versions that were tested; any other compiles in its own way, with the same bits.
+is done for the versions that were tested; any other compiles in its own way, with the same bits. Likewise for starting:
+Numba would set up its compiler (some hundred modules) before it loads a kernel from disk, which needs none of it.
 
 Importing this module imports Numba: nothing that must start instantly may do so.
 """
@@ -20,16 +21,23 @@ from threading import Lock
 from types import SimpleNamespace
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
-import numba
-from numba.core import config as numba_config
-from numba.core.caching import FunctionCache
-from numba.core.cgutils import create_struct_proxy
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-from numba.core.registry import CPUDispatcher
-from numba.extending import intrinsic, register_jitable
-
 from psofed.common.fingerprint import cache_folder, code_digest, function_digest, source_digest
+from psofed.common.lazy import without_modules
+
+# Numba imports these to check SciPy's version, to read its configuration file, and to mark lines as covered.
+_READS_YAML = Path(".numba_config.yaml").exists()
+with without_modules("scipy", "coverage", *() if _READS_YAML else ("yaml",)):
+    import numba
+    from llvmlite import binding
+    from numba.core import ccallback, dispatcher
+    from numba.core import config as numba_config
+    from numba.core.caching import FunctionCache
+    from numba.core.cgutils import create_struct_proxy
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import Compiler
+    from numba.core.registry import CPUDispatcher
+    from numba.core.runtime.nrt import _nrt  # type: ignore[attr-defined]
+    from numba.extending import intrinsic, register_jitable
 
 # Compiling changes how a function runs, not what it takes and returns; so kernels are checked by their annotations.
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,7 +67,8 @@ def _load_numba_without_scipy() -> None:
         linalg.ensure_blas = look
 
 
-_load_numba_without_scipy()
+if not _HAS_KNOWN_INTERNALS:  # whose first kernel will set up the compiler
+    _load_numba_without_scipy()
 
 
 @overload
@@ -91,7 +100,10 @@ def compiled(function: Any = None, *, allocates: bool = True, by_content: bool =
 def _compile(function: Callable[..., Any], *, allocates: bool, by_content: bool) -> Any:
     options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, **pipeline(allocates)}
     with own_cache(function_digest(function) if by_content else ""):
-        return numba.njit(cache=True, nogil=True, **options)(function)
+        kernel = numba.njit(cache=True, nogil=True, **options)(function)
+    if _HAS_KNOWN_INTERNALS:
+        kernel.__class__ = _KernelDispatcher
+    return kernel
 
 
 @overload
@@ -171,6 +183,13 @@ class _KernelPart(JITCodeLibrary):
         return SimpleNamespace(set_env=lambda name, environment: None)
 
 
+class _KernelDispatcher(CPUDispatcher):
+    """A kernel that asks for Numba's extensions only when it has to be compiled."""
+
+    def _compilation_chain_init_hook(self) -> None:
+        pass
+
+
 class _PartDispatcher(CPUDispatcher):
     """A part of kernels, which Python can call too."""
 
@@ -243,6 +262,27 @@ class _KernelLocator(_Locator):  # type: ignore[misc]
         return self._code
 
 
+class _KernelCache(FunctionCache):
+    """Loads a kernel from disk without setting up the compiler, or else sets it up."""
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return a kernel for a `signature`, or None if it is not on disk."""
+        _add_runtime_symbols()
+        with self._guard_against_spurious_io_errors():
+            loaded = self._load_overload(signature, target)
+        if loaded is None:
+            _load_numba_without_scipy()
+            target.refresh()
+        return loaded
+
+
+@cache
+def _add_runtime_symbols() -> None:
+    """Tell LLVM where functions of Numba's runtime are that kernels may call."""
+    for name, address in _nrt.c_helpers.items():
+        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
+
 @contextmanager
 def own_cache(made_of: str = "") -> Iterator[Path]:
     """Let Numba cache what is compiled inside in psofed's folder; `made_of` is a digest of further sources."""
@@ -252,10 +292,15 @@ def own_cache(made_of: str = "") -> Iterator[Path]:
         previous, locators = config.CACHE_DIR, _CACHE._locator_classes
         folder = (Path(previous) / _folder_name() if previous else _cache_folder()) / made_of
         config.CACHE_DIR, _CACHE._locator_classes = str(folder), [_KernelLocator]
+        users: Any = (dispatcher, ccallback) if _HAS_KNOWN_INTERNALS else ()
+        for module in users:
+            module.FunctionCache = _KernelCache
         try:
             yield folder
         finally:
             config.CACHE_DIR, _CACHE._locator_classes = previous, locators
+            for module in users:
+                module.FunctionCache = FunctionCache
 
 
 def is_cold() -> bool:

@@ -12,7 +12,6 @@ from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, overload
-from numba.np.arrayobj import populate_array
 
 from psofed.engine.compiling import instruction, jitable, overload_options
 from psofed.parts import vectors
@@ -56,6 +55,8 @@ def _part_of(context, builder, sig, args):
         strides.insert(0, step)
         step = builder.mul(step, length)
     data = cgutils.gep_inbounds(builder, numbers.data, args[1])
+    from numba.np.arrayobj import populate_array  # takes long to import, and only compiling needs it
+
     populate_array(part, data, lengths, strides, size, None, None)
     return part._getvalue()
 

@@ -102,17 +102,21 @@ class Recursion:
         """
         sources = Sources() if sources is None else sources
         z = self.lms.clients(v.clients, sources.noise, sources.attack, first)
-        pairs = self.lms.pairs(v.pairs, first)
         before = None if first is None else self.first_before_upload(first)
+        exchange = self._exchange(n)
+        uploading = BeforeUpload(self.law, self.before_upload(z), before, sources.attack)
+        result = exchange.exchange(uploading, self.pairs_before_upload(v.pairs, first))
+        return self._moved(self._symmetric(result), sources.drift * self.walk)
+
+    def pairs_before_upload(self, pairs: PairMoments, first: FirstMoments | None) -> PairMoments:
+        """Take pairs after a download to those before the next upload."""
+        pairs = self.lms.pairs(pairs, first)
         if first is not None:
             # Displacements push a client's pair with itself too, which is not one of these moments.
             pairs = pairs.map(self.law.without_same)
         if self.redrawn:
             pairs = pairs.mixed(self.drawn, self.entries)
-        exchange = self._exchange(n)
-        uploading = BeforeUpload(self.law, self.before_upload(z), before, sources.attack)
-        result = exchange.exchange(uploading, pairs.map(self.entries.roll))
-        return self._moved(self._symmetric(result), sources.drift * self.walk)
+        return pairs.map(self.entries.roll)
 
     def before_upload(self, z: ClientMoments) -> ClientMoments:
         """Mix and relabel the moments of server and clients between LMS step and upload."""
@@ -215,10 +219,12 @@ class Recursion:
         """Make covariances symmetric again: rounding is not, and formulas that rely on symmetry may amplify it."""
         if not self.entries.is_full:
             return v
-        clients, pairs, flip, flip_pairs = *v, self.entries.flip, self.entries.flip_pairs
-        server, own1, own0 = (0.5 * (x + flip(x)) for x in (clients.server, clients.own1, clients.own0))
+        pairs, flip_pairs = v.pairs, self.entries.flip_pairs
         both, none = (0.5 * (x + flip_pairs(x)) for x in (pairs.both, pairs.none))
-        return MomentState(
-            ClientMoments(server, clients.cross1, clients.cross0, own1, own0),
-            PairMoments(both, pairs.one, none),
-        )
+        return MomentState(self.symmetric_clients(v.clients), PairMoments(both, pairs.one, none))
+
+    def symmetric_clients(self, v: ClientMoments) -> ClientMoments:
+        """Make covariances of server and single clients symmetric again."""
+        flip = self.entries.flip
+        server, own1, own0 = (0.5 * (x + flip(x)) for x in (v.server, v.own1, v.own0))
+        return ClientMoments(server, v.cross1, v.cross0, own1, own0)

@@ -9,7 +9,7 @@ method                  needs                      idea
                         per client
 :class:`Scattered`      correlated inputs, an      solve given offsets in full; correct a small sample by white inputs
                         offset per client
-:class:`Full`           correlated inputs,         keep all moments
+:class:`Full`           correlated inputs,         keep all moments, or eliminate pairs if their averages suffice
                         separable masks
 :class:`ServerHeld`     clients that hold no model E[g gᵀ] of the server, and of its momentum
 :class:`Opened`         parts that the paper's     keep all moments, with tables of who is there

@@ -1,4 +1,4 @@
-"""Any covariances: all K²D² moments are kept, and fixed points found by GMRES.
+"""Any covariances: fixed points are found by GMRES, of all K²D² moments or with those of pairs eliminated.
 
 ρ(F) need not be found to tell whether a stepsize is stable. A map F of covariances to covariances with ρ(F) ≥ 1 has
 x = F x + s solved by no covariance if s excites everything: with F's left eigenvector φ, φ·x (1 − ρ) = φ·s > 0. So the
@@ -15,6 +15,7 @@ import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
+from psofed.theory.maps.eliminated import EliminatedRecursion
 from psofed.theory.maps.general import Recursion
 from psofed.theory.metrics import ALONE, NOISE, SteadyState
 from psofed.theory.model import Branch
@@ -95,7 +96,7 @@ class _SolvedMap:
 
     def level(self, sources: Sources) -> FloatArray:
         """Excess and MSD of the steady state, (2,)."""
-        level, _ = self._noise if sources == ALONE[NOISE] else self.recursion.steady_state(sources)
+        level, _ = self._noise if sources == ALONE[NOISE] else self._solver.steady_state(sources)
         return np.array([level.excess, level.server])
 
     @cached_property
@@ -108,7 +109,12 @@ class _SolvedMap:
 
     @cached_property
     def _noise(self) -> tuple[Level, MomentState]:
-        return self.recursion.steady_state(ALONE[NOISE])
+        return self._solver.steady_state(ALONE[NOISE])
+
+    @cached_property
+    def _solver(self) -> EliminatedRecursion | Recursion:
+        recursion = self.recursion
+        return EliminatedRecursion(recursion) if EliminatedRecursion.applies(recursion) else recursion
 
 
 def is_covariance(recursion: Recursion, state: MomentState) -> bool:

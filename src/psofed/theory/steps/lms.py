@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.theory.moments.first import FirstMoments
@@ -103,15 +104,19 @@ class LmsStep:
 
     def pairs(self, v: PairMoments, first: FirstMoments | None = None) -> PairMoments:
         """Step pairs of different clients; the caller discards the result for k = l."""
-        stepped = v.map(self._pairs)
+        stepped, pushed = v.map(self.decay_pairs), self.pushed_pairs(first)
+        return stepped if pushed is None else PairMoments(*map(np.add, stepped, pushed))
+
+    def pushed_pairs(self, first: FirstMoments | None) -> PairMoments | None:
+        """Return what displacements add to pairs; None if nothing."""
         if first is None or self.means.push is None:
-            return stepped
+            return None
         means = ((first.taking, first.taking), (first.taking, first.idle), (first.idle, first.idle))
-        pushed = []
-        for block, (k, m) in zip(stepped, means, strict=True):
+        blocks = []
+        for k, m in means:
             terms = self.pair_pushes(k, m)
-            pushed.append(block + sum(self.entries.outer(x[:, None], y[None, :]) for x, y in terms))
-        return PairMoments(*pushed)
+            blocks.append(sum(self.entries.outer(x[:, None], y[None, :]) for x, y in terms))
+        return PairMoments(*map(np.asarray, blocks))
 
     def pair_pushes(self, k: FloatArray, m: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
         """Return the effect of displacements on E[z_k z_lᵀ], a list of x_k, y_lᵀ, from means (K, F) before the step."""
@@ -127,6 +132,10 @@ class LmsStep:
             kept_k, kept_m = self._times(matrix, k), self._times(matrix, m)
             terms += [(weight * kept_k, push), (weight * push, kept_m + push)]
         return terms
+
+    def decay_pairs(self, blocks: FloatArray) -> FloatArray:
+        """E[z_k z_lᵀ] of pairs (K, K, E) without displacements."""
+        raise NotImplementedError
 
     def left(self, blocks: FloatArray, other: FloatArray | None = None) -> FloatArray:
         """E[z_k v_lᵀ] of a client k that learns and one that does not, from E[v_k v_lᵀ] and E[v_l] = `other`."""
@@ -159,9 +168,6 @@ class LmsStep:
         raise NotImplementedError
 
     def _left(self, blocks: FloatArray) -> FloatArray:
-        raise NotImplementedError
-
-    def _pairs(self, blocks: FloatArray) -> FloatArray:
         raise NotImplementedError
 
     def _own(self, own: FloatArray, noise: float, residual: float, mean: FloatArray | None) -> FloatArray:
@@ -226,7 +232,8 @@ class WhiteLms(LmsStep):
     def _left(self, blocks: FloatArray) -> FloatArray:
         return np.asarray(self.means.decay[:, None, None] * blocks)
 
-    def _pairs(self, blocks: FloatArray) -> FloatArray:
+    def decay_pairs(self, blocks: FloatArray) -> FloatArray:
+        """E[z_k z_lᵀ] of pairs (K, K, E) without displacements."""
         factor = self.pair_decay(self.input_variance[:, None], self.input_variance[None, :])
         return np.asarray(factor[:, :, None] * blocks)
 
@@ -275,17 +282,36 @@ class CorrelatedLms(LmsStep):
     def _left(self, blocks: FloatArray) -> FloatArray:
         return _flat(self.means.decay[:, None] @ self._square(blocks))
 
-    def _pairs(self, blocks: FloatArray) -> FloatArray:
-        p, mu = self._square(blocks), self.stepsize
-        if self.small_stepsize:
-            scaled = mu * self.mixture.clean.covariance
-            return _flat(p - scaled[:, None] @ p - p @ scaled[None, :])
+    def decay_pairs(self, blocks: FloatArray) -> FloatArray:
+        """E[z_k z_lᵀ] of pairs (K, K, E) without displacements."""
+        p = self._square(blocks)
+        return _flat(sum((left[:, None] @ p @ right[None, :] for left, right in self._sides), np.zeros(())))
+
+    def sum_decayed(self, weight: FloatArray, blocks: FloatArray) -> FloatArray:
+        """Σ_k weight_k E[z_k z_lᵀ], (K, E): the sum over :meth:`decay_pairs` without keeping its pairs."""
+        p, total = self._square(blocks), np.zeros(())
+        for left, right in self._sides:
+            summed = np.tensordot(weight[:, None, None] * left, p, axes=((0, 2), (0, 2)))
+            total = total + summed.swapaxes(0, 1) @ right
+        return _flat(total)
+
+    def pair_matrices(self, k: NDArray[np.intp], m: NDArray[np.intp]) -> FloatArray:
+        """Return :meth:`decay_pairs` of the pairs (k, m) as matrices on flattened blocks, (N, D², D²)."""
+        total = np.zeros(())
+        for left, right in self._sides:
+            total = total + left[k][:, :, None, :, None] * right[m][:, None, :, None, :]
+        return np.asarray(total.reshape(len(k), self.entries.size, self.entries.size))
+
+    @cached_property
+    def _sides(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Matrices (K, D, D) such that E[z_k z_lᵀ] is the sum of left_k E[v_k v_lᵀ] right_l."""
         decay = self.means.decay
-        out = decay[:, None] @ p @ decay[None, :]
-        if self.mixture.covariance:
-            swing = mu * self.means.swing
-            out = out + self.mixture.covariance * (swing[:, None] @ p @ swing[None, :])
-        return _flat(out)
+        if self.small_stepsize:
+            scaled = self.stepsize * self.mixture.clean.covariance
+            eye = np.broadcast_to(self._identity, scaled.shape)
+            return [(decay, eye), (eye, -scaled)]
+        swing = self.stepsize * self.means.swing
+        return [(decay, decay)] + [(self.mixture.covariance * swing, swing)] * bool(self.mixture.covariance)
 
     def _own(self, own: FloatArray, noise: float, residual: float, mean: FloatArray | None) -> FloatArray:
         total: FloatArray | float = 0.0

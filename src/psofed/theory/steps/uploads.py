@@ -15,6 +15,7 @@ z, g and their moments are ``z`` (:class:`~psofed.theory.moments.second.ClientMo
 ``first``. Derivation: ``docs/exact_theory.md``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,14 +80,22 @@ class UploadLaw:
             pairs[diagonal, diagonal] = 0.0
         return pairs
 
-    def sums(self, pairs: PairMoments) -> UploadSums:
-        """Sum the pairs' moments before the upload, each client weighted as the server receives it."""
-        own, drawn, law = self.corruption.own, self.drawn, self.corruption
-        anyone = self._sum_others(own, drawn.pair * pairs.both + drawn.only_first * pairs.one)
-        uploader = own[:, None] * self._sum_others(own, pairs.both.swapaxes(0, 1))
+    def sums(self, pairs: PairMoments, sum_others: "SumOthers | None" = None) -> UploadSums:
+        """Sum the pairs' moments before the upload, each client weighted as the server receives it.
+
+        `sum_others` replaces Σ_{k≠l} weight_k pairs_kl where it can be had more cheaply.
+        """
+        own, drawn, law, sum_others = (
+            self.corruption.own,
+            self.drawn,
+            self.corruption,
+            sum_others or self._sum_others,
+        )
+        anyone = sum_others(own, drawn.pair * pairs.both + drawn.only_first * pairs.one)
+        uploader = own[:, None] * self.entries.flip(sum_others(own, pairs.both))
         swing = law.attackers.covariance * (law.affine.own - 1.0) ** 2
         if swing:
-            uploader += swing * self._sum_others(np.ones_like(own), pairs.both.swapaxes(0, 1))
+            uploader += swing * self.entries.flip(sum_others(np.ones_like(own), pairs.both))
         return UploadSums(anyone, drawn.pair * uploader)
 
     def _sum_others(self, weight: FloatArray, pairs: FloatArray) -> FloatArray:
@@ -191,6 +200,7 @@ class UploadLaw:
         return terms
 
 
+SumOthers = Callable[[FloatArray, FloatArray], FloatArray]
 UploadProducts = list[tuple[FloatArray, FloatArray, float]]
 
 
