@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from psofed import read_scenario, simulate
-from psofed.cli import app
+from psofed.cli import app, outputs
 from psofed.scenario.file import EXAMPLE
 
 pytestmark = [pytest.mark.cli, pytest.mark.takes(15)]
@@ -144,6 +145,21 @@ def test_help_and_import_load_nothing_heavy() -> None:
         [sys.executable, "-c", code.format(heavy=heavy)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_long_work_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(outputs, "_PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    deadline = time.monotonic() + 30.0
+    with outputs.progress("predicting") as report:
+        while "predicting" not in terminal.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert "predicting" in terminal.getvalue(), "before it is known how much there is to do"
+        report(3, 4)
+    assert "75%" in terminal.getvalue()
 
 
 def test_interrupting_ends_cleanly(tmp_path) -> None:

@@ -498,7 +498,7 @@ def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
     cases = {
         ("server", "--home", str(tmp_path)): "psofed federation certs",
         ("run", str(scenario), "--home", str(tmp_path)): "psofed federation server",
-        ("resume", "--home", str(tmp_path)): "no completed round to resume",
+        ("resume", "--home", str(tmp_path)): "no round has been completed",
         ("status", "--home", str(tmp_path / "absent")): "no federation",
         ("client", "--data", "absent.csv", "--home", str(tmp_path)): "--data absent.csv: no such file",
     }

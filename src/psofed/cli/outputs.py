@@ -2,8 +2,10 @@
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,12 @@ from psofed.common.options import option
 from psofed.common.settings import Settings
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from psofed.common.types import ProgressCallback
     from psofed.render import Report
+
+_PATIENCE = 1.0  # seconds of work without a sign of it
 
 
 class Output(Settings):
@@ -34,12 +40,14 @@ class Output(Settings):
         rows: int = 40,
     ) -> None:
         """Print the result: as JSON, or the report with the next step. Only what is printed is made."""
+        with progress("preparing the answer"):
+            made = to_json() if self.as_json else report()
         if self.as_json:
-            print_json(to_json())
+            print_json(made)
             return
         from psofed.render.text import print_report
 
-        print_report(report(), file="" if file is None else str(file), rows=rows)
+        print_report(made, file="" if file is None else str(file), rows=rows)
 
 
 class PlotOutput(Output):
@@ -74,36 +82,73 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def progress(label: str, unit: str = "") -> Iterator["ProgressCallback"]:
-    """Show a bar with the remaining time on stderr for work that takes more than a second.
+    """Show progress on stderr for work that takes more than a second: a bar, and the time left once it is known.
 
     Yields a function to call with (done, total). Nothing is shown when stderr is not a terminal.
     """
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    import time
-
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[counted]}"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(label, total=None, counted="")
-    start = time.monotonic()
-
-    def update(done: float, total: int) -> None:
-        if not bar.live.is_started and time.monotonic() - start > 1.0:
-            bar.start()
-        counted = f"{int(done)} of {total} {unit}" if unit else f"{done / total:.0%}"
-        bar.update(task, completed=done, total=total, counted=counted)
-
+    bar = _Bar(label, unit)
+    timer = threading.Timer(_PATIENCE, bar.start)
+    timer.daemon = True
+    timer.start()
     try:
-        yield update
+        yield bar.update
     finally:
+        timer.cancel()
         bar.stop()
+
+
+class _Bar:
+    """A bar that another thread may start, and that imports what draws it only then."""
+
+    def __init__(self, label: str, unit: str) -> None:
+        self._label, self._unit = label, unit
+        self._done, self._total = 0.0, 0
+        self._lock = threading.Lock()
+        self._drawn: Progress | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+        from rich.text import Text
+
+        class Remaining(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                left = task.time_remaining
+                spent = f"{_PATIENCE + (task.elapsed or 0.0):.0f} s"
+                return Text(spent if left is None else f"{timedelta(seconds=int(left))} left")
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[counted]}"),
+            Remaining(),
+        )
+        with self._lock:
+            if self._stopped:
+                return
+            self._drawn = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._drawn.add_task(self._label, total=None, counted="")
+            self._draw()
+            self._drawn.start()
+
+    def update(self, done: float, total: int) -> None:
+        with self._lock:
+            self._done, self._total = done, total
+            self._draw()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._drawn is not None:
+                self._drawn.stop()
+
+    def _draw(self) -> None:
+        if self._drawn is None or not self._total:
+            return
+        done, total, unit = self._done, self._total, self._unit
+        counted = f"{int(done)} of {total} {unit}" if unit else f"{done / total:.0%}"
+        self._drawn.update(self._drawn.task_ids[0], completed=done, total=total, counted=counted)

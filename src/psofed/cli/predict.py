@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
-from psofed.cli.outputs import Output
+from psofed.cli.outputs import Output, progress
 from psofed.common.options import option
 from psofed.common.settings import call_with
 from psofed.settings.data import DataSettings
@@ -33,7 +33,9 @@ def predict(
     """
     from psofed.theory.prediction import predict as run_prediction
 
-    prediction = call_with(run_prediction, source.fit(reading), settings)
+    scenario = source.fit(reading)
+    with progress("predicting"):
+        prediction = call_with(run_prediction, scenario, settings)
 
     def to_json() -> dict[str, Any]:
         curve = asdict(prediction.learning_curve()) if output.curve else {}

@@ -119,8 +119,10 @@ class Credentials:
         """Revoke the access of the node `name`, and return where its public key is kept."""
         path = self.folder / f"{name}.pub"
         if not path.is_file():
-            names = ", ".join(entry.stem for entry in self.public_keys()) or "none"
-            raise PsofedError(f"there is no node {name}; there are {names}")
+            names = ", ".join(entry.stem for entry in self.public_keys())
+            raise PsofedError(
+                f"there is no node {name}; {f'the nodes are {names}' if names else 'there are no nodes'}"
+            )
         aside = self.folder / "revoked"
         aside.mkdir(exist_ok=True, mode=0o700)
         if self.node_key(name).exists():  # or `certs` would find it, and make no new pair

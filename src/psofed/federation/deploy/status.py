@@ -23,7 +23,7 @@ def server_address(home: Home) -> str | None:
 def federation_status(home: Home) -> dict[str, Any]:
     """Return server, nodes, run, checkpoint and bad replies, as JSON holds them."""
     if not home.folder.is_dir():
-        raise PsofedError(f"there is no federation in {home.folder}")
+        raise PsofedError(f"there is no federation in {home.folder}; name its folder with --home")
     address = server_address(home)
     run = read_json(home.status) if home.status.exists() else None
     if run and run.get("state") == "running" and not is_locked(home.run_lock):
