@@ -53,8 +53,8 @@ def plot_defence(path: Path) -> None:
                 found.plot(time, share, style, color=shade, lw=1.2, label=f"M = {shared}, {which}")
             print(f"M = {shared}: {record.describe()}")
     curves.set_ylim(top=-3)
-    finish_axes(curves, "iteration", "network MSE in dB")
-    finish_axes(found, "iteration", "ever left out, in %")
+    finish_axes(curves, "iteration", "network MSE (dB), lower is better")
+    finish_axes(found, "iteration", "excluded so far (%)")
     save_figure(figure, path)
 
 

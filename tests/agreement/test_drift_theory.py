@@ -16,7 +16,8 @@ from psofed import (
     predict,
     simulate,
 )
-from psofed.parts.attacks import Gaussian
+from psofed.parts.attacks import ConstantBias, Gaussian
+from psofed.parts.base import Attack
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 
 pytestmark = [pytest.mark.theory, pytest.mark.simulation]
@@ -99,8 +100,9 @@ def test_the_best_stepsize_with_a_walk_lies_where_the_simulated_error_is_lowest(
         assert difference.mean() > 4 * difference.std(ddof=1) / np.sqrt(difference.size)
 
 
-def test_attack_and_walk_add_up() -> None:
-    both = BASE.replace(attack=Gaussian(num_byzantine=3))
+@pytest.mark.parametrize("attack", [Gaussian(num_byzantine=3), ConstantBias(num_byzantine=3)])
+def test_attack_and_walk_add_up(attack: Attack) -> None:
+    both = BASE.replace(attack=attack)
     terms = predict(both).terms
     alone = predict(both.replace(drift=None)).terms, predict(BASE).terms
     assert np.isclose(terms.attack, alone[0].attack, rtol=1e-6)

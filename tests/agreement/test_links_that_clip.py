@@ -76,6 +76,7 @@ def test_a_link_that_clips_what_attackers_send_is_refused_with_the_reach_that_wo
     assert psofed.predict(wide).network_mse > 0
 
 
+@pytest.mark.slow
 def test_no_drawn_scenario_that_is_predicted_clips_a_value() -> None:
     predicted = 0
     for seed in range(36):

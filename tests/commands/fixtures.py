@@ -50,6 +50,7 @@ psofed simulate typed.toml
 psofed simulate fraction.toml
 psofed simulate misspelt.toml
 psofed simulate short.toml
+psofed simulate grid.toml
 psofed simulate shared.toml
 psofed simulate kind.toml
 psofed simulate foreign.toml
@@ -94,6 +95,7 @@ psofed tune scenario.toml --metric error
 psofed compare scenario.toml --trials 1
 psofed sweep grid.toml
 psofed sweep empty_grid.toml
+psofed sweep scenario.toml
 psofed sweep missing.toml
 psofed plot notes.txt picture.svg
 psofed plot notes.txt picture.gif
@@ -102,6 +104,7 @@ psofed advise --data readings.csv --client-column station --target-column output
 psofed explore --set stepsize=0.1
 psofed explore scenario.toml --port 99999
 psofed reproduce fig10
+psofed reproduce fig1 resilience
 psofed federation run
 psofed federation client --features a
 psofed federation client --attack sign-flip

@@ -110,9 +110,13 @@ def test_a_sweep_takes_a_path_and_says_what_a_grid_is(folder) -> None:
     "arguments",
     [
         ("simulate", "scenario.toml", "--trials", 4, "--out", "new/deep/result.nc"),
-        ("simulate", "scenario.toml", "--trials", 4, "--plot", "picture.png"),
-        ("compare", "scenario.toml", "--trials", 4, "--plot", "picture.pdf"),
-        ("sweep", "grid.toml", "--out", "sweep"),
+        pytest.param(
+            ("simulate", "scenario.toml", "--trials", 4, "--plot", "picture.png"), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ("compare", "scenario.toml", "--trials", 4, "--plot", "picture.pdf"), marks=pytest.mark.slow
+        ),
+        pytest.param(("sweep", "grid.toml", "--out", "sweep"), marks=pytest.mark.slow),
     ],
     ids=lambda arguments: arguments[0] + arguments[-1].rpartition(".")[2],
 )

@@ -238,6 +238,10 @@ def test_fields_of_groups_and_series_are_set_in_each_or_in_one() -> None:
     ("text", "message"),
     [
         ("[availability]\nprobability = 1.2", "availability.probability must be between 0 and 1; got 1.2."),
+        (
+            "[availability]\nkind = 'bernoulli'",
+            r"availability.probability is required: one number between 0 and 1, such a number per client, or \{uni",
+        ),
         ("[delay]\nkind = 'fixed'\niterations = 25", "delay.iterations must be at most 24"),
         (
             "[channel.up]\nkind = 'quantised'\nbits = 0\nreach = 1",

@@ -372,6 +372,7 @@ KINDS = (
     "alternating", "whisper", "middle-of-accomplices", "stale", "nearest", "shortest", "backwards", "spiral", "bell",
     "average", "shy",
 )  # fmt: skip
+QUICK = ("alternating", "shortest", "backwards", "bell")  # the others compile more
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -389,7 +390,9 @@ def test_every_family_but_models_has_one_of_its_own_here(own: ModuleType) -> Non
         assert part.kind in part_names(part.family)
 
 
-@every_kind
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in KINDS]
+)
 def test_it_is_compiled_and_does_what_it_does_as_plain_python(own: ModuleType, kind: str) -> None:
     scenario = scenarios_of(own)[kind]
     result = simulate(scenario, trials=5, seed=3, keep_trials=True)

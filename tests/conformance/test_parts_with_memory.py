@@ -1,4 +1,4 @@
-"""Parts that keep a memory for each client, and attacks that know their accomplices: the guide's examples."""
+"""Parts that keep a memory for each client, and attacks that know their accomplices: the examples."""
 
 import re
 from pathlib import Path
@@ -21,21 +21,26 @@ from psofed.testing.families import check_attack, check_availability, check_chan
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
 
-GUIDE = Path(__file__).parents[2] / "docs" / "part_families.md"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "parts_with_memory.py"
 BASE = Scenario(num_clients=7, dimension=5, num_participants=4, num_shared=2, iterations=30)
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The classes of the guide's section on memories."""
-    section = GUIDE.read_text(encoding="utf-8").split("## Parts that remember")[1].split("\n## ")[0]
-    code = "\n".join(re.findall(r"```python\n(class .*?)```", section, re.DOTALL))
-    path = tmp_path_factory.mktemp("plugin") / "psofed_test_memories.py"
-    names = "Attack, Availability, Channel, Delay, Pattern, option"
-    path.write_text(f"import numpy as np\nfrom psofed.parts import {names}\n{code}", encoding="utf-8")
-    return psofed.load_plugin(path)
+def own() -> ModuleType:
+    return psofed.load_plugin(EXAMPLES)
 
 
+def test_the_guide_shows_one_of_the_examples() -> None:
+    guide = (
+        (ROOT / "docs" / "part_families.md").read_text(encoding="utf-8").split("## Parts that remember")[1]
+    )
+    assert re.search(r"```python\n(class .*?)```", guide, re.DOTALL)[1] in EXAMPLES.read_text(
+        encoding="utf-8"
+    )
+
+
+@pytest.mark.slow
 def test_the_engine_equals_the_literal_form(own: ModuleType) -> None:
     """All of them at once, with two groups of attackers, sleeping clients, lost messages and delays."""
     scenario = BASE.replace(

@@ -258,8 +258,16 @@ class _DelayedAtoms(_Atoms):
                     for also, attacking in self.patterns:
                         z = also * (self.learning(there, attacking) @ got.ravel()).reshape(got.shape)
                         uploads, variances = self.uploads(attacking)
+                        withheld = set().union(
+                            *(
+                                members
+                                for group, members in zip(self.scenario.attacks, attacking, strict=True)
+                                if group.kind == "drop-out"
+                            )
+                        )
+                        sent = [k for k in up if k not in withheld]
                         for (share, delays), new in itertools.product(
-                            self.delays(up), range(len(self.masks))
+                            self.delays(sent), range(len(self.masks))
                         ):
                             made = tuple((0, delay, k, new) for k, delay in delays)
                             left, matrix = self.arrive((*pending, *made), uploads)

@@ -152,8 +152,53 @@ DELAYED = {
         6,
         {"delay": Fixed(iterations=2), "num_participants": 1, **THREE},
     ),
+    "lost and withheld uploads, unknown availability": (
+        ONE,
+        3,
+        {
+            "delay": Fixed(iterations=1),
+            "availability": Bernoulli(probability=SHARES, server_knows=False, learns="available"),
+            "attack": DropOut(clients=[2], probability=0.6),
+            **LOSSY,
+        },
+    ),
+    "uploads of others, unknown availability": (
+        ONE,
+        3,
+        {
+            "delay": Fixed(iterations=1, weight=0.8),
+            "availability": Bernoulli(probability=SHARES, server_knows=False),
+            "uplink": "redrawn",
+        },
+    ),
+    "withheld uploads": (
+        ONE,
+        4,
+        {
+            "delay": Fixed(iterations=1),
+            "attack": [
+                DropOut(clients=[0, 1], probability=0.6),
+                ConstantBias(clients=[2], probability=0.4, bias=0.5),
+            ],
+        },
+    ),
     "lost or at once": (EACH, 3, {"delay": Geometric(ratio=0.4, longest=0)}),
     "none or one": (ONE, 4, {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), **MIXED}),
+    "none or one, a mask each, leaky LMS": (
+        EACH,
+        3,
+        {
+            "delay": Geometric(ratio=0.5, longest=1, weight=0.8),
+            "num_participants": 3,
+            "learner": LeakyLMS(leakage=0.3),
+            "attack": ConstantBias(clients=[0], probability=0.4, bias=0.5),
+        },
+    ),
+    "none or one, a mask each, two of three entries": (
+        EACH,
+        4,
+        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), "num_participants": 1, **THREE},
+    ),
     "none or one, by delay": (
         ONE,
         4,

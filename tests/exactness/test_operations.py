@@ -1,4 +1,4 @@
-"""Operations counted in a plain run are those of the formulas in docs/comparison.md."""
+"""Operations counted in a plain run are those of the formulas in docs/tables/costs_formulas.csv."""
 
 import pytest
 

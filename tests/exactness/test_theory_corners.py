@@ -127,8 +127,15 @@ def random_system(seed: int, pattern: str, coordinated: bool) -> Scenario:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("coordinated", [True, False])
-@pytest.mark.parametrize("pattern", ["random", "round-robin"])
+@pytest.mark.parametrize(
+    ("pattern", "coordinated"),
+    [
+        ("random", True),
+        ("random", False),
+        ("round-robin", True),
+        pytest.param("round-robin", False, marks=pytest.mark.slow),
+    ],
+)
 def test_white_inputs_are_as_stable_as_inputs_that_are_hardly_correlated(
     pattern: str, coordinated: bool
 ) -> None:

@@ -274,6 +274,18 @@ def test_clients_of_one_law_stay_together_where_little_noise_shows_how_each_is_s
     assert advice.answer.endswith("leave out S23 and S24, which follow other laws.")
 
 
+def test_where_groups_of_the_past_end_the_answer_is_about_everybody() -> None:
+    rng = np.random.default_rng((4, 2))
+    weights = np.tile(rng.choice([-1, 1], 4) * rng.uniform(0.3, 0.8, 4), (25, 1))
+    weights[-2:] *= -rng.uniform(0.6, 1.2, (2, 4))
+    noise, x = 0.3 * rng.standard_normal((200, 25)), rng.standard_normal((200, 25, 4))
+    y = (x * weights).sum(axis=2) + noise
+    data = from_arrays(x.reshape(-1, 4), y.reshape(-1), np.tile([f"S{k:02d}" for k in range(25)], len(y)))
+    advice = advise(data, byzantine=0, trials=8)
+    assert [len(group.clients) for group in advice.groups] == [25]
+    assert advice.verdict == "stay alone"
+
+
 def test_a_naive_forecast_that_is_better_is_the_answer() -> None:
     import pandas
 

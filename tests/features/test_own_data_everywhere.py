@@ -345,3 +345,12 @@ def test_rows_travel_to_processes_once(scenario, monkeypatch: pytest.MonkeyPatch
         a.same_bits(b) and a.same_bits(c) for a, b, c in zip(here.cells, there.cells, near.cells, strict=True)
     )
     assert whole.network_mse == psofed.simulate(scenario, trials=2).network_mse
+
+
+def test_a_stream_in_the_file_is_refused_beside_a_table(folder, tmp_path, psofed_command) -> None:
+    stream = '[data]\nnoise_variance = 0.1\nstream = {kind = "delay-line", pole = 0.5}\n'
+    (tmp_path / "s.toml").write_text(stream, encoding="utf-8")
+    columns = ("--client-column", "station", "--target-column", "y")
+    done = psofed_command("simulate", tmp_path / "s.toml", "--data", folder / "readings.csv", *columns)
+    assert done.returncode == 2
+    assert "data.stream must be left out where clients learn from a table" in done.stderr.replace("\n", " ")

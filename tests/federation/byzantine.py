@@ -1,4 +1,4 @@
-"""One node of five lies for 30 rounds, under every rule, with real processes: what does the server's model suffer?
+"""Damage done by one Byzantine node of five in 30 rounds, under every rule, with real processes.
 
 ``make byzantine`` runs all rules and lies on one deployment and prints a table; a test runs a few of them. The four
 honest nodes are alike and learn from 64 samples a round. A figure is the server's MSD over the last five rounds against

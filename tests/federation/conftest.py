@@ -1,4 +1,4 @@
-"""What the federation's tests share: small apps on a Grid within this process."""
+"""Fixtures of the federation's tests: small apps on a Grid within this process."""
 
 import sys
 import warnings

@@ -21,7 +21,7 @@ PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()", "federati
 
 
 class Deployment:
-    """A server and its nodes, each a `psofed federation` command in a process of its own.
+    """A server and its nodes, each a separate process of `psofed federation`.
 
     Leave it as a context and every process is stopped.
     """
@@ -53,13 +53,13 @@ class Deployment:
             return command("federation", *arguments, "--home", self.home.folder)
 
     def start_server(self, name="server", *more):
-        """Start the server, on a clock of its own."""
+        """Start the server, on its own clock."""
         arguments = ["server", "--home", self.home.folder, "--port", self.port, *more]
         self.server = self.psofed(name, *arguments, environment=self.clock.environment)
         self.wait("listening on", self.server)
 
     def start_node(self, k, *more, key=None, authority=None, label=None):
-        """Start node `k`, or with a `key` or `authority` of its own a stranger in a folder of its own."""
+        """Start node `k`; with another `key` or `authority`, a stranger in a separate folder."""
         credentials, name = self.home.credentials, self.names[k]
         label = label or f"{name}-{len(self.supervisor.processes)}"
         arguments = ["--server", f"127.0.0.1:{self.port}", "--partition", k]
@@ -79,7 +79,7 @@ class Deployment:
         return self.psofed(name, "run", path, *common, "--force", *arguments)
 
     def run_to_the_end(self, settings):
-        """Submit a run without a command of its own, and return its result."""
+        """Submit a run from this process, and return its result."""
         return follow(self.home, submit(self.home, settings, force=True), 180.0, check=self.supervisor.check)
 
     def number(self, k):

@@ -1,6 +1,6 @@
-"""A process with all its descendants, for tests: who they are, what memory they hold, and killing all of them at once.
+"""A process with all its descendants, for tests: their ids and memory, and killing all of them at once.
 
-Commands under test start processes in groups of their own, so a group is not enough here; parents are followed instead.
+Commands under test start processes in new groups, so a group is not enough here; parents are followed instead.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def command_of(pid):
 
 
 def living(pids):
-    """Return those of `pids` that still live."""
+    """Return those of `pids` that are still running."""
     return [pid for pid in pids if pid in family(pid)]
 
 

@@ -74,7 +74,7 @@ class Soak:
         return process
 
     def note_family(self):
-        """Remember who is running, so that at the end nobody of them may be left."""
+        """Remember the running processes, none of which may be left at the end."""
         for process in (self.server, self.run, *self.nodes.values()):
             self.seen_pids |= set(family(process.pid))
 
@@ -151,7 +151,7 @@ class Soak:
             self.rounds_go_on()
 
     def fill_disk(self):
-        """Let the ServerApp write no more than 1000 bytes to a file, as on a full disk, until it has failed."""
+        """Let the ServerApp write at most 1000 bytes to a file, as on a full disk, until it has failed."""
         for pid in family(self.server.pid):
             with contextlib.suppress(OSError):
                 if "serverapp" in Path(f"/proc/{pid}/cmdline").read_text():

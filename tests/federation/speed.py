@@ -4,8 +4,8 @@
     python tests/federation/speed.py --nodes 4 --kind long-lived
     python tests/federation/speed.py --gateways 10 --clients 50 --rounds 40
 
-The last one starts gateways with so many clients each, half of which take part in a round; --clients 0 starts nodes of
-one client each, to compare.
+The last one starts 10 gateways with 50 clients each, half of which take part in a round; --clients 0 starts nodes of
+one client each for comparison.
 
 Real processes on loopback, with TLS and node keys, half of the nodes in each round. It takes minutes and starts many
 processes, so it is no part of ``make test`` or ``make bench``. Figures of SuperNodes are with our front door, doorbell

@@ -1,4 +1,4 @@
-"""Bytes counted at the socket, between the nodes and the server, by a counter of the test's own."""
+"""Bytes counted at the socket, between the nodes and the server, by the test's own counter."""
 
 import socket
 import threading
@@ -22,7 +22,7 @@ ROUNDS = 2
 
 
 class CountingProxy:
-    """Passes bytes on between nodes and server, writing down when how many went which way."""
+    """Relays bytes between nodes and server, and records when, how many, and in which direction."""
 
     def __init__(self, target_port: int) -> None:
         self.target_port = target_port

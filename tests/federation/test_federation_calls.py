@@ -271,7 +271,7 @@ def test_a_message_is_answered_once_and_that_answer_repeated_a_few_times():
 
 
 def test_an_object_of_the_server_keeps_its_children():
-    """The SuperLink keeps one entry for an object in all messages: whoever announces it first names its children."""
+    """The SuperLink keeps one entry for an object in all messages: the first node to announce it names its children."""
     gate = gate_with_a_question("question")
     sent = calls.object_id("records of question")  # a leaf
     forged = calls.reply(7, objects=[calls.tree(sent, calls.object_id("never sent"))])

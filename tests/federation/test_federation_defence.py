@@ -26,7 +26,7 @@ SCENARIO = Scenario(
 
 
 def test_suspects_are_those_of_the_literal_form() -> None:
-    """What the literal run's server receives goes to the federation's step as well, in two pieces with a restart."""
+    """The federation's step receives the same uploads as the literal run's server, with a restart halfway."""
     scenario = SCENARIO.replace(defence=SCENARIO.defence.replace(variance="estimated"))
     plan, rounds = make_plan(scenario), []
 

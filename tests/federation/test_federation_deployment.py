@@ -182,7 +182,7 @@ def test_a_supernode_that_does_not_stay_up_is_given_up_with_the_reason(tmp_path,
 
 
 def test_a_supernode_is_given_up_only_once_it_has_failed_for_longer_than_the_patience(monkeypatch):
-    """Each of these lives for ten seconds, but the third for twenty, so that patience begins anew."""
+    """Each of these lives for ten seconds, but the third for twenty, so that patience starts over."""
     now, lives, said = [1000.0], iter([10.0, 10.0, 20.0, *[10.0] * 99]), []
 
     class Failing:
@@ -498,7 +498,7 @@ def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
     cases = {
         ("server", "--home", str(tmp_path)): "psofed federation certs",
         ("run", str(scenario), "--home", str(tmp_path)): "psofed federation server",
-        ("resume", "--home", str(tmp_path)): "no completed round to resume",
+        ("resume", "--home", str(tmp_path)): "no round has been completed",
         ("status", "--home", str(tmp_path / "absent")): "no federation",
         ("client", "--data", "absent.csv", "--home", str(tmp_path)): "--data absent.csv: no such file",
     }

@@ -36,7 +36,7 @@ def test_every_public_name_is_importable():
 
 def test_the_page_explains_every_kind_of_bad_reply():
     for kind, meaning in KINDS.items():
-        assert f"| `{kind}` | {meaning} |" in PAGE
+        assert f"| `{kind}` | {meaning} |" in WIRE
 
 
 def test_the_pages_test_vectors_are_those_of_the_code():

@@ -519,7 +519,7 @@ def signed(fleet, path):
 
 
 def send_raw(house, fleet, call, body, headers=None):
-    """Send one request on a connection of its own and return the answer's head."""
+    """Send one request on a new connection and return the answer's head."""
     path = f"/v1/fleet/{call}"
     headers = signed(fleet, path) if headers is None else headers
     with house.tls() as connection:

@@ -1,5 +1,7 @@
 """Gateways: many clients in one node, each judged by itself, with one message per round."""
 
+import itertools
+import json
 import logging
 
 import numpy as np
@@ -26,6 +28,7 @@ from psofed.federation.deploy.superlink import Home
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.clients import ClientRegistry
 from psofed.federation.server.nodes import Node
+from psofed.federation.server.rounds import mean_of
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
@@ -263,7 +266,7 @@ def test_a_gateway_without_a_client_waits_without_blame():
 
 
 def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
-    """The first one has it, also after a restart of the server; both go on with their others."""
+    """The first one keeps it, also after a restart of the server; both continue with their other clients."""
     apps = {1: counting_app(["a", "b"]), 2: counting_app(["b", "c"])}
     grid = InProcessGrid({1: apps[1]})
 
@@ -274,8 +277,8 @@ def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
     caplog.set_level(logging.WARNING, "psofed.federation")
     first = start(grid, rounds=4, on_round=join, checkpoint=tmp_path / "c.npz")
     assert first.registry.owners == {"a": "1", "b": "1", "c": "2"}
-    assert "2 names the client b, which is refused: it belongs to 1" in caplog.text
-    assert "the server refuses the client b" in caplog.text
+    assert "2 names clients that are refused: b of 1 (a name belongs to the node that" in caplog.text
+    assert "the server refuses clients that other nodes have, or too many: b" in caplog.text
     assert first.state.history[-1]["accepted"] == ["a", "b", "c"]
     del grid.apps[1]  # the owner is away, and its client is still its own
     again = start(grid, rounds=6, checkpoint=tmp_path / "c.npz", resume=True)
@@ -297,11 +300,63 @@ def test_names_of_nodes_cannot_be_claimed_and_a_node_has_a_bounded_number_of_cli
     )
     registry.note(gate, [], others=[])  # no gateway any more
     assert [client.name for client in registry.clients_of([gate, pump])] == ["gate", "pump"]
-    late = ClientRegistry(owners={"pump": "gate"})  # named before the node of that name came
+    late = ClientRegistry(2, owners={"pump": "gate"})  # named before the node of that name came
     assert [client.name for client in late.clients_of([pump])] == ["pump-8"]
 
 
-def test_a_gateway_that_was_restarted_goes_on_as_if_nothing_had_happened(tmp_path):
+def test_a_gateway_that_changes_its_clients_in_every_round_fills_neither_memory_nor_log(caplog):
+    """Two names at a time, twenty in all: its later ones are refused in one line a round."""
+    asked = itertools.count()
+
+    def names():
+        number = next(asked)
+        return [f"{number}-{k}" for k in range(500)]
+
+    caplog.set_level(logging.INFO, "psofed.federation")
+    grid = InProcessGrid({1: counting_app(names), 2: counting_app(["z"])})
+    strategy = start(grid, rounds=25, limits=ReplyLimits(max_clients=2), defence=Cusum(threshold=20.0))
+    state, registry = strategy.state, strategy.registry
+    assert list(registry.owners.values()).count("1") == 20
+    assert len(state.seen) + len(state.conduct["counts"]) + len(state.suspects["names"]) < 80
+    assert len(json.dumps(state.clients)) < 3000
+    assert state.history[-1]["accepted"] == ["z"]
+    refusals = [line for line in caplog.messages if "a node may use 20 names during a run" in line]
+    assert refusals
+    assert max(map(len, refusals)) < 300
+    assert len(caplog.messages) < 6 * 25
+    resumed = ClientRegistry.from_mapping(json.loads(json.dumps(registry.to_mapping())), most=2)
+    assert resumed.note(Node("1", 1, 1), ["a name more"], others=[])
+    assert resumed.refused(Node("1", 1, 1)) == ("a name more",)
+
+
+def test_metrics_of_a_gateway_fill_neither_history_nor_result_nor_log(caplog):
+    """What a client reports is kept up to 1,000 bytes a round; a hundred bad replies of a kind are one line."""
+
+    def tamper(reply):
+        settings = reply.content["psofed"]
+        clients = range(len(settings["clients"]))
+        if "arrays" in reply.content:
+            settings["metrics"] = [
+                json.dumps({f"{k} {name:04d}": [0.5] * 20 for name in range(99)} | {f"s{k}": 1.0})
+                for k in clients
+            ]
+            settings["examples"] = [-1 - k if k > 5 else 1 for k in clients]
+        yield reply
+
+    caplog.set_level(logging.WARNING, "psofed.federation")
+    grid = InProcessGrid({1: counting_app([f"c{k}" for k in range(40)])}, tamper=tamper)
+    strategy = start(grid, rounds=2)
+    entry = strategy.state.history[-1]
+    assert len(entry["accepted"]) == 6
+    assert set(map(len, entry["metrics"].values())) == {0}
+    assert all("of metrics are left out" in remark for remark in entry["remarks"].values())
+    dropped = [line for line in caplog.messages if "dropped" in line]
+    assert len(dropped) == 1  # those of the second round are no news
+    assert "and 30 more: inflated-examples: " in dropped[0]
+    assert len(mean_of([{f"{k} {name}": 1.0 for name in range(100)} for k in range(9)])) == 100
+
+
+def test_a_gateway_that_was_restarted_continues_as_if_nothing_had_happened(tmp_path):
     path = write_table(tmp_path / "all.csv", STATIONS)
     results = []
     for forgets in (False, True):
@@ -413,4 +468,4 @@ def test_status_names_the_clients_of_gateways():
     text = "\n".join(lines)
     assert "  a " in text
     assert "2 nan" in next(line for line in lines if line.startswith("  b "))
-    assert "gate: the client c is refused" in text
+    assert "gate: refused clients: c" in text

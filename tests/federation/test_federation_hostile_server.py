@@ -202,7 +202,7 @@ class Machine(http.server.ThreadingHTTPServer):
         assert all("\n" not in line and len(line) < 400 for line in self.said)
 
     def check_alive(self):
-        """Check that the node still answers an honest instruction, in a run of its own."""
+        """Check that the node still answers an honest instruction, in a new run."""
         self.run_id += 1
         self.fab = bundle()
         self.instruct()

@@ -1,4 +1,4 @@
-"""What lets a server run for months: certificates, logs, restarts, and word to systemd."""
+"""A server that runs for months: certificates, logs, restarts, and notifications to systemd."""
 
 import datetime
 import json

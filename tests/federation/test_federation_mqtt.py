@@ -5,14 +5,19 @@ import os
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
+from deployments import Deployment
 
+from psofed import Scenario
 from psofed.common.errors import PsofedError
 from psofed.federation.client import mqtt
 from psofed.federation.client.columns import TableSource
-from psofed.federation.client.mqtt import MqttFeed, MqttTopic, read_payload
+from psofed.federation.client.mqtt import MqttFeed, MqttTopic
+from psofed.federation.client.mqtt_samples import read_payload
 from psofed.federation.client.sources import Position
 from psofed.federation.deploy.processes import Supervisor, free_port, is_listening, wait_until
+from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.protocol.node_options import NodeOptions
 
 pytestmark = pytest.mark.federation
@@ -84,9 +89,8 @@ def test_each_client_has_its_rows_and_a_duplicate_counts_once(feed, said):
 
 
 def test_what_is_too_old_to_be_told_from_a_duplicate_is_dropped(feed, monkeypatch):
-    monkeypatch.setattr(
-        mqtt.SampleTimes, "__init__", lambda self, keep=3, init=mqtt.SampleTimes.__init__: init(self, keep)
-    )
+    monkeypatch.setattr(mqtt, "_MOST_EACH", 3)
+    monkeypatch.setattr(mqtt, "_LEAST_EACH", 3)
     for time in ("2026-01-01T00:00:05", "2026-01-01T00:00:04", "2026-01-01T00:00:06", "2026-01-01T00:00:01"):
         feed.take("plant/north/readings", sample(time))
     assert feed.counts == {"rows": 3, "late": 1}
@@ -116,6 +120,23 @@ def test_without_a_time_only_what_the_broker_marks_can_be_a_duplicate(tmp_path, 
     feed.take("plant", sample(1), repeated=True)
     feed.take("plant", sample(2), retained=True)
     assert feed.counts == {"rows": 3, "duplicate": 2}
+
+
+@pytest.mark.parametrize("time_column", ["time", ""])
+def test_many_clients_do_not_fill_the_memory(tmp_path, said, monkeypatch, time_column):
+    """Anyone who may publish can name clients: fewer samples of each are remembered, and the clients are bounded."""
+    monkeypatch.setattr(mqtt, "_REMEMBERED", 200)
+    monkeypatch.setattr(mqtt, "MAX_CLIENTS", 20)
+    place = MqttTopic.parse(TOPIC.format(port=1883))
+    feed = MqttFeed(place, tmp_path / "m.csv", COLUMNS, time_column, said.append)
+    for time in range(30):
+        for client in range(20):
+            feed.take(f"plant/c{client}/readings", sample(time + 0.01 * client))
+    with pytest.raises(PsofedError, match="more than 20 clients"):
+        feed.take("plant/more/readings", sample(0))
+    remembered = [*feed._times.values(), *feed._digests.values()]
+    assert [len(of_client) for of_client in remembered] == [10] * 20
+    assert feed.counts["rows"] == 600
 
 
 def test_a_sample_that_could_not_be_written_is_no_duplicate_when_it_comes_again(feed, monkeypatch):
@@ -194,21 +215,62 @@ def mosquitto():
     return found
 
 
-@pytest.mark.slow
-def test_no_sample_is_lost_or_counted_twice_while_broker_and_node_restart(mosquitto, tmp_path, said):
-    from paho.mqtt.publish import multiple
-
-    port = free_port()
-    config = tmp_path / "mosquitto.conf"
+def write_config(folder, port):
+    config = folder / "mosquitto.conf"
     config.write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location {tmp_path}/\n"
+        f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location {folder}/\n"
         f"user {'root' if os.getuid() == 0 else ''}\n"
     )
+    return str(config)
+
+
+def publish_at(port, messages):
+    """Publish payloads of clients, given in pairs."""
+    from paho.mqtt.publish import multiple
+
+    wait_until(lambda: is_listening("127.0.0.1", port), 30.0, "the broker to listen")
+    topics = [(f"plant/{client}/readings", payload, 1, False) for client, payload in messages]
+    multiple(topics, hostname="127.0.0.1", port=port)
+
+
+@pytest.mark.slow
+def test_a_gateway_learns_what_a_broker_publishes(mosquitto, tmp_path):
+    """Three clients in one node, over TLS: their first 20 samples feed the means, a bad payload harms nobody."""
+    clients, port = ["east", "north", "south"], free_port()
+    columns = {"features": ("wind",), "target_column": "output"}
+    scenario = Scenario(
+        num_clients=3, dimension=1, num_shared=1, num_participants=3, iterations=8, stepsize=0.1
+    )
+    with Deployment(tmp_path, ["plant"]) as deployed:
+        deployed.supervisor.start("broker", [mosquitto, "-c", write_config(tmp_path, port)], dict(os.environ))
+        deployed.start_server()
+        options = ["--features", "wind", "--target-column", "output", "--time-column", "time"]
+        node = deployed.start_node(0, "--data", TOPIC.format(port=port), *options)
+        deployed.wait("receiving plant/+/readings", node)
+        wind = np.random.default_rng(1).standard_normal((3, 30))
+        messages = [
+            (client, sample(n, wind[k, n], 2.0 * wind[k, n]))
+            for n in range(30)
+            for k, client in enumerate(clients)
+        ]
+        publish_at(port, [*messages[:50], ("north", b"nonsense"), *messages[40:]])
+        table = tmp_path / "plant" / "mqtt.csv"
+        wait_until(lambda: len(table.read_text().splitlines()) == 91, 60.0, "all samples")
+        result = deployed.run_to_the_end(RunSettings(scenario=scenario, samples_per_round=4, **columns))
+        assert deployed.status()["gateways"] == {"plant": clients}
+        deployed.wait("dropped 8 duplicate MQTT samples", node)
+    assert {name: about["examples"] for name, about in result["nodes"].items()} == dict.fromkeys(clients, 10)
+    assert not result["bad_replies"]
+    assert 0.2 < result["model"][0] < 1.0  # of scaled values, whose slope is 1
+
+
+@pytest.mark.slow
+def test_no_sample_is_lost_or_counted_twice_while_broker_and_node_restart(mosquitto, tmp_path, said):
+    port = free_port()
+    command = [mosquitto, "-c", write_config(tmp_path, port)]
 
     def publish(client, numbers):
-        wait_until(lambda: is_listening("127.0.0.1", port), 30.0, "the broker to listen")
-        messages = [(f"plant/{client}/readings", sample(n, float(n)), 1, False) for n in numbers]
-        multiple(messages, hostname="127.0.0.1", port=port)
+        publish_at(port, [(client, sample(n, float(n))) for n in numbers])
 
     def make_feed():
         place = MqttTopic.parse(TOPIC.format(port=port))
@@ -220,16 +282,16 @@ def test_no_sample_is_lost_or_counted_twice_while_broker_and_node_restart(mosqui
     with Supervisor(tmp_path / "logs") as supervisor:
         feed = make_feed()
         feed.start("psofed-test")  # before there is a broker
-        broker = supervisor.start("broker", [mosquitto, "-c", str(config)], dict(os.environ))
+        broker = supervisor.start("broker", command, dict(os.environ))
         wait_until(lambda: any("receiving" in line for line in said), 60.0, "the subscription")
         publish("north", range(10))
         publish("south", range(3))
-        multiple([("plant/north/readings", b"nonsense", 1, False)], hostname="127.0.0.1", port=port)
+        publish_at(port, [("north", b"nonsense")])
         wait_for(10)
         broker.process.terminate()  # it saves its sessions; the feed connects again by itself
         broker.process.wait(timeout=30)
         supervisor.processes.remove(broker)
-        supervisor.start("broker-again", [mosquitto, "-c", str(config)], dict(os.environ))
+        supervisor.start("broker-again", command, dict(os.environ))
         publish("north", range(5, 15))
         wait_for(15)
         feed.stop()

@@ -1,4 +1,4 @@
-"""The demo's point: what the same streams come to without its protection."""
+"""Payoff of the demo: the same streams without its protection."""
 
 import pytest
 

@@ -84,7 +84,7 @@ def test_a_node_gives_up_on_what_cannot_heal_and_says_why(deployment, tmp_path):
 
 
 def test_runs_cannot_be_submitted_through_the_nodes_port(deployment):
-    """What Flower leaves open to whoever reaches its port is closed at the front door."""
+    """The front door closes the APIs that Flower leaves open on its port."""
     info = read_json(deployment.home.server_info)
     authority = deployment.home.credentials.authority
     with Control(info["port"], authority) as control, pytest.raises(PsofedError, match="refused"):
@@ -218,12 +218,12 @@ def test_a_stopped_node_leaves_the_draw_and_a_restarted_one_comes_back(
 
 @pytest.mark.slow
 def test_a_stock_supernode_works_beside_long_lived_nodes(deployment, psofed_command, monkeypatch):
-    def start_anew(*options):
+    def start_again(*options):
         deployment.nodes[1].process.terminate()
         wait_until(lambda: not deployment.nodes[1].is_running, 180.0, "the node to stop")
         deployment.start_node(1, *options)
 
-    start_anew("--supernode")
+    start_again("--supernode")
     # A SuperNode starts a Python for every message, which no long-lived node has the patience for.
     scenario = SCENARIO.replace(num_participants=NODES, iterations=2)
     settings = RunSettings(scenario=scenario, synthetic=True, min_nodes=NODES, patience=0.0, deadline=90.0)
@@ -239,7 +239,7 @@ def test_a_stock_supernode_works_beside_long_lived_nodes(deployment, psofed_comm
     assert status["server"] == f"127.0.0.1:{deployment.port}"
     assert [node["name"] for node in status["nodes"]] == NAMES
     assert (status["run"]["state"], status["run"]["round"]) == ("finished", 2)
-    start_anew()
+    start_again()
 
 
 # --- a hostile outsider at the front door while a run is on, and a node that is revoked ----------------------------
@@ -285,7 +285,7 @@ def test_a_flood_and_a_revoked_node_stop_no_round(deployment, many_files, record
                 half.sendall(HEAD[:50])
         sent = flood(deployment.port, trusting, HEAD) + flood(deployment.port, trusting, b"POST /v1/fleet/")
         during = rounds()
-        wait_until(lambda: rounds() >= during + 5, 180.0, "rounds to go on", check)
+        wait_until(lambda: rounds() >= during + 5, 180.0, "rounds to continue", check)
         grown = family_memory(deployment.server) - before
     record_property("grown", grown)
     record_property("accepted_without_a_key", sent)

@@ -37,7 +37,7 @@ class ArraySource:
 
 
 def run_federation(scenario, draws, upload_shift=0, gateways=0):
-    """Run the federation on given draws, on as many nodes as clients or on so many `gateways`.
+    """Run the federation on given draws, with one node per client or all clients spread over `gateways` gateways.
 
     `upload_shift` = −1 takes the wrong upload mask.
     """

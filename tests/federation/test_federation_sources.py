@@ -56,7 +56,7 @@ def test_rows_that_are_no_sample_are_skipped_and_counted(tmp_path):
     path.write_bytes(b"1;2\n\n1;nan\n1;2;3\nabc;1\n\xff\xfe\n1e999;1\n3;4\n")
     samples = TableSource(path, 1).read(Position(), 10)
     assert samples.inputs.ravel().tolist() == [1, 3]
-    assert samples.ends[-1].skipped == 5  # a line with nothing in it is none
+    assert samples.ends[-1].skipped == 5  # an empty line is not a row
 
 
 def test_bare_numbers_are_a_table_whose_last_column_is_the_target(tmp_path):

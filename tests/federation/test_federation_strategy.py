@@ -188,7 +188,7 @@ def test_metrics_that_would_fill_the_disk_are_dropped(make_app, metrics):
 
 
 def test_a_client_cannot_ask_for_the_full_model_for_ever(make_app):
-    """It is given it at first contact, and can then not have lost its state."""
+    """A client that was given the full model at first contact cannot have lost its state."""
     grid = InProcessGrid({node: make_app() for node in NODES}, tamper=spoil(settings={"statuses": ["lost"]}))
     strategy, _ = run(grid, limits=ReplyLimits())
     assert strategy.conduct.counts == {"11": {"malformed": 3}}
@@ -818,7 +818,7 @@ def test_layers_are_shared_by_name(make_app):
     assert (result.arrays["encoder.weight"].numpy() == 3.0).all()
     assert not result.arrays["head.weight"].numpy().any()  # the server's own is as it was
     own = memory_of(grid.contexts[11]).of("").state
-    assert (own.kept["head.weight"].numpy() == 3.0).all()  # and the client's goes on
+    assert (own.kept["head.weight"].numpy() == 3.0).all()  # and the client's continues
     with pytest.raises(InvalidValueError, match=r"decoder\.\*"):
         PSOFed(Sharing(0.1, include=("decoder.*",))).start(grid, model)
     with pytest.raises(InvalidValueError, match="include"):

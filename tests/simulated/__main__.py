@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def replay(seed: int, rounds: int, story: bool) -> int:
-    """Run one seed, and tell what happened."""
+    """Run one seed, and describe what happened."""
     try:
         simulation = simulate(draw_plan(seed, rounds))
     except Finding as finding:
@@ -121,7 +121,7 @@ def run_for(minutes: float, begin: int, rounds: int) -> int:
 
 
 def seed_of_commit() -> int:
-    """Return a first seed that follows from the current commit, so that each commit meets new luck."""
+    """Return a first seed that follows from the current commit, so that each commit meets new faults."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return 1000 + (int(commit[:7], 16) if commit else 0)

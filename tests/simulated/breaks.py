@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from flwr.app import Message
 from flwr.common.serde import message_from_proto
-from plans import HOSTILE, PAST_THE_DOOR
+from plans import AT_FORGERS, HOSTILE, PAST_THE_DOOR
 from simulated_link import Link
 
 from psofed.common import files
@@ -26,7 +26,7 @@ from psofed.federation.flower.fleet import FleetConnection
 from psofed.federation.flower.gate import Gate
 from psofed.federation.flower.inline import is_inline
 from psofed.federation.flower.signing import TimeSigner
-from psofed.federation.server import checkpoint, exchange, step
+from psofed.federation.server import checkpoint, clients, exchange, step
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 
 Change = tuple[Any, str, Any]
@@ -34,6 +34,10 @@ Change = tuple[Any, str, Any]
 
 def _open_door() -> list[Change]:
     return [(Gate, "why_refused", lambda *ignored: None)]
+
+
+def _any_number_of_names() -> list[Change]:
+    return [(clients, "NAMES_PER_CLIENT", 1_000_000)]
 
 
 def _take_everything() -> list[Change]:
@@ -61,7 +65,7 @@ def _filter_late() -> list[Change]:
 
 
 def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message | Exception]:
-    """Pull all that is there; if any of it cannot be built, that is all there is."""
+    """Pull everything; if any message cannot be built, return the error alone."""
     pulled: list[Message | Exception] = []
     for proto, _ in replies._pull_all(grid._runtime_client, [message_id])[0]:
         bounds = replies.ReplyBounds(objects=10**6, bytes=10**9, seconds=180.0)
@@ -101,7 +105,7 @@ def _die_of_a_bad_tree() -> list[Change]:
 
 
 def fleet_identify(run_id: int, node_id: int) -> None:
-    """Say whose messages this process makes."""
+    """Set the sender of this process's messages."""
     from psofed.federation.flower import identify
 
     identify(run_id, node_id)
@@ -171,7 +175,7 @@ def _join_by_arrival() -> list[Change]:
 
 
 def _learn_twice() -> list[Change]:
-    """Let a client forget that it has answered a round already."""
+    """Let a client forget that it has answered a round."""
 
     def recall(*arguments: Any) -> Any:
         from dataclasses import replace
@@ -296,6 +300,9 @@ BREAKS: Mapping[str, Break] = {
     "keep-instructions": Break("instructions live for twelve hours", _keep_instructions),
     "keep-sessions": Break(
         "the SuperLink keeps its sessions with messages that carry their content", _keep_sessions
+    ),
+    "any-number-of-names": Break(
+        "a gateway may use any number of names", _any_number_of_names, tuple(AT_FORGERS)
     ),
     "wait-for-everything": Break(
         "a reply that is under way is waited for beyond the deadline", _wait_for_everything

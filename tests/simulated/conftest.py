@@ -1,4 +1,4 @@
-"""What the simulator's tests share: the modules beside them, and Flower imported once."""
+"""Setup of the simulator's tests: the path of their modules, and Flower imported once."""
 
 import sys
 import warnings

@@ -81,7 +81,7 @@ class Hands:
                 )
 
     def _replay(self, amount: float) -> None:
-        """Send the own last reply again, in whole or as somebody else's."""
+        """Send the last replies again."""
         for call, body in getattr(self.client, "sent", [])[-4:]:
             self.client.call(call, body)
 

@@ -1,4 +1,4 @@
-"""What will happen in a simulation, drawn from its seed before it begins.
+"""Plans of simulations, drawn from a seed before the simulation begins.
 
 A plan is a value: a federation, and a list of incidents. Taking incidents out of a plan that breaks a promise, as long
 as it still does, leaves those that matter.
@@ -72,8 +72,14 @@ AT_GATEWAYS = {
 }
 """Kinds of incidents at gateways."""
 
+CHURN = "client names change"
+AT_FORGERS = {CHURN: "{who} gives its clients new names in every round, for a while"}
+"""Kinds of incidents at gateways of forgers."""
+
 PAST_THE_DOOR = tuple(kind for kind in ROUGH if kind.startswith("past the door: "))
 """Messages that a front door with a hole lets pass: server and nodes must withstand them by themselves."""
+
+_NONSENSE = ("misdelivery", "past the door: instruction without children")
 
 EXACT = (
     "kill app", "kill server", "power loss", "kill at file operation", "power loss at file operation", "full disk",
@@ -106,8 +112,8 @@ class Incident:
 
     @property
     def sentence(self) -> str:
-        """What happens, in words."""
-        text = AT_GATEWAYS.get(self.kind) or ROUGH[self.kind][1]
+        """The incident in words."""
+        text = {**AT_GATEWAYS, **AT_FORGERS}.get(self.kind) or ROUGH[self.kind][1]
         return text.format(who=self.who)
 
 
@@ -142,7 +148,7 @@ class Plan:
     clients: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def clients_of(self, node: str) -> tuple[str, ...]:
-        """Return the clients of a gateway; none if the node is no gateway."""
+        """Return the clients of a gateway; empty if the node is not a gateway."""
         return dict(self.clients).get(node, ())
 
     @property
@@ -200,6 +206,9 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
             kind, (who, _) = drawn_at.choice(list(AT_GATEWAYS)), drawn_at.choice(clients)
             after, amount = drawn_at.expovariate(8.0), drawn_at.random()
             incidents.append(Incident(kind, drawn_at.randint(1, rounds), after, who, amount))
+        drawn_at = Random(f"at gateways of forgers {seed}")
+        for who in [node for node, _ in clients if node in forgers and drawn_at.random() < 0.5]:
+            incidents.append(Incident(CHURN, drawn_at.randint(1, max(1, rounds // 2)), 0.0, who, 1.0))
     incidents.sort(key=lambda incident: (incident.round_number, incident.after))
     plan = Plan(
         clients=clients,
@@ -217,13 +226,13 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         exact=exact,
         incidents=tuple(incidents),
     )
-    return plan.only(_without_starving_floods(plan)) if exact else plan
+    return plan.only(_without_starving(plan)) if exact else plan
 
 
 def _draw_gateways(
     seed: int, honest: Sequence[str], forgers: Sequence[str], exact: bool
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Make some nodes gateways, by draws of their own."""
+    """Make some nodes gateways, by separate draws."""
     random = Random(f"gateways {seed}")
     found = []
     for node in (*honest, *forgers):
@@ -235,10 +244,13 @@ def _draw_gateways(
     return tuple(found)
 
 
-def _without_starving_floods(plan: Plan) -> list[Incident]:
-    """Return the incidents of a plan without floods that use up the flooder's own quota, and so delay its own replies.
+def _without_starving(plan: Plan) -> list[Incident]:
+    """Return the incidents of a plan without those after which an honest node could not answer in time.
 
-    One flood leaves enough for them, if the bell lets the front door fill up the quota with every message.
+    A flood uses up the flooder's own quota. One leaves enough for its replies, if the bell lets the front door fill up
+    the quota with every message. A message that is not meant for a node costs it four seconds, until it asks for
+    messages again, of the ten by which it may delay the others.
     """
     floods = [incident for incident in plan.incidents if incident.kind == "flood"][plan.bell :]
-    return [incident for incident in plan.incidents if incident not in floods]
+    nonsense = [incident for incident in plan.incidents if incident.kind in _NONSENSE][2:]
+    return [incident for incident in plan.incidents if incident not in floods + nonsense]

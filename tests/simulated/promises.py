@@ -1,4 +1,4 @@
-"""What the federation promises, checked after every round, after every restart and at the end."""
+"""The federation's promises, checked after every round, after every restart and at the end."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -10,11 +10,13 @@ from psofed.common.errors import PsofedError
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
+from psofed.federation.server.clients import NAMES_PER_CLIENT
 from psofed.federation.server.history import RECENT_ROUNDS, ROUNDS_PER_FILE
 
 if TYPE_CHECKING:
     from simulation import Simulation
 
+LIMITS = ReplyLimits(max_clients=6)  # no honest gateway has more
 _LONGEST_LIFE = 3600.0  # seconds, of an instruction that nobody answers
 _MOST_FILES = {"server": 60, "node": 12}
 
@@ -64,7 +66,7 @@ class Promises:
             and not (entry["accepted"] or entry["lost_state"] or entry.get("left"))
         ):
             raise Violation(f"a round waits for its nodes: round {number} ended at once, without any reply")
-        conduct = Conduct.from_mapping(state.conduct, ReplyLimits())
+        conduct = Conduct.from_mapping(state.conduct, LIMITS)
         for name in plan.honest_names:
             if conduct.strikes(name):
                 raise Violation(f"no blame for another's doing: {name} has {dict(conduct.counts[name])}")
@@ -96,11 +98,14 @@ class Promises:
                 )
 
     def _check_owners(self, state: ServerState) -> None:
-        """Check that no client is at two gateways, nor ever changes its gateway."""
+        """Check that no client is at two gateways, nor ever changes its gateway, and that their names are bounded."""
         rosters = state.clients["rosters"]
         named = Counter(name for names in rosters.values() for name in names)
         if doubled := [name for name, count in named.items() if count > 1]:
             raise Violation(f"a client has one gateway: {doubled[0]} is in {rosters}")
+        for owner, count in Counter(state.clients["owners"].values()).items():
+            if count > LIMITS.max_clients * NAMES_PER_CLIENT:
+                raise Violation(f"bounded memory: {owner} has used {count} names of clients")
         for name, owner in state.clients["owners"].items():
             if self.owners.setdefault((state.epoch, name), owner) != owner:
                 raise Violation(f"a client keeps its gateway: {name} is now at {owner}")
@@ -126,7 +131,7 @@ class Promises:
     # --- at other times -------------------------------------------------------------------------------
 
     def check_disk(self) -> None:
-        """Check the checkpoint before the server goes on from it."""
+        """Check the checkpoint before the server continues from it."""
         from simulation import CHECKPOINT
 
         if not self.simulation.disk.exists(CHECKPOINT):

@@ -95,7 +95,7 @@ class Link:
             return self.world.time()
 
     def revoke(self, name: str) -> None:
-        """Let a node in no more."""
+        """Revoke a node's access."""
         key = self.keys.pop(name)
         node = self.state.get_node_id_by_public_key(key)
         with self.world.clock_of(SERVER):

@@ -1,6 +1,6 @@
-"""Simulated time: processes as greenlets that take turns, each machine with a clock of its own.
+"""Simulated time: processes as greenlets that take turns, each machine with its own clock.
 
-Nothing here waits. Whoever sleeps is put into a queue, and the clock jumps to the next one that is due. Of those that
+Nothing here waits. A sleeping process is put into a queue, and the clock jumps to the next one that is due. If several
 are due at the same moment, the one that was put there first continues, so a run depends on its seed alone.
 """
 
@@ -23,7 +23,7 @@ BEGIN = 1_800_000_000.0
 
 
 class Killed(GreenletExit):
-    """What a process feels when it is killed: it ends at once, and nothing that it still tries has any effect."""
+    """Raised in a process that is killed: it ends at once, and nothing it still tries has any effect."""
 
 
 @dataclass(eq=False)

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from hostile import Hands
-from plans import BAD_CLIENTS, BAD_REPLIES, HOSTILE, LYING, Incident, Plan
-from promises import Promises
+from plans import BAD_CLIENTS, BAD_REPLIES, CHURN, HOSTILE, LYING, Incident, Plan
+from promises import LIMITS, Promises
 from simulated_disk import SimulatedDisk
 from simulated_link import SERVER, FleetClient, Link, Violation, simulated_flower
 from simulated_time import Process, World
@@ -185,6 +185,7 @@ class Simulation:
             num_participants=plan.participants,
             rounds=RoundPlan(min_nodes=len(plan.nodes) if plan.exact else 1, wait_for_nodes=120.0),
             aggregation=Combination(weighted=plan.weighted),
+            limits=LIMITS,
             checkpoint=CHECKPOINT,
             resume=self.disk.exists(CHECKPOINT),
             on_round=self.promises.check_round,
@@ -274,6 +275,7 @@ class Simulation:
             "client leaves": lambda: node.set(seconds, gone=True),
             "client claimed": lambda: node.set(seconds, claims=True),
             "one client fails": lambda: node.set(seconds, one_fails=True),
+            CHURN: lambda: node.set(3.0 * seconds, churns=True),
             "revoke": lambda: self._revoke(incident.who),
             "misdelivery": lambda: self._misdeliver(incident.who),
         }
@@ -356,7 +358,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class ShuffledSource:
-    """A node's data with its columns in an order of its own; the run's order is found by name."""
+    """A node's data with its columns in another order than the run's, which is found by name."""
 
     source: SyntheticSource
     order: tuple[str, ...]
@@ -437,6 +439,8 @@ class NodeActor:
         """Return the clients of this gateway, as they are at the moment."""
         plan = self.simulation.plan
         names = list(plan.clients_of(self.name))
+        if self.wrong("churns", False):
+            names = [f"{self.name}.{self.random.getrandbits(64):x}" for _ in range(LIMITS.max_clients + 1)]
         if self.wrong("gone", False):
             names = names[1:]
         if self.wrong("claims", False):

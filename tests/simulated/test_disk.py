@@ -24,7 +24,7 @@ PATH = HOME / "checkpoint.npz"
 
 
 class KilledError(BaseException):
-    """What a process that is killed would feel."""
+    """Raised in a process that is killed."""
 
 
 def begin(session: str = "first") -> ServerState:
@@ -102,7 +102,7 @@ def test_no_accident_between_two_operations_loses_a_round(work, accident):
                 if left[0] >= 0:
                     return
                 if accident != "full disk":
-                    raise KilledError  # and whoever is dead does not clean up
+                    raise KilledError  # a dead process does not clean up
                 if operation != "unlink":
                     raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -119,7 +119,7 @@ def test_no_accident_between_two_operations_loses_a_round(work, accident):
                     assert (state.round_number, state.epoch) in ((6, 0), (4, 1))
                 elif state.session == "first":
                     assert state.round_number >= 6
-                # And it goes on from there, and leaves no rubbish.
+                # And it continues from there, and leaves no stray files.
                 store = open_store()
                 run_rounds(store, store.load(), state.round_number + 1, [])
                 check_whole((state.session,))

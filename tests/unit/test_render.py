@@ -142,6 +142,17 @@ def test_rows_and_panels_are_drawn() -> None:
     assert figure_to_png(draw_chart(panels)).startswith(b"\x89PNG")
 
 
+def test_a_row_beyond_the_axis_shows_its_number_and_the_rest_of_its_interval() -> None:
+    from psofed.render.figures import draw_chart
+
+    values = np.array([-22.5, 2.0])
+    scale = Scale("x", limits=(-20.0, 5.0))
+    chart = RowChart("t", scale, ("far", "near"), (Rows("", values, values - 7, values + 7),))
+    axes = draw_chart(chart).axes[0]
+    assert [(text.get_text(), text.xy) for text in axes.texts] == [("−22.5", (-15.5, 0))]
+    assert (-29.5, -15.5) in [tuple(line.get_xdata()) for line in axes.lines]
+
+
 def test_a_chart_fits_a_journals_column_and_axes_of_ones_own() -> None:
     from matplotlib.figure import Figure
 
@@ -191,6 +202,7 @@ print("shown")
 """
 
 
+@pytest.mark.slow
 def test_results_and_figures_show_themselves_in_a_fresh_notebook() -> None:
     done = subprocess.run([sys.executable, "-c", SHOWN], capture_output=True, text=True, check=True)
     assert done.stdout == "shown\n"

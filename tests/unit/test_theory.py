@@ -198,8 +198,9 @@ def test_what_is_not_covered_is_refused_by_name() -> None:
     biased = attacked(attack=make_attack(num_byzantine=3, kind="constant-bias"))
     with pytest.raises(psofed.NotCoveredError, match=r"paper's theory.*constant-bias"):
         psofed.predict(biased, theory="paper")
-    with pytest.raises(psofed.NotCoveredError, match=r"constant-bias.*drifts"):
-        psofed.predict(biased.replace(drift=psofed.drifts.RandomWalk(variance=0.01)))
+    walking, turned = psofed.drifts.RandomWalk(variance=0.01), psofed.attacks.SignFlip(num_byzantine=3)
+    with pytest.raises(psofed.NotCoveredError, match=r"sign-flip.*drifts"):
+        psofed.predict(attacked(attack=turned.replace(of="model"), drift=walking))
     with pytest.raises(psofed.NotCoveredError, match="median"):
         psofed.predict(attacked(aggregation="median"))
     with pytest.raises(psofed.InvalidValueError, match="theory"):

@@ -106,7 +106,9 @@ class ScenarioFile(Plugins):
                     f"{self.file} reads {named['file']}: leave out --data, or choose another table with "
                     "--set data.file=TABLE."
                 )
-            mapping["data"] = {"rows": rows}
+            # Statistics of drawn data give way to a table; a stream is part of the iteration and is refused by name.
+            stream = named["stream"] if isinstance(named, Mapping) and "stream" in named else None
+            mapping["data"] = {"rows": rows} if stream is None else {"rows": rows, "stream": stream}
         changes = self.values()
         folder = Path() if self.file is None else self.file.parent
         try:

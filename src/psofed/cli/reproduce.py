@@ -10,6 +10,7 @@ from psofed.cli.completion import complete_figures
 from psofed.cli.inputs import Cluster
 from psofed.cli.outputs import Output, print_json, progress
 from psofed.cli.sweep import stopped_by_hand
+from psofed.common.errors import PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -51,6 +52,10 @@ def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) 
     """
     if tuple(settings.figures) == ("resilience",):
         _reproduce_resilience(settings, cluster, output)
+    elif "resilience" in settings.figures:
+        raise PsofedError(
+            "resilience is a study of its own: reproduce it and the figures one after the other."
+        )
     else:
         _reproduce_figures(settings, cluster, output)
 

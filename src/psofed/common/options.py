@@ -219,7 +219,8 @@ def describe(field: "dataclasses.Field[Any]") -> str:
     about, (kind, _) = option_of(field), value_type(field)
     if about.choices:
         return " or ".join(f'"{choice}"' for choice in about.choices)
-    words = _KINDS.get(kind, "list" if "[" in kind else kind.rpartition(".")[2])
+    kind = kind if "[" in kind else kind.rpartition(".")[2]
+    words = _KINDS.get(kind, "list" if "[" in kind else kind)
     if isinstance(about.high, str):
         return f"{words}, {about.low:g} to {about.high}"
     limits = describe_range(about.low, about.high, about.open_low, about.open_high).removeprefix("of ")
@@ -229,8 +230,12 @@ def describe(field: "dataclasses.Field[Any]") -> str:
 def in_words(field: "dataclasses.Field[Any]") -> str:
     """Return the values that a field accepts, to follow *must be*: ``an integer of at least 1``."""
     words, (kind, _) = describe(field), value_type(field)
-    if option_of(field).choices or kind not in ("int", "float", "str", "Path"):
+    kind = kind.rpartition(".")[2]
+    if option_of(field).choices or kind not in ("int", "float", "str", "Path", "Uniform"):
         return words
+    if kind == "Uniform":
+        limits = words.partition(", ")[2]
+        return f"one number {limits}, such a number per client, or {{uniform = [low, high]}}"
     return f"{'an' if kind == 'int' else 'a'} {words}".replace(", ", " of " if "least" in words else " ", 1)
 
 
@@ -278,6 +283,7 @@ _KINDS = {
     "Path": "path",
     "Sequence[str]": "words",
     "Sequence[Path]": "paths",
+    "Uniform": "number or numbers",
 }
 
 Options = Mapping[str, "dataclasses.Field[Any]"]

@@ -21,6 +21,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
 from psofed.common.types import FloatArray
 from psofed.render.charts import AnyChart, Chart, HeatMap, Panels, RowChart, Rows, Scale, Series, Span
+from psofed.render.numbers import fixed
 from psofed.render.style import (
     COLOURS,
     DOTS_PER_INCH,
@@ -264,7 +265,7 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
     if chart.x.limits is not None:
         axes.set_xlim(*chart.x.limits)
     for at, rows in enumerate(chart.rows):
-        _draw_row_values(axes, rows, chart.starred, chart.x.limits, 34 * at)
+        _draw_row_values(axes, rows, chart.starred, chart.x.limits, 48 * at * chart.joined)
     names = [_text(name) for name in chart.names]
     axes.set_yticks(places, names, fontsize=8 if len(names) > 12 else None)
     for at, label in enumerate(axes.get_yticklabels()):
@@ -311,14 +312,17 @@ def _draw_row_values(
     style = _row_style(rows)
     for at, value in enumerate(rows.values):
         if limits is not None and math.isfinite(value) and not limits[0] <= value <= limits[1]:
-            # Beyond the axis: an arrow at its end, with the number.
-            low = value < limits[0]
+            # Beyond the axis: an arrow at its end, with the number, and what is inside of the interval.
+            low = bool(value < limits[0])
             axes.plot(
                 [limits[not low]], [at], clip_on=False, zorder=3, **(style | {"marker": "<" if low else ">"})
             )
+            inner = _draw_interval(axes, rows, at, style["color"])
+            end = max(limits[0], min(inner[low], limits[1])) if inner else limits[not low]
+            number = f"{rows.label} {fixed(value, 2 if abs(value) < 10 else int(abs(value) < 100))}".strip()
             axes.annotate(
-                f"{value:,.3g}".replace("-", "−"), (limits[not low], at), xytext=(6 + shift if low else -6 - shift, 0),
-                textcoords="offset points", ha="left" if low else "right", va="center", fontsize=8,
+                number, (end, at), xytext=(6 + shift if low else -6 - shift, 0), textcoords="offset points",
+                ha="left" if low else "right", va="center", fontsize=8,
             )  # fmt: skip
             continue
         if math.isinf(value):
@@ -326,13 +330,18 @@ def _draw_row_values(
                 "diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=style["color"]
             )
             continue
-        if rows.low is not None and rows.high is not None and math.isfinite(rows.low[at]):
-            ends = [rows.low[at], rows.high[at]]
-            axes.plot(
-                ends, [at, at], color=style["color"], lw=2.2, alpha=0.55, solid_capstyle="butt", zorder=1
-            )
+        _draw_interval(axes, rows, at, style["color"])
         star = {"marker": "*", "ms": 10} if at in starred else {}
         axes.plot([value], [at], ls="none", zorder=3, **(style | star))
+
+
+def _draw_interval(axes: Axes, rows: Rows, at: int, colour: str) -> tuple[float, float] | None:
+    """Draw the interval of a row, if it has one, and return its ends."""
+    if rows.low is None or rows.high is None or not math.isfinite(rows.low[at]):
+        return None
+    ends = (float(rows.low[at]), float(rows.high[at]))
+    axes.plot(ends, [at, at], color=colour, lw=2.2, alpha=0.55, solid_capstyle="butt", zorder=1)
+    return ends
 
 
 def _draw_cells(axes: Axes, chart: HeatMap) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.render.numbers import percent
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -114,12 +115,12 @@ class DefenceRecord:
             "no false alarm"
             if np.isinf(every)
             else f"one false alarm per {every:,.0f} iterations, "
-            f"honest clients out {self.honest_time_out:.2%} of the time"
+            f"honest clients excluded {percent(self.honest_time_out, 2)} of the time"
         )
         if not self.is_byzantine.any():
             return f"Defence: {alarms}."
         delay = f"half of them by iteration {self.median_delay:.0f}" if np.isfinite(self.median_delay) else ""
-        found = f"found {self.found:.1%} of the Byzantine clients{', ' + delay if delay else ''}"
+        found = f"found {percent(self.found, 1)} of the Byzantine clients{', ' + delay if delay else ''}"
         return f"Defence: {found}; {alarms}."
 
     def to_json(self) -> dict[str, Any]:

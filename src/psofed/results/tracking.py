@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.numbers import json_object
-from psofed.render.numbers import decibels
+from psofed.render.numbers import decibels, percent
 from psofed.results import SimulationResult
 
 # A server has recovered from a jump when its MSD is within this factor of the level before it.
@@ -62,7 +62,10 @@ class Tracking:
                 "(noise and attack included)."
             )
         if self.untracked is not None:
-            return f"{self.untracked:.1%} of the motion's power is not followed (noise and attack included)."
+            untracked = percent(self.untracked, 1)
+            return (
+                f"The server does not follow {untracked} of the motion's power (noise and attack included)."
+            )
         if not self.jumped:
             return f"The server's MSD against the moving target is {decibels(self.msd)}."
         if self.recovery is None:

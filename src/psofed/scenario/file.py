@@ -154,11 +154,14 @@ def as_scenario(value: Any, name: str = "scenario") -> Scenario:
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file, not checked yet."""
     try:
-        return read_toml(path)
+        content = read_toml(path)
     except FileNotFoundError:
         raise PsofedError(
             f"{path}: no such file; `psofed example > {path}` writes one to start from"
         ) from None
+    if isinstance(content.get("grid"), dict):
+        raise PsofedError(f"{path}: this is a grid of scenarios; run it with `psofed sweep {path}`.")
+    return content
 
 
 def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenario:

@@ -200,20 +200,25 @@ def _check_delay(scenario: Scenario, delay: Delay) -> None:
                 f"the theory covers random delays ({name}) of a known number of uploads, so not with [availability]; "
                 "use a fixed delay"
             )
-        if not scenario.selection.coordinated and scenario.num_shared < scenario.dimension:
+        is_round_robin = isinstance(scenario.selection.pattern, RoundRobin)
+        if is_round_robin and not scenario.selection.coordinated and scenario.num_shared < scenario.dimension:
             raise NotCoveredError(
-                f"the theory covers random delays ({name}) where all clients share the same entries: use "
-                "selection.coordinated = true or a fixed delay"
+                f"the theory covers random delays ({name}) with one mask for all clients or random masks: which "
+                "entries are on their way depends on whose uploads are, where each client has its own round-robin "
+                "offset; use selection.coordinated = true, another pattern or a fixed delay"
             )
-    if availability is not None and not availability.server_knows:
+    withheld = [a for a in scenario.attacks if isinstance(one := a.affine(), Affine) and one.is_lost]
+    if withheld and len(possible) > 1:
         raise NotCoveredError(
-            f"the theory covers {name} with availability.server_knows = true. Otherwise the mean divides by the number "
-            "of participants that happen to be available, which it does not cover"
+            f"the theory covers random delays ({name}) of a known number of uploads, so not with attacks that withhold "
+            f'them, attack.kind = "{withheld[0].kind}"; use a fixed delay'
         )
-    if any(isinstance(one := attack.affine(), Affine) and one.is_lost for attack in scenario.attacks):
+    knows = availability is not None and availability.server_knows
+    if withheld and (knows or withheld[0].byzantine_set != "fixed"):
         raise NotCoveredError(
-            f"the theory does not cover {name} with attacks that withhold uploads: the mean divides by the number of "
-            "uploads that arrive, which depends on the attack"
+            f'the theory covers {name} with attack.kind = "{withheld[0].kind}" for a fixed Byzantine set, and without '
+            "availability.server_knows = true: the mean divides by the number of uploads that arrive, and its law "
+            "is known only where clients withhold, and are drawn, independently of who is available"
         )
 
 
@@ -299,8 +304,9 @@ def check_attack(model: "TheoryModel") -> None:
         raise NotCoveredError(
             f'the theory covers attack.kind = "{kind}" on Gaussian inputs, not on measured fourth moments'
         )
-    pulls = model.law.corruption.constant is not None or (
-        model.is_opened and model.open_parts.received.has_constant
+    pulls = any(  # towards 0: what they send moves with the target only if own + server = 1
+        isinstance(one, Affine) and abs(one.own + one.server - 1.0) > 1e-12 and np.any(attackers.chance > 0)
+        for one, attackers in model.statements
     )
     if model.walk and (pulls or model.mixture.poisoned is not None):
         raise NotCoveredError(

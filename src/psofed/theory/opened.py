@@ -64,8 +64,21 @@ class OpenParts:
                 _loss(() if channel is None else channel.down),
                 0.0 if delay.is_random else delay.loss,
                 counts_arrivals=scenario.delay is not None,
+                withheld=self._withheld,
             )
         )
+
+    @cached_property
+    def _withheld(self) -> FloatArray | None:
+        """Probability that each client withholds its upload, where the mean divides by arrivals; else None."""
+        lost = [
+            attackers.chance
+            for statement, attackers in self._model.statements
+            if isinstance(statement, Affine) and statement.is_lost
+        ]
+        if self._model.scenario.delay is None or not lost:
+            return None
+        return np.asarray(sum(lost))
 
     @cached_property
     def received(self) -> ReceivedLaw:
@@ -76,7 +89,7 @@ class OpenParts:
         own, constant = np.ones(clients), np.zeros((clients, *entries.first_shape))
         common, covariance = [], 0.0
         for statement, attackers in model.statements:
-            if not isinstance(statement, Affine):
+            if not isinstance(statement, Affine) or (statement.is_lost and self._withheld is not None):
                 continue
             member = attackers.chance > 0
             chance[member] = attackers.chance[member]

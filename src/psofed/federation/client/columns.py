@@ -60,9 +60,9 @@ class TableSource:
         position have changed was replaced, and is read from its beginning. (Its inode does not count: an editor or
         rsync gives a file that has grown a new one, and a rotation by copying keeps the old one.)
     dimension : int
-        D; there must be as many features. 0 lets any number pass.
+        D, which the number of features must equal. 0 allows any number.
     target_column : str or None
-        y; None for the last column; if empty there is none, and targets are NaN.
+        y; None for the last column; if empty the table has no target, and targets are NaN.
     features : tuple of str
         Columns of x; if empty all others that are numbers, judged by the rows that are there.
     client_column, client : str

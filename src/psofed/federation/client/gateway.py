@@ -1,6 +1,6 @@
-"""A node's work for its clients: one instruction comes, each client that it names learns, one reply goes.
+"""A node's work for its clients: each client that an instruction names learns, and one reply answers for all.
 
-A gateway has many clients; any other node has one, without a name, and goes the same way.
+A gateway has many clients; any other node has one without a name, which is handled the same way.
 """
 
 import logging
@@ -46,6 +46,7 @@ from psofed.federation.protocol.wire import (
     decode_instruction,
     roster_digest,
 )
+from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
 
@@ -141,15 +142,15 @@ class Gateway:
         """Return the content of the reply to an instruction.
 
         What a client keeps changes only if its training succeeds. Where several are asked, one whose training fails
-        says so, and the others go on; where one is asked, the exception is the caller's.
+        reports it, and the others continue; where one is asked, the exception is raised to the caller.
         """
         instruction = decode_instruction(content, self.max_entries)
         number = context.node_config.get(NODE_NUMBER)
         if number is not None and str(number) != str(instruction.node):
             raise PsofedError(f"the server addresses node {instruction.node}; this is node {number}")
         names = None if self.clients is None else check_client_names(self.clients(), gateway=True)
-        for name in set(instruction.refused) - self._refused:
-            _log.warning("the server refuses the client %s: another node has it, or there are too many", name)
+        if refused := sorted(set(instruction.refused) - self._refused):
+            _log.warning("the server refuses clients that other nodes have, or too many: %s", listed(refused))
         self._refused.clear()
         self._refused.update(instruction.refused)
         memory = recall(context, instruction.session, instruction.node, directory)
@@ -281,7 +282,7 @@ class Gateway:
         return self.uplink.send(reply, held, at, np.asarray(entries, np.int64))
 
     def _describe(self, task: ClientTask) -> tuple[ColumnNames | None, Reply]:
-        """Return what the node's columns are called."""
+        """Return the names of the node's columns."""
         remark = ""
         try:
             own = self.columns
@@ -332,10 +333,10 @@ def _check_columns(run: ColumnNames | None, columns: ColumnNames | FindsColumns 
 
 
 def _evaluate(client: str, memory: ClientMemory, training: Training) -> Reply:
-    """Evaluate the client's own model; nothing is overwritten and nothing kept."""
+    """Evaluate the client's own model without changing what the client keeps."""
     state = memory.state
     if state is None:
-        raise PsofedError("this client has no model of its own yet")
+        raise PsofedError("this client has no model yet")
     n = state.round_number
     found = training(Lesson(client, EVALUATION, n, 1, state.layout, state.model, state.kept, memory.records))
     return Reply(client=client, status=EVALUATED, num_examples=found.num_examples, metrics=found.metrics)

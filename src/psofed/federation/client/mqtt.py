@@ -3,16 +3,12 @@
 ``mqtt://broker.example:1883/plant/{client}/readings`` names broker and topic (``mqtts`` for TLS). A payload is a JSON
 object, an array of these, or CSV with a header line; its fields have the names of the columns. Messages are confirmed
 once they are in the file (QoS 1, a session that the broker keeps), so a node or a broker that was away loses nothing
-that the broker has kept. What arrives twice is dropped if samples have a time, or if the broker says so.
+that the broker has kept. Samples that arrive twice are dropped if they have a time, or if the broker marks them.
 """
 
 import contextlib
 import csv
-import datetime
 import hashlib
-import heapq
-import json
-import math
 import os
 import re
 import threading
@@ -26,12 +22,14 @@ from urllib.parse import urlsplit
 from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
+from psofed.federation.client.mqtt_samples import SampleTimes, read_payload, seconds_of
+from psofed.federation.protocol.wire import MAX_CLIENTS
 
 CLIENT_COLUMN = "client"
 _CLIENT = "{client}"
-_MAX_PAYLOAD = 1 << 20
-_MAX_CLIENTS, _MAX_NAME = 10_000, 64
-_TIMES = 1000  # latest samples of each client that are remembered
+_MAX_NAME = 64
+_REMEMBERED = 100_000  # latest samples of all clients, about 100 bytes each
+_MOST_EACH, _LEAST_EACH = 1000, 10  # of one client
 _FILE_BYTES = 256_000_000
 _TAIL_BYTES = 1_000_000  # of the file, read after a restart
 
@@ -98,35 +96,6 @@ class MqttTopic:
         pattern = re.escape(self.topic).replace(re.escape(_CLIENT), "([^/]*)")
         match = re.fullmatch(pattern, topic)
         return match[1] if match and match.groups() else ""
-
-
-class SampleTimes:
-    """The latest times of one client's samples, to recognise what arrives twice.
-
-    Examples
-    --------
-    >>> times = SampleTimes(keep=2)
-    >>> [times.judge(t) for t in (10.0, 12.0, 11.0, 12.0, 9.0)]
-    ['', '', '', 'duplicate', 'late']
-    """
-
-    def __init__(self, keep: int = _TIMES) -> None:
-        self._keep = keep
-        self._heap: list[float] = []
-        self._seen: set[float] = set()
-
-    def judge(self, time: float) -> str:
-        """Remember a sample, and return nothing; or why it does not count: a duplicate, or too late to tell."""
-        if time in self._seen:
-            return "duplicate"
-        if len(self._heap) == self._keep and time < self._heap[0]:
-            return "late"
-        self._seen.add(time)
-        if len(self._heap) < self._keep:
-            heapq.heappush(self._heap, time)
-        else:
-            self._seen.discard(heapq.heappushpop(self._heap, time))
-        return ""
 
 
 class MqttFeed:
@@ -241,7 +210,7 @@ class MqttFeed:
                     f"{self.path}: cannot be written ({error.strerror}); the broker keeps what comes meanwhile"
                 )
             return  # not confirmed: it is sent again when this node connects again
-        except Exception as error:  # whatever anybody publishes, the others go on
+        except Exception as error:  # a bad message must not stop the others
             self._count(
                 "bad",
                 f"{message.topic[:100]}: {error if isinstance(error, PsofedError) else repr(error)[:200]}",
@@ -258,7 +227,8 @@ class MqttFeed:
         repeated : bool
             Whether the broker says that it may have sent the message before.
         retained : bool
-            Whether it was published before this node subscribed. Without a time it counts as one that arrived.
+            Whether it was published before this node subscribed. Without a time it may have arrived already, and is
+            dropped.
         """
         client = self.place.client_of(topic)
         if self.place.has_clients and (not client.isprintable() or not 0 < len(client) <= _MAX_NAME):
@@ -267,8 +237,9 @@ class MqttFeed:
             )
         rows = read_payload(payload, self.columns, self.time_column)
         with self._lock:
-            if client not in self._times and len(self._times) >= _MAX_CLIENTS:
-                raise PsofedError(f"more than {_MAX_CLIENTS:,} clients")
+            known = self._times if self.time_column else self._digests
+            if client not in known and len(known) >= MAX_CLIENTS:
+                raise PsofedError(f"more than {MAX_CLIENTS:,} clients")
             if self.time_column:
                 rows = [row for row in rows if not self._is_old(client, row[0])]
             elif self._is_copy(client, payload, repeated, retained):
@@ -283,22 +254,25 @@ class MqttFeed:
         self._is_news("file", "")
 
     def _is_old(self, client: str, time: str) -> bool:
-        verdict = self._times.setdefault(client, SampleTimes()).judge(_seconds(time))
+        verdict = self._judge(client, time)
         if verdict:
             self._count(verdict, f"{client or self.place.topic}, {time}")
         return bool(verdict)
 
+    def _judge(self, client: str, time: str) -> str:
+        times = self._times.setdefault(client, SampleTimes())
+        return times.judge(seconds_of(time), _kept(len(self._times)))
+
     def _is_copy(self, client: str, payload: bytes, repeated: bool, retained: bool) -> bool:
-        """Whether a message without a time was there before; only those are asked that the broker marks."""
-        self._times.setdefault(client, SampleTimes())
-        digest = hashlib.sha256(payload).digest()
+        """Whether a message without a time may have arrived before, which only the broker's marks can tell."""
+        digest = hashlib.blake2b(payload, digest_size=16).digest()
         digests = self._digests.setdefault(client, [])
         copy = retained or (repeated and digest in digests)
         if copy:
             self._count("duplicate", client or self.place.topic)
         else:
             digests.append(digest)
-            del digests[:-_TIMES]
+            del digests[: -_kept(len(self._digests))]
         return copy
 
     def _count(self, kind: str, text: str) -> None:
@@ -340,7 +314,7 @@ class MqttFeed:
                 with contextlib.suppress(PsofedError):
                     if len(row) == len(self.header):
                         client = row[0] if self.place.has_clients else ""
-                        self._times.setdefault(client, SampleTimes()).judge(_seconds(row[place]))
+                        self._judge(client, row[place])
         return tail
 
     def _append(self, data: bytes) -> None:
@@ -351,72 +325,12 @@ class MqttFeed:
             file.write(data)
 
 
-def read_payload(payload: bytes, columns: Sequence[str], time_column: str = "") -> list[list[str]]:
-    """Return the samples in a payload as rows of text, the time first if there is one.
+def _kept(clients: int) -> int:
+    """Return how many samples of each client are remembered.
 
     Examples
     --------
-    >>> read_payload(b'{"output": 2.5, "wind": 3, "comment": "calm"}', ["wind", "output"])
-    [['3', '2.5']]
-    >>> read_payload(b'[{"wind": 3, "output": 2.5}, {"wind": 4, "output": null}]', ["wind", "output"])
-    [['3', '2.5'], ['4', '']]
+    >>> [_kept(clients) for clients in (1, 100, 1000, 10_000)]
+    [1000, 1000, 100, 10]
     """
-    if len(payload) > _MAX_PAYLOAD:
-        raise PsofedError(f"a payload of {len(payload):,} bytes, where {_MAX_PAYLOAD:,} are allowed")
-    try:
-        text = payload.decode("utf-8").strip()
-    except UnicodeDecodeError:
-        raise PsofedError("a payload that is not UTF-8 text") from None
-    if text.startswith(("{", "[")):
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise PsofedError(f"a payload that is not JSON: {error}") from None
-        samples = document if isinstance(document, list) else [document]
-    else:
-        samples = list(csv.DictReader(text.splitlines()))
-    if not samples or not all(isinstance(sample, dict) for sample in samples):
-        raise PsofedError(
-            "a payload without named fields; it must be a JSON object, or CSV with a header line"
-        )
-    wanted = [*([time_column] if time_column else []), *columns]
-    rows = []
-    for sample in samples:
-        if lacking := [name for name in wanted if name not in sample]:
-            raise PsofedError(f"a payload without the field {', '.join(lacking)}")
-        values = [_value(name, sample[name]) for name in columns]
-        rows.append([_time(sample[time_column]), *values] if time_column else values)
-    return rows
-
-
-def _value(name: str, value: Any) -> str:
-    """Return a number as text; nothing if it is missing."""
-    if value is None or value == "":
-        return ""
-    try:
-        finite = not isinstance(value, bool) and math.isfinite(float(value))
-    except (TypeError, ValueError, OverflowError):
-        finite = False
-    if not finite:
-        raise PsofedError(f"{str(value)[:40]!r} in the field {name} is not a finite number")
-    return str(value).strip()
-
-
-def _time(value: Any) -> str:
-    text = str(value).strip()
-    _seconds(text)
-    return text
-
-
-def _seconds(text: str) -> float:
-    """Return a time as a number."""
-    try:
-        found = float(text)
-    except ValueError:
-        try:
-            found = datetime.datetime.fromisoformat(text).timestamp()
-        except (ValueError, OverflowError):
-            found = math.nan
-    if not math.isfinite(found):
-        raise PsofedError(f"{text[:40]!r} is not a time: a number or ISO 8601")
-    return found
+    return max(_LEAST_EACH, min(_MOST_EACH, _REMEMBERED // clients))

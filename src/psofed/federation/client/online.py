@@ -13,9 +13,8 @@ arrives, and a call then finds next to nothing pending.
 import copy
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.gateway import CURRENT, DIVERGED, EVALUATION, MISSED, Learned, Lesson
-from psofed.federation.client.shared_table import ClientRows, SharedTable
+from psofed.federation.client.shared_table import ClientRows
 from psofed.federation.client.sharing import COLUMNS, ELAPSED, PHASE, REMARK, ROUND
 from psofed.federation.client.sources import (
     NamedSource,
@@ -37,7 +36,7 @@ from psofed.federation.client.sources import (
     most_samples,
     source_of_run,
 )
-from psofed.federation.client.state import ClientMemory, Recordable, commit, memory_of
+from psofed.federation.client.state import ClientMemory, Recordable
 from psofed.federation.protocol.column_names import ColumnNames
 
 _log = logging.getLogger("psofed.federation")
@@ -66,7 +65,7 @@ def online_regression(
     stepsize : float
         μ.
     samples_per_round : int
-        q: how many samples arrive per round; by round n no more than n q are read. 0: all there are.
+        q: how many samples arrive per round; by round n at most n q are read. 0: all available samples.
     scaled : bool, optional
         Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.data.standardise`); by default if the
         source is a table.
@@ -126,7 +125,7 @@ class OnlineRegression:
         return Message(content, reply_to=message)
 
     def learn(self, lesson: Lesson) -> Learned:
-        """Work through all samples since the last call, as a node's work for its clients asks for it."""
+        """Work through all samples since the last call, for a lesson of :mod:`psofed.federation.client.gateway`."""
         if lesson.phase == EVALUATION:
             raise PsofedError(
                 "online regression has nothing to evaluate with: its errors are a-priori errors"
@@ -226,7 +225,7 @@ class OnlineRegression:
         )
 
     def _remark(self, stream: "ClientStream") -> str:
-        """Return why nothing was learned, or nothing."""
+        """Return why nothing was learned; empty if something was."""
         position, scaling = stream.position, stream.scaling
         if stream.examples:
             return ""
@@ -245,72 +244,12 @@ class OnlineRegression:
         return is_table and not self.samples_per_round and stream.position.samples > BACKLOG + 2 * n
 
     def _skipped(self, stream: "ClientStream") -> str:
-        """Return how many rows held no sample and why, or nothing."""
+        """Return how many rows held no sample and why; empty if all rows did."""
         position = stream.position
         if not position.skipped:
             return ""
         reason = f" (the last: {self.problem})" if self.problem else ""
         return f"{position.skipped} of {position.samples + position.skipped} rows were skipped{reason}"
-
-
-class Learners:
-    """The clients of a node, each with its own stream.
-
-    Parameters
-    ----------
-    source : Source or SharedTable
-        The samples of the one client, or the table that holds those of many.
-    make : callable
-        Given a client's samples and its name, returns its training function.
-    """
-
-    def __init__(self, source: Source | SharedTable, make: Callable[[Source, str], OnlineRegression]) -> None:
-        self.source = source
-        self._make = make
-        self._learners: dict[str, OnlineRegression] = {}
-
-    @property
-    def names(self) -> Callable[[], Sequence[str]] | None:
-        """A function that returns the clients of a gateway; None for a node that is none."""
-        return self.source.names if isinstance(self.source, SharedTable) else None
-
-    def columns(self) -> ColumnNames | None:
-        """Return the names of the columns, None if they have none."""
-        return self.source.columns() if isinstance(self.source, NamedSource | SharedTable) else None
-
-    def learn(self, lesson: Lesson) -> Learned:
-        """Let a client learn."""
-        return self._of(lesson.client).learn(lesson)
-
-    def learn_arrived(self, context: Context, directory: Path | None) -> int:
-        """Let every client learn from what has arrived since the last call, and return how many samples these were."""
-        memory = memory_of(context)
-        if memory is None:
-            return 0
-        names = None if self.names is None else set(self.names())
-        changed, problems, learned = {}, {}, 0
-        for client, kept in memory.clients.items():
-            if names is not None and client not in names:
-                continue
-            try:
-                following = self._of(client).learn_arrived(kept)
-            except PsofedError as error:
-                problems[client] = str(error)
-                continue
-            if following is not None:
-                changed[client] = following
-                learned += read_stream(following.records).examples - read_stream(kept.records).examples
-        if changed:
-            commit(context, replace(memory, clients={**memory.clients, **changed}), directory)
-        for client, problem in problems.items():  # one is enough: the others' follow once it is fixed
-            raise PsofedError(f"{client}: {problem}" if client else problem)
-        return learned
-
-    def _of(self, client: str) -> OnlineRegression:
-        if client not in self._learners:
-            source = self.source.source(client) if isinstance(self.source, SharedTable) else self.source
-            self._learners[client] = self._make(source, client)
-        return self._learners[client]
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +262,7 @@ class ClientStream:
     scaling: Standardiser | None = None
 
     def to_record(self) -> ConfigRecord:
-        """Return it as a record."""
+        """Return this value as a record."""
         position = self.position
         return ConfigRecord(
             {

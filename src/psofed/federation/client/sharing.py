@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
 from psofed.common.errors import PsofedError
 from psofed.federation.client.gateway import EVALUATION, FindsColumns, Gateway, Learned, Lesson
 from psofed.federation.client.state import to_records
 from psofed.federation.client.uplink import Uplink
+from psofed.federation.flower import fill
 from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout, Vector
@@ -68,7 +69,7 @@ def partial_sharing(
         this order. The privacy spent, (ε, δ), is part of every reply's metrics.
     clients : sequence of str or callable, optional
         Make the node a gateway for clients of these names, each with its own model: the training function is called
-        for one at a time, named by ``config["psofed-client"]``, with a ``context.state`` of its own. A function that
+        for one at a time, named by ``config["psofed-client"]``, with its own ``context.state``. A function that
         returns the names is called for every message, so that clients can come and go.
 
     Examples
@@ -122,19 +123,20 @@ class _FlowerTraining:
             settings[CLIENT] = lesson.client
         if layout.columns is not None:
             settings[COLUMNS] = layout.columns.to_text()
-        self.message.content = RecordDict(
-            {ARRAYS: layout.restore(lesson.model, lesson.kept), CONFIG: ConfigRecord(settings)}
-        )
+        arrays, config = layout.restore(lesson.model, lesson.kept), fill(ConfigRecord(), settings)
+        self.message.content = fill(RecordDict(), {ARRAYS: arrays, CONFIG: config})
         working = copy.copy(self.context)
         working.state = to_records(lesson.records)
         reply = self.function(self.message, working).content
         metrics: dict[str, Any] = {}
-        for record in reply.metric_records.values():
-            metrics |= dict(record)
+        for record in reply.values():
+            if isinstance(record, MetricRecord):
+                metrics |= record
         num_examples = int(metrics.pop("num-examples", 0))
         if lesson.phase == EVALUATION:
             return Learned(lesson.model, lesson.kept, lesson.records, num_examples, metrics)
-        said: Mapping[str, Any] = reply.config_records.get(REMARK, {})
+        remark = reply.get(REMARK)
+        said: Mapping[str, Any] = remark if isinstance(remark, ConfigRecord) else {}
         model, kept = _read_model(reply, layout)
         return Learned(
             model,
@@ -149,7 +151,7 @@ class _FlowerTraining:
 
 def _read_model(content: RecordDict, layout: ModelLayout) -> tuple[Vector, ArrayRecord]:
     """Take the model out of what the training function returned, or say what it lacks."""
-    records = list(content.array_records.values())
+    records = [record for record in content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise PsofedError(f"training must return one ArrayRecord with the full model, not {len(records)}")
     try:

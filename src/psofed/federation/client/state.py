@@ -19,6 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, Re
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
+from psofed.federation.flower import fill
 from psofed.federation.protocol.archive import from_archive, read_archive, to_archive
 from psofed.federation.protocol.layout import ModelLayout, Vector
 
@@ -35,7 +36,7 @@ class Recordable(Protocol):
     """Something that a client keeps as a value, and that becomes a record where it must be written."""
 
     def to_record(self) -> ConfigRecord:
-        """Return it as a record."""
+        """Return this value as a record."""
         ...
 
 
@@ -95,7 +96,7 @@ class NodeMemory:
     node : int
         The number of the node's key, which is part of the file's name.
     clients : mapping
-        By the clients' names at the node; the client of a node that is no gateway has an empty name.
+        By the clients' names at the node; the client of a node that is not a gateway has an empty name.
     version : int
         How often it was changed: of two, the larger is newer.
     """
@@ -106,11 +107,11 @@ class NodeMemory:
     version: int = 0
 
     def of(self, client: str) -> ClientMemory:
-        """Return what a client keeps; nothing if it is new."""
+        """Return what a client keeps; an empty memory if it is new."""
         return self.clients.get(client) or ClientMemory()
 
     def to_bytes(self) -> bytes:
-        """Return it as the content of a file."""
+        """Return the memory as the content of a file."""
         layouts: dict[str, int] = {}
         models: dict[int, list[Vector]] = {}
         arrays: dict[str, Any] = {}
@@ -236,7 +237,7 @@ def recall(context: Context, session: str, node: int, directory: Path | None) ->
 
 
 def memory_of(context: Context) -> NodeMemory | None:
-    """Return the memory that a context holds, of whatever session; None if there is none that can be read."""
+    """Return the memory that a context holds, of any session; None if it holds no readable memory."""
     record = context.state.get(MEMORY)
     if isinstance(record, HeldMemory):
         return record.memory
@@ -257,7 +258,7 @@ def commit(context: Context, memory: NodeMemory, directory: Path | None) -> None
         path = _path(directory, memory.node, memory.session)
         write_atomically(path, memory.to_bytes(), mode=0o600)
         _forget_old_sessions(path, memory.node)
-    context.state = RecordDict({**dict(context.state), MEMORY: HeldMemory(memory)})
+    context.state = fill(RecordDict(), {**context.state, MEMORY: HeldMemory(memory)})
 
 
 def to_records(values: Mapping[str, Any]) -> RecordDict:

@@ -60,7 +60,7 @@ class LinkRecord:
     last: str
 
     def to_record(self) -> ConfigRecord:
-        """Return it as a record."""
+        """Return this value as a record."""
         return ConfigRecord(
             {
                 "known": self.known.astype("<f8").tobytes(),
@@ -89,7 +89,7 @@ class Uplink:
     def note(
         self, records: Mapping[str, Any], dimension: int, entries: IntArray, values: FloatArray, when: str
     ) -> LinkRecord:
-        """Return what is to be kept: the server's values that were downloaded, and the upload that follows, counted."""
+        """Return the link's new memory: the values downloaded from the server, and one more upload counted."""
         held = read_link(records, dimension)
         known = held.known.copy()
         known[entries] = values

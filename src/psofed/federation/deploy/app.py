@@ -25,7 +25,8 @@ from psofed.common.logs import write_log_lines
 from psofed.federation.client.attacks import PoisonedSource, rehearse
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.gateway import Gateway
-from psofed.federation.client.online import Learners, OnlineRegression, online_regression
+from psofed.federation.client.learners import Learners
+from psofed.federation.client.online import OnlineRegression, online_regression
 from psofed.federation.client.shared_table import ClientRows, SharedTable
 from psofed.federation.client.sharing import ClientFunction, Mod, state_folder
 from psofed.federation.client.sources import Source, open_source

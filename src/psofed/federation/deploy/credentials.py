@@ -67,7 +67,7 @@ class Credentials:
         write_atomically(self.link_certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
     def warning(self, now: datetime.datetime) -> str:
-        """Return which certificate ends within a month and what to do, or nothing."""
+        """Return which certificate expires within a month and what to do; empty if none does."""
         for path, renewal in (
             (
                 self.certificate,
@@ -97,7 +97,7 @@ class Credentials:
         return value
 
     def read_secret(self) -> str:
-        """Return the secret of the server that was started last; empty if there is none."""
+        """Return the secret of the server that was started last; empty if no server was started."""
         try:
             return self.secret.read_text()
         except FileNotFoundError:
@@ -116,11 +116,13 @@ class Credentials:
         return sorted(self.folder.glob("*.pub"))
 
     def revoke(self, name: str) -> Path:
-        """Let the node `name` in no more, and return where its public key is kept aside."""
+        """Revoke the access of the node `name`, and return where its public key is kept."""
         path = self.folder / f"{name}.pub"
         if not path.is_file():
-            names = ", ".join(entry.stem for entry in self.public_keys()) or "none"
-            raise PsofedError(f"there is no node {name}; there are {names}")
+            names = ", ".join(entry.stem for entry in self.public_keys())
+            raise PsofedError(
+                f"there is no node {name}; {f'the nodes are {names}' if names else 'there are no nodes'}"
+            )
         aside = self.folder / "revoked"
         aside.mkdir(exist_ok=True, mode=0o700)
         if self.node_key(name).exists():  # or `certs` would find it, and make no new pair

@@ -57,7 +57,7 @@ class _Guest:
 
 
 class FrontDoor:
-    """Passes requests of known nodes on to the SuperLink at (127.0.0.1, target), in a thread of its own.
+    """Passes requests of known nodes on to the SuperLink at (127.0.0.1, target), in a separate thread.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class FrontDoor:
             guest.task.add_done_callback(partial(_hang_up, connection))
 
     def _make_room(self, address: str) -> None:
-        """Let the longest waiting guest go if there are too many."""
+        """Close the longest waiting guest's connection if there are too many."""
         same = [key for key, guest in self._guests.items() if guest.address == address]
         oldest = None
         if len(same) >= self.limits.guests_per_address:
@@ -223,7 +223,7 @@ class FrontDoor:
                 await _close(writer)
 
     async def _first_byte(self, connection: CountingSocket) -> None:
-        """Wait until something comes: one who says nothing is not worth a TLS session, which takes 300 kB."""
+        """Wait for the first byte: a silent connection gets no TLS session, which takes 300 kB."""
         arrived = asyncio.Event()
         self._loop.add_reader(connection, arrived.set)
         try:
@@ -319,7 +319,7 @@ async def _refuse(writer: asyncio.StreamWriter, refusal: RefusedError) -> None:
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    """Close a connection, politely for a second."""
+    """Close a connection; abort it after a second."""
     writer.close()
     try:
         async with asyncio.timeout(1.0):

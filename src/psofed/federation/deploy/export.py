@@ -1,4 +1,4 @@
-"""Using the result: the server's model in a file of its own, and predictions from it or from a client's model.
+"""Using the result: exporting the server's model, and predicting with it or with a client's model.
 
 Weights are for scaled inputs if the clients scale their data (``--target-column``). Scaling is each client's own and
 never leaves it; whoever wants to predict takes it from a client's folder, into the exported file or beside it.
@@ -178,7 +178,7 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
 
 
 def describe(model: ExportedModel) -> str:
-    """Return one line on a model."""
+    """Describe a model in one line."""
     size = sum(a.size for a in model.arrays.values())
     scaled = "with a scaling" if model.scaling is not None else "without a scaling"
     takes = "columns without names" if model.columns is None else str(model.columns)

@@ -72,13 +72,13 @@ class RunKeeper:
             _log.warning("the run could not be continued: %s", error)
 
     def _dead_run(self) -> dict[str, Any]:
-        """Return the status of a run that was abandoned before its end, or nothing."""
+        """Return the status of a run that was abandoned before its end, or None."""
         status = self._status()
         abandoned = status.get("state") in ("running", "interrupted") and not is_locked(self.home.run_lock)
         return status if abandoned else {}
 
     def _status(self) -> dict[str, Any]:
-        """Return the status of the latest run; nothing if there is none or it is damaged, as other commands say."""
+        """Return the status of the latest run; empty without a run, or if its file is damaged (commands say so)."""
         try:
             status = read_json(self.home.status) if self.home.status.exists() else {}
         except PsofedError:

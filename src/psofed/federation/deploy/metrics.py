@@ -17,7 +17,7 @@ class FederationCollector:
         self.home = home
 
     def collect(self) -> Iterator[Any]:
-        """Yield the metrics of this moment."""
+        """Yield the current metrics."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         found = federation_status(self.home)
@@ -71,7 +71,7 @@ class FederationCollector:
 
 @contextmanager
 def serve_metrics(home: Home, port: int, host: str = "127.0.0.1") -> Iterator[int]:
-    """Serve the figures at http://host:port/metrics while the block is open; port 0 becomes a free one."""
+    """Serve the metrics at http://host:port/metrics while the block is open; port 0 picks a free one."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError:

@@ -136,7 +136,7 @@ class LongLivedNode:
                 node_id = self._fleet.activate()
                 break
             except StillOnlineError as error:
-                # This folder is locked, so whoever was online with it is dead: it may be said in its place.
+                # This folder is locked, so the process that was online with it is dead and can be deactivated.
                 if before and self._fleet.deactivate(before):
                     before = 0
                     continue
@@ -230,7 +230,7 @@ class LongLivedNode:
             return error_reply(reason, message)
 
     def _say_remark(self, reply: Message) -> None:
-        """Say here, too, what the server is told for a person; once is enough, until it changes."""
+        """Log the remarks that the reply carries, each once until it changes."""
         settings: Mapping[str, Any] = reply.content.config_records.get(SETTINGS, {})
         clients, reports = settings.get("clients", []), settings.get("metrics", [])
         for client, remark in zip(clients, settings.get("remarks", [""] * len(clients)), strict=False):
@@ -274,7 +274,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let no signal but SIGKILL cut short what is done on the way out."""
+    """Ignore SIGINT and SIGTERM while the node shuts down."""
     previous = {}
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(ValueError):  # not in the main thread, which alone gets signals

@@ -107,7 +107,7 @@ def _headline(result: dict[str, Any]) -> str:
 
 
 def _curve(result: dict[str, Any], prediction: "RunPrediction | None") -> Table:
-    """Return the errors by round, some rounds if they are many, the last one always."""
+    """Return the errors by round; of many rounds a selection that includes the last."""
     curve = result["learning_curve"]
     columns = [Column("round", Kind.COUNT), Column(METRIC_TITLES["network_mse"], Kind.LEVEL)]
     values: list[list[Any]] = [curve["round"], curve["network_mse"]]

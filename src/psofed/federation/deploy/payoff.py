@@ -1,4 +1,4 @@
-"""The demo's point: the same streams without the defence, and without partial sharing, beside the run that had both."""
+"""Payoff of the demo: its run compared with the same streams without the defence and without partial sharing."""
 
 import tempfile
 from collections.abc import Mapping, Sequence

@@ -37,7 +37,7 @@ _RESTARTS, _RESTARTS_WINDOW = 5, 60.0  # more starts of one process within this 
 
 
 def flower_environment(home: Path) -> dict[str, str]:
-    """Return the environment for Flower's processes: offline, a home of its own, our Python first in PATH."""
+    """Return the environment for Flower's processes: offline, a separate home, our Python first in PATH."""
     environment = {**os.environ, **OFFLINE, "FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     environment.setdefault("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", "0.2")
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -45,7 +45,7 @@ def flower_environment(home: Path) -> dict[str, str]:
 
 
 class Process:
-    """One process in a group of its own, its output in a log file."""
+    """One process, the leader of its own group, with its output in a log file."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
@@ -183,7 +183,7 @@ class Supervisor:
         return True
 
     def stop(self) -> None:
-        """Ask all processes to end, then make them."""
+        """Terminate all processes, and kill those that do not end."""
         processes, self.processes = self._ended + self.processes, []
         self._ended = []
         if not processes:

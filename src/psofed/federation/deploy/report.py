@@ -93,7 +93,7 @@ def latest_errors(state: ServerState) -> dict[str, float]:
 
 
 def benched(state: ServerState, settings: RunSettings) -> list[str]:
-    """Return the nodes that were asked no more at the end."""
+    """Return the nodes that were no longer asked at the end."""
     return sorted(str(node) for node in Conduct.from_mapping(state.conduct, settings.limits).benched)
 
 

@@ -59,7 +59,7 @@ class Server:
     control : Control
         To speak with the SuperLink.
     superlink : Process
-        The SuperLink, on a loopback port of its own.
+        The SuperLink, on its own loopback port.
     """
 
     home: Home

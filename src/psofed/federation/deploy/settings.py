@@ -57,7 +57,7 @@ class RunSettings(RunOptions):
     ) -> "RunSettings":
         """Make the settings of a run; where `options` leave it open, a scenario with a table runs as it was simulated.
 
-        Nodes learn one row a round, and the run waits for as many nodes as take part. Unless its length is fixed, it is
+        Nodes learn one row a round, and the run waits for `num_participants` nodes. Unless its length is fixed, it is
         longer by the rows that only feed the nodes' means.
         """
         values, rows = dict(options), scenario.data.rows
@@ -93,7 +93,7 @@ class RunSettings(RunOptions):
         return {**self.options_to_config(), "scenario": self.scenario.to_toml()}
 
     def options_to_config(self) -> dict[str, str | int | float | bool]:
-        """Return the same without the scenario."""
+        """Return the mapping without the scenario."""
         names = [field.name for field in fields(self) if field.name not in (*_COLUMNS, "scenario")]
         given = {name: getattr(self, name) for name in names}
         config = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
@@ -120,7 +120,7 @@ class RunSettings(RunOptions):
 
     @classmethod
     def _read(cls, config: Mapping[str, Any], scenario: Scenario) -> "RunSettings":
-        """Read a mapping; what an older version did not write is as it was then, which is the default."""
+        """Read a mapping; settings that an older version did not write have their defaults."""
         names = {field.name: field.name.replace("_", "-") for field in fields(cls)}
         values = {field: config[name] for field, name in names.items() if name in config}
         if "columns" in config:

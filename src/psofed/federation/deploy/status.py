@@ -1,4 +1,4 @@
-"""How a federation is doing, as seen from the server's machine."""
+"""Status of a federation, as seen from the server's machine."""
 
 import dataclasses
 import datetime
@@ -9,6 +9,7 @@ from psofed.common.files import is_locked, read_json
 from psofed.federation.deploy.superlink import Home, open_control
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.column_names import ColumnNames
+from psofed.render.numbers import listed
 
 
 def server_address(home: Home) -> str | None:
@@ -22,7 +23,7 @@ def server_address(home: Home) -> str | None:
 def federation_status(home: Home) -> dict[str, Any]:
     """Return server, nodes, run, checkpoint and bad replies, as JSON holds them."""
     if not home.folder.is_dir():
-        raise PsofedError(f"there is no federation in {home.folder}")
+        raise PsofedError(f"there is no federation in {home.folder}; name its folder with --home")
     address = server_address(home)
     run = read_json(home.status) if home.status.exists() else None
     if run and run.get("state") == "running" and not is_locked(home.run_lock):
@@ -83,7 +84,7 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
             last, dropped = max(0, seen.get(client, 0)), _dropped(found, client)
             lines.append(f"{f'  {client}':{width}}  {'client':10}  {'':9}  {last:>10}  {dropped}")
     refused = (run or {}).get("refused", {})
-    lines += [f"{node}: the client {name} is refused" for node, names in refused.items() for name in names]
+    lines += [f"{node}: refused clients: {listed(names)}" for node, names in refused.items()]
     reasons = ((run or {}).get("last") or {}).get("reasons", {})
     remarks = ((run or {}).get("last") or {}).get("remarks", {})
     return lines + [f"{name}: {text}" for name, text in {**remarks, **reasons}.items()]

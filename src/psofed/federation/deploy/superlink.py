@@ -74,7 +74,7 @@ class Home:
 
     @property
     def stop_mark(self) -> Path:
-        """There while a run is being stopped, so that it does not call this a failure."""
+        """Exists while a run is being stopped, so that the run does not report a failure."""
         return self.folder / "stopping"
 
     @property
@@ -94,7 +94,7 @@ class Home:
 
 
 def superlink_command(home: Home, port: int) -> list[str]:
-    """Return the command of a SuperLink on loopback, with TLS and node keys; it starts no process of its own.
+    """Return the command of a SuperLink on loopback, with TLS and node keys; it starts no further processes.
 
     It needs the environment of :func:`link_environment`.
     """
@@ -151,7 +151,7 @@ def register_nodes(home: Home, control: Control) -> list[str]:
 
 
 def revoke_node(home: Home, name: str) -> bool:
-    """Let a node in no more, and return whether a running server was told; the front door hears of it at once."""
+    """Revoke a node's access, and return whether a running server was told; the front door refuses it at once."""
     number = number_of_key(public_key_of(home.credentials.revoke(name)))
     try:
         with open_control(home) as control:
@@ -165,7 +165,7 @@ def revoke_node(home: Home, name: str) -> bool:
 
 @contextmanager
 def open_control(home: Home) -> Iterator[Control]:
-    """Speak with the SuperLink of a running server; a PsofedError says if there is none."""
+    """Speak with the SuperLink of a running server; raise PsofedError if no server is running."""
     if not home.server_info.exists():
         raise PsofedError(f"no server is running in {home.folder}; start it with: psofed federation server")
     port = int(read_json(home.server_info)["superlink_port"])

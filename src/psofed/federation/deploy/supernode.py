@@ -39,7 +39,7 @@ def start_supernode(
     settings: dict[str, str | int | float | bool],
     supervisor: Supervisor,
 ) -> Process:
-    """Start Flower's SuperNode, with a Flower home and a folder for its model of its own in `home`."""
+    """Start Flower's SuperNode, with its own Flower home and a folder for its model in `home`."""
     settings = {"psofed-state": str((home / "state").resolve()), **settings}
     command = supernode_command(server, authority, key, free_port(), settings)
     return supervisor.start(home.name, command, flower_environment((home / "flower").resolve()))

@@ -26,7 +26,7 @@ class SocketTraffic:
 
 
 def read_traffic(path: Path) -> SocketTraffic | None:
-    """Read the counts, or None if there are none."""
+    """Read the counts; None if there is no file."""
     try:
         return SocketTraffic(*_RECORD.unpack(path.read_bytes()))
     except (OSError, struct.error):

@@ -1,4 +1,4 @@
-"""From the front door on to the SuperLink: a few connections on loopback, used again and again."""
+"""From the front door to the SuperLink: a few reused connections on loopback."""
 
 import asyncio
 import re
@@ -99,7 +99,7 @@ class Upstream:
                 _hang_up(writer)
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         for _, (_, writer) in self._idle:
             _hang_up(writer)
         self._idle.clear()

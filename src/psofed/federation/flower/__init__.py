@@ -34,7 +34,7 @@ from psofed.federation.flower.keys import (
 )
 from psofed.federation.flower.link import SECRET_HEADER, SECRET_VARIABLE
 from psofed.federation.flower.messages import error_reply, identify
-from psofed.federation.flower.records import fill, make_array, records_from_bytes, records_to_bytes
+from psofed.federation.flower.records import fill, make_array, plain, records_from_bytes, records_to_bytes
 from psofed.federation.flower.replies import (
     AnnouncedReply,
     IncompleteReplyError,
@@ -91,6 +91,7 @@ __all__ = [
     "make_array",
     "most_objects",
     "number_of_key",
+    "plain",
     "public_key_of",
     "pull_replies",
     "push_inline",

@@ -97,7 +97,7 @@ def read_call(call: str, body: bytes, sender: Sender, most_objects: int = MAX_OB
 
 
 def activated_id(answer: bytes) -> int:
-    """Return the node id in the SuperLink's answer to ``activate-node``; ValueError if there is none."""
+    """Return the node id in the SuperLink's answer to ``activate-node``; ValueError if it has no node id."""
     from flwr.proto.fleet_pb2 import ActivateNodeResponse
     from google.protobuf.message import DecodeError
 

@@ -45,7 +45,7 @@ class Control:
         self._client.close()
 
     def register(self, public_key: bytes, name: str) -> None:
-        """Let the holder of a key in; a key that is known already is left as it is."""
+        """Register a key; one that is registered already stays as it is."""
         from flwr.proto.control_pb2 import RegisterNodeRequest
 
         try:
@@ -55,7 +55,7 @@ class Control:
                 raise
 
     def unregister(self, node_id: int) -> None:
-        """Let a node in no more."""
+        """Revoke a node's access."""
         from flwr.proto.control_pb2 import UnregisterNodeRequest
 
         self._call("UnregisterNode", UnregisterNodeRequest(node_id=node_id))
@@ -100,7 +100,7 @@ class Control:
         self._call("StopRun", StopRunRequest(run_id=run_id))
 
     def run_status(self, run_id: int) -> str:
-        """Return Flower's word for the state of a run, as ``finished:failed``; empty if there is none."""
+        """Return Flower's word for the state of a run, as ``finished:failed``; empty if the run is unknown."""
         from flwr.proto.control_pb2 import ListRunsRequest
 
         found = self._call("ListRuns", ListRunsRequest(run_id=run_id)).run_dict

@@ -101,7 +101,7 @@ class FleetConnection:
         return number_of_key(self.public_key)
 
     def activate(self) -> int:
-        """Say that this node is there, and return Flower's id of it."""
+        """Activate this node, and return Flower's id of it."""
         from flwr.proto.fleet_pb2 import ActivateNodeRequest
 
         request = ActivateNodeRequest(public_key=self.public_key, heartbeat_interval=HEARTBEAT)
@@ -114,7 +114,7 @@ class FleetConnection:
         return self.node_id
 
     def deactivate(self, node_id: int = 0) -> bool:
-        """Say that this node (or the one it was before) leaves; False if the server did not agree."""
+        """Deactivate this node, or an earlier id of it; False if the server refused."""
         from flwr.proto.fleet_pb2 import DeactivateNodeRequest
 
         try:
@@ -124,7 +124,7 @@ class FleetConnection:
         return True
 
     def heartbeat(self) -> None:
-        """Say that this node is still there."""
+        """Send a heartbeat."""
         from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 
         request = SendNodeHeartbeatRequest(node=self._node(), heartbeat_interval=HEARTBEAT)
@@ -132,12 +132,12 @@ class FleetConnection:
             raise ForgottenError("the server no longer knows this node")
 
     def ask(self) -> Announcement | None:
-        """Ask for a message; the server may take its time to say that there is none.
+        """Ask for a message; the server may wait before it answers that it has no message.
 
         Raises
         ------
         BadMessageError
-            If what the server sends is not a message of its own for this node.
+            If what the server sends is not its own message to this node.
         """
         from flwr.common.serde import message_from_proto
         from flwr.proto.fleet_pb2 import PullMessagesRequest

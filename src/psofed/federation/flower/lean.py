@@ -92,7 +92,7 @@ class LeanLink:
 
 
 def _is_plain(app: Any) -> bool:
-    """Whether nothing is switched on that Flower does in the middleware that is left out."""
+    """Whether all features of the skipped middleware are switched off."""
     from flwr.superlink import extensions
 
     return (

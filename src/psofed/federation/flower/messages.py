@@ -1,4 +1,4 @@
-"""Flower's messages: whose they are, and the one that says that an app has failed."""
+"""Flower's messages: their sender, and the reply that reports a failed app."""
 
 from flwr.app import Error, Message
 from flwr.supercore.task_identity import TaskIdentity
@@ -7,7 +7,7 @@ _APP_RAISED = 2  # Flower's code for an exception in a ClientApp
 
 
 def identify(run: int, node: int) -> None:
-    """Say whose messages this process makes, as Flower's own runtime does before it calls an app."""
+    """Set the sender of this process's messages, as Flower's own runtime does before it calls an app."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, node, 1
 
 

@@ -28,6 +28,12 @@ def fill(record: _Record, values: Mapping[str, Any]) -> _Record:
     return record
 
 
+def plain(record: ConfigRecord) -> dict[str, Any]:
+    """Return the values of a record as the dict that holds them, which is quicker to read."""
+    values: dict[str, Any] = record.__dict__["_data"]
+    return values
+
+
 def make_array(dtype: str, shape: tuple[int, ...], data: bytes) -> Array:
     """Return an array of ``.npy`` bytes."""
     array: Array = Array.__new__(Array)

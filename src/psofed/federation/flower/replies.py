@@ -102,7 +102,7 @@ def pull_replies(grid: Grid, asked: Mapping[str, int]) -> dict[str, PulledReply]
 
 
 def collect_reply(grid: Any, reply: AnnouncedReply, bounds: ReplyBounds) -> Message | None:
-    """Fetch the objects of a reply and build it; None if there is none yet.
+    """Fetch the objects of a reply and build it; None if the reply has not arrived yet.
 
     Raises
     ------

@@ -45,7 +45,7 @@ class TimeSigner:
         self._lock = threading.Lock()
 
     def follow(self, server_time: float) -> bool:
-        """Take the server's clock for right; False if it is too far from this machine's."""
+        """Follow the server's clock; False if it is too far from this machine's."""
         offset = server_time - scheduler().time()
         if not abs(offset) <= _FURTHEST:
             return False

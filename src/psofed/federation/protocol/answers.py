@@ -13,7 +13,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
-from psofed.federation.flower import fill
+from psofed.federation.flower import fill, plain
 from psofed.federation.protocol.bounds import MAX_ROUND
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.few_bits import draw_dither, pack_levels, packed_size, step_of, unpack_levels
@@ -170,11 +170,11 @@ def encode_reply(reply: NodeReply) -> RecordDict:
         values = [
             pack_levels(part.few_bits.levels, few_bits.bits) for part in learned if part.few_bits is not None
         ]
-    content = RecordDict({SETTINGS: fill(ConfigRecord(), settings)})
+    records: dict[str, Any] = {SETTINGS: fill(ConfigRecord(), settings)}
     if values:
         joined = values[0] if len(values) == 1 else np.concatenate(values)
-        content[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(joined)})
-    return content
+        records[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(joined)})
+    return fill(RecordDict(), records)
 
 
 def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> NodeReply:
@@ -187,9 +187,10 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Node
     BadReplyError
         Says what is wrong with the message as a whole, for which the node answers.
     """
-    settings = content.get(SETTINGS)
-    if not isinstance(settings, ConfigRecord):
+    record = content.get(SETTINGS)
+    if not isinstance(record, ConfigRecord):
         raise BadReplyError("malformed", "no settings record")
+    settings = plain(record)
     if settings.get("format") != FORMAT:
         raise BadReplyError("malformed", f"format {settings.get('format')!r}")
     try:
@@ -246,7 +247,7 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Node
 
 
 def _decode_values(
-    content: RecordDict, settings: ConfigRecord, numbers: list[int], length: int, dtype: np.dtype[Any]
+    content: RecordDict, settings: Mapping[str, Any], numbers: list[int], length: int, dtype: np.dtype[Any]
 ) -> list[tuple[Vector, FewBits | None]]:
     """Return what each client that has learned has uploaded, given the clients' numbers."""
     record = content.get(ARRAYS)

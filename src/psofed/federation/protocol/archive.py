@@ -43,7 +43,7 @@ def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
     try:
         data = disk().read(path)
     except FileNotFoundError:
-        raise PsofedError(f"there is no {path}") from None
+        raise PsofedError(f"{path}: no such file") from None
     except OSError as error:
         raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
     return from_archive(data, str(path), kind, version)

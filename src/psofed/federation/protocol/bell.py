@@ -51,7 +51,7 @@ class Bell:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         connection, self._socket = self._socket, None
         if connection is not None:
             with contextlib.suppress(OSError):

@@ -19,6 +19,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
+from psofed.federation.flower import fill
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.npy import array_of, values_of
 
@@ -163,17 +164,18 @@ class ModelLayout:
 
     def restore(self, vector: Vector, own: ArrayRecord | None = None) -> ArrayRecord:
         """Return a model's arrays from the shared vector and, where not shared, from `own` (or zeros)."""
-        record, start = ArrayRecord(), 0
+        arrays: dict[str, Any] = {}
+        start = 0
         for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
             if self._is_shared(name, dtype):
                 size = math.prod(shape)
-                record[name] = array_of(np.asarray(vector[start : start + size], dtype=dtype).reshape(shape))
+                arrays[name] = array_of(np.asarray(vector[start : start + size], dtype=dtype).reshape(shape))
                 start += size
             elif own is not None and name in own:
-                record[name] = own[name]
+                arrays[name] = own[name]
             else:
-                record[name] = array_of(np.zeros(shape, dtype=dtype))
-        return record
+                arrays[name] = array_of(np.zeros(shape, dtype=dtype))
+        return fill(ArrayRecord(), arrays)
 
     def _is_shared(self, name: str, dtype: str) -> bool:
         return np.dtype(dtype).kind in "fc" and name not in self.private
@@ -182,7 +184,7 @@ class ModelLayout:
         """Return those of `arrays` that are not shared."""
         pairs = zip(self.names, self.dtypes, strict=True)
         names = [name for name, dtype in pairs if not self._is_shared(name, dtype)]
-        return ArrayRecord({name: arrays[name] for name in names if name in arrays})
+        return fill(ArrayRecord(), {name: arrays[name] for name in names if name in arrays})
 
 
 def _few(names: tuple[str, ...]) -> str:

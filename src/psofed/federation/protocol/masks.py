@@ -5,6 +5,7 @@ from Philox4x64-10, whose raw stream NumPy guarantees, and ``docs/wire.md`` give
 change to any bit of it needs a new version number.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,6 +89,16 @@ class DerivedMasks:
         return derive(self.seed, round_number, owner, self.dimension, self.num_shared)
 
 
+@lru_cache(maxsize=64)
+def derived_masks(
+    seed: int, dimension: int, num_shared: int, pattern: str, coordinated: bool
+) -> DerivedMasks:
+    """Return the same masks for the same arguments, which are then checked once."""
+    return DerivedMasks(
+        seed=seed, dimension=dimension, num_shared=num_shared, pattern=pattern, coordinated=coordinated
+    )
+
+
 @dataclass(frozen=True)
 class SuppliedMasks:
     """Masks given one by one, for checks against other implementations on the same draws.
@@ -157,13 +168,8 @@ class Sharing:
 
     def derived(self, dimension: int) -> DerivedMasks:
         """Return what both sides derive for a model of `dimension` entries."""
-        return DerivedMasks(
-            seed=self.seed,
-            dimension=dimension,
-            num_shared=resolve_num_shared(self.num_shared, dimension),
-            pattern=str(self.pattern),
-            coordinated=self.coordinated,
-        )
+        num_shared = resolve_num_shared(self.num_shared, dimension)
+        return derived_masks(self.seed, dimension, num_shared, str(self.pattern), self.coordinated)
 
     def masks(self, dimension: int) -> MaskSource:
         """Return the masks that are used: those derived, unless others were supplied."""
@@ -178,9 +184,23 @@ def derive_words(
     The key of Philox4x64-10 is (seed, node), its counter (block, round, purpose, version); a block is four
     words, the first is block 1, and `start` must be a multiple of four.
     """
-    key = np.array([seed, node], dtype=np.uint64)
-    counter = np.array([start // 4, round_number, purpose, DERIVATION], dtype=np.uint64)
-    return np.asarray(np.random.Philox(key=key, counter=counter).random_raw(count), dtype=np.uint64)
+    philox, state = _STREAM.philox, _STREAM.state
+    key, counter = state["state"]["key"], state["state"]["counter"]
+    key[0], key[1] = seed, node
+    counter[0], counter[1], counter[2], counter[3] = start // 4, round_number, purpose, DERIVATION
+    philox.state = state
+    return np.asarray(philox.random_raw(count), dtype=np.uint64)
+
+
+class _Stream(threading.local):
+    """A thread's generator, set to one stream after the other: making a new one takes ten times as long."""
+
+    def __init__(self) -> None:
+        self.philox = np.random.Philox(0)
+        self.state: Any = self.philox.state  # with an empty buffer
+
+
+_STREAM = _Stream()
 
 
 def resolve_num_shared(num_shared: int | float, dimension: int) -> int:
@@ -207,8 +227,11 @@ def _derive_random(seed: int, round_number: int, node: int, dimension: int, num_
         positions, words = _words_below(seed, round_number, node, dimension, fraction)
         if positions.size >= num_shared:
             break
-    order = np.lexsort((positions, words))[:num_shared]
-    return _frozen(np.sort(positions[order]))
+    last = np.partition(words, num_shared - 1)[num_shared - 1]
+    chosen = positions[words <= last]  # ascending
+    if chosen.size > num_shared:  # of equal words the first counts
+        chosen = np.sort(positions[np.lexsort((positions, words))[:num_shared]])
+    return _frozen(chosen)
 
 
 def _words_below(

@@ -25,7 +25,7 @@ def array_of(values: NDArray[Any]) -> Array:
     """
     written = values.data if values.flags.c_contiguous else values.tobytes()
     data = b"".join((npy_header(values.dtype, values.shape), written))
-    return make_array(str(values.dtype), values.shape, data)
+    return make_array(_name_of(values.dtype), values.shape, data)
 
 
 def values_of(array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -44,3 +44,8 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
         stream, {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     )
     return stream.getvalue()
+
+
+@lru_cache(maxsize=64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return str(dtype)

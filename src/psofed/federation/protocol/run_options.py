@@ -72,7 +72,7 @@ class ReplyLimits(Settings):
         group=_REPLIES,
         default=100,
         low=1,
-        text="clients that one node may have; a gateway's further ones are refused",
+        text="clients that one node may have at a time; a run accepts ten times as many names from it",
     )
     bench_after: int = option(
         group=_REPLIES,

@@ -12,7 +12,7 @@ an error that says what is wrong with it.
 import hashlib
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
-from psofed.federation.flower import fill
+from psofed.federation.flower import fill, plain
 from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND
 from psofed.federation.protocol.layout import ModelLayout, Vector
-from psofed.federation.protocol.masks import DERIVATION, DerivedMasks
+from psofed.federation.protocol.masks import DERIVATION, DerivedMasks, derived_masks
 from psofed.federation.protocol.npy import array_of, npy_header
 
 FORMAT = 3
@@ -73,7 +73,7 @@ class ClientTask:
     Attributes
     ----------
     client : str
-        Its name at the node; empty for the one client of a node that is no gateway.
+        Its name at the node; empty for the one client of a node that is not a gateway.
     kind : str
         :data:`PART`, :data:`START`, :data:`FULL`, :data:`SYNC`, :data:`EVALUATE` or :data:`DESCRIBE`.
     expected : int
@@ -147,7 +147,7 @@ def client_number(node: int, client: str) -> int:
 
 
 def roster_digest(clients: Iterable[str]) -> str:
-    """Return eight bytes of BLAKE2b over a gateway's clients; empty for a node that is no gateway."""
+    """Return eight bytes of BLAKE2b over a gateway's clients; empty if the node is not a gateway."""
     names = sorted(clients)
     return hashlib.blake2b("\n".join(names).encode(), digest_size=8).hexdigest() if names else ""
 
@@ -195,18 +195,18 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         settings["roster"] = instruction.roster
     if instruction.refused:
         settings["refused"] = list(instruction.refused)
-    content = RecordDict({SETTINGS: fill(ConfigRecord(), settings)})
+    records: dict[str, Any] = {SETTINGS: fill(ConfigRecord(), settings)}
     whole = [task.values for task in tasks if task.kind in (FULL, SYNC) and task.values is not None]
     parts = [task.values for task in tasks if task.kind in (PART, START) and task.values is not None]
     if len(parts) > 1 and all(part is parts[0] for part in parts):
-        content.config_records[SETTINGS]["common"] = True
+        plain(records[SETTINGS])["common"] = True
         parts = parts[:1]
     if blocks := [*whole[:1], *parts]:
         values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        content[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(values)})
+        records[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(values)})
     if config:
-        content[CONFIG] = config
-    return content
+        records[CONFIG] = config
+    return fill(RecordDict(), records)
 
 
 def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> Instruction:
@@ -214,21 +214,22 @@ def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> I
 
     Nothing is allocated for a model of more than `max_entries` entries, shared or not.
     """
-    settings = content.get(SETTINGS)
-    if not isinstance(settings, ConfigRecord):
+    record = content.get(SETTINGS)
+    if not isinstance(record, ConfigRecord):
         raise ValueError("the message is not from psofed's strategy: it has no settings record")
+    settings = plain(record)
     if settings.get("format") != FORMAT:
         spoken = settings.get("format")
         raise ValueError(f"the server speaks format {spoken!r}, this psofed {FORMAT}: update the older one")
     if settings.get("derivation") != DERIVATION:
         version = settings.get("derivation")
         raise ValueError(f"the server derives masks by version {version!r}, this psofed by {DERIVATION}")
-    masks = DerivedMasks(
-        seed=integer_of(settings, "seed"),
-        dimension=integer_of(settings, "dimension"),
-        num_shared=integer_of(settings, "shared"),
-        pattern=text_of(settings, "pattern"),
-        coordinated=settings.get("coordinated") is True,
+    masks = derived_masks(
+        integer_of(settings, "seed"),
+        integer_of(settings, "dimension"),
+        integer_of(settings, "shared"),
+        text_of(settings, "pattern"),
+        settings.get("coordinated") is True,
     )
     layout = ModelLayout.from_text(text_of(settings, "layout")) if "layout" in settings else None
     entries = max(masks.dimension, 0 if layout is None else layout.entries)
@@ -250,7 +251,9 @@ def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> I
     )
 
 
-def _decode_tasks(content: RecordDict, settings: ConfigRecord, masks: DerivedMasks) -> tuple[ClientTask, ...]:
+def _decode_tasks(
+    content: RecordDict, settings: Mapping[str, Any], masks: DerivedMasks
+) -> tuple[ClientTask, ...]:
     """Return the clients' tasks; values that several of them get are sent once."""
     clients = check_client_names(list_of(settings, "clients", str))
     kinds = list_of(settings, "kinds", str, len(clients))
@@ -318,7 +321,7 @@ def decode_array(array: Array, length: int, dtype: np.dtype[Any]) -> NDArray[Any
     return np.frombuffer(data, dtype=dtype, count=length, offset=stream.tell())
 
 
-def integer_of(settings: ConfigRecord, name: str, low: float = -math.inf, high: float = math.inf) -> int:
+def integer_of(settings: Mapping[str, Any], name: str, low: float = -math.inf, high: float = math.inf) -> int:
     """Return a whole number of a record, or raise ValueError."""
     value = settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -328,7 +331,7 @@ def integer_of(settings: ConfigRecord, name: str, low: float = -math.inf, high: 
     return value
 
 
-def number_of(settings: ConfigRecord, name: str) -> int:
+def number_of(settings: Mapping[str, Any], name: str) -> int:
     """Return a number of 64 bits without a sign, which travels as text, or raise ValueError."""
     text = text_of(settings, name)
     if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 1 << 64:
@@ -336,7 +339,7 @@ def number_of(settings: ConfigRecord, name: str) -> int:
     return int(text)
 
 
-def text_of(settings: ConfigRecord, name: str) -> str:
+def text_of(settings: Mapping[str, Any], name: str) -> str:
     """Return a text of a record, or raise ValueError."""
     value = settings.get(name)
     if not isinstance(value, str):
@@ -344,7 +347,7 @@ def text_of(settings: ConfigRecord, name: str) -> str:
     return value
 
 
-def list_of(settings: ConfigRecord, name: str, kind: type, length: int | None = None) -> list[Any]:
+def list_of(settings: Mapping[str, Any], name: str, kind: type, length: int | None = None) -> list[Any]:
     """Return a list of a record, of `length` entries if that is given, or raise ValueError."""
     value = settings.get(name)
     if not isinstance(value, list) or not all(type(entry) is kind for entry in value):

@@ -1,1 +1,1 @@
-"""The server's side: the strategy, what it remembers, whom it asks, and which replies count."""
+"""The server's side: the strategy, its memory, the participants, and the checks of replies."""

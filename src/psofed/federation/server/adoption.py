@@ -1,4 +1,4 @@
-"""Columns of a run that names none itself: before the first round it takes the names that most of its nodes have."""
+"""Adopting columns: a run that does not name its columns takes, before the first round, those of most of its nodes."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ class Descriptions:
 
 
 def adopt_columns(ask: Callable[[], Descriptions], dimension: int, seconds: float) -> ColumnNames | None:
-    """Return the names that most nodes have, or None if most have none.
+    """Return the names that most nodes have, or None if most nodes' columns are unnamed.
 
     Nodes whose data have not begun to arrive are asked again, for at most `seconds`.
 
@@ -63,7 +63,7 @@ def adopt_columns(ask: Callable[[], Descriptions], dimension: int, seconds: floa
 
 
 def most_common(described: Mapping[str, ColumnNames | None]) -> ColumnNames | None:
-    """Return the columns that most nodes name, in the order of the first of these nodes; None if most name none.
+    """Return the columns that most nodes name, in the order of the first of these nodes; None if most name no columns.
 
     Parameters
     ----------

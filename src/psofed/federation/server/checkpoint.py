@@ -169,7 +169,7 @@ class CheckpointStore:
         path = self.path if round_number is None else self._file(round_number)
         if not disk().exists(path):
             raise PsofedError(
-                f"there is no checkpoint {path}: there is no completed round to resume{self.way_back()}"
+                f"there is no checkpoint {path}{self.way_back() or ': no round has been completed'}"
             )
         try:
             state = _from_archive(path)

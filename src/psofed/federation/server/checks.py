@@ -1,4 +1,4 @@
-"""Which replies count: every check on a reply, and the book of who sent bad ones."""
+"""Which replies count: every check on a reply, and the record of bad replies by client."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ class Conduct:
 
     @property
     def benched(self) -> set[str]:
-        """The clients that are asked no more."""
+        """The clients that are no longer asked."""
         if not self.limits.bench_after:
             return set()
         return {client for client in self.counts if self.strikes(client) >= self.limits.bench_after}
@@ -118,9 +118,9 @@ class Conduct:
 
 
 def check_replies(replies: Sequence[Reply], limits: ReplyLimits) -> dict[str, BadReplyError]:
-    """Return what must not count of well-formed replies, by the clients' names at their node.
+    """Return what is wrong with well-formed replies, by the clients' names at their node.
 
-    The values of all clients are looked at together, which costs a gateway with fifty clients little more than one.
+    The values of all clients are checked together, so fifty clients of a gateway cost little more than one.
     """
     found: dict[str, BadReplyError] = {}
     learned = [reply for reply in replies if reply.status == LEARNED]

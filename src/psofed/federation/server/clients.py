@@ -1,19 +1,27 @@
-"""Who the clients are: those that a gateway has named, and the one client of any other node.
+"""Clients: those that a gateway has named, and the one client of any other node.
 
 A client's name is unique in the federation, because status, history, strikes and defence go by it. A gateway names its
-clients itself, so a name belongs to the node that named it first, for good: another node that names it too is told
-that it is refused, and its other clients go on. What is known is part of the checkpoint.
+clients itself, so a name belongs for good to the node that named it first. Another node that names it too is told
+that it is refused, and continues with its other clients. Everything the server keeps about a client goes by its name,
+so the names that one node may ever use are bounded. The registry is part of the checkpoint.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from psofed.federation.protocol.wire import client_number, roster_digest
 from psofed.federation.server.nodes import Node
+from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
+
+NAMES_PER_CLIENT = 10
+"""A node may use this many times more names during a run than it may have clients at a time."""
+
+_REFUSALS_KEPT = 20  # names of each node that are stored and sent back to it
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Client:
     node : Node
         That works for it.
     local : str
-        Its name at the node; empty for the one client of a node that is no gateway.
+        Its name at the node; empty for the one client of a node that is not a gateway.
     """
 
     name: str
@@ -45,7 +53,7 @@ class ClientRegistry:
     Parameters
     ----------
     most : int
-        Clients that one node may have.
+        Clients that one node may have at a time (`max_clients` of a run).
     rosters : dict
         For every gateway, by name, its clients.
     owners : dict
@@ -53,7 +61,7 @@ class ClientRegistry:
 
     Examples
     --------
-    >>> registry, (a, b) = ClientRegistry(), (Node("gate-a", 1, 11), Node("gate-b", 2, 22))
+    >>> registry, (a, b) = ClientRegistry(most=100), (Node("gate-a", 1, 11), Node("gate-b", 2, 22))
     >>> registry.note(a, ["north", "south"], others=[]), registry.note(b, ["south", "west"], others=[])
     (True, True)
     >>> [(client.name, client.node.name) for client in registry.clients_of([a, b])]
@@ -62,19 +70,23 @@ class ClientRegistry:
     ('south',)
     """
 
-    most: int = 1000
+    most: int
     rosters: dict[str, list[str]] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     _refused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
+    _named: Counter[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._named = Counter(self.owners.values())
 
     def note(self, node: Node, names: Iterable[str], others: Collection[str]) -> bool:
-        """Take down a node's clients, and return whether they are others than before.
+        """Register a node's clients, and return whether they have changed.
 
         Parameters
         ----------
         names : iterable of str
-            All of them; none if the node is no gateway, or no longer.
+            All of them; empty if the node is not a gateway, or no longer one.
         others : collection of str
             Names of other nodes, which no gateway can claim for its clients.
         """
@@ -84,19 +96,30 @@ class ClientRegistry:
             return False
         accepted: list[str] = []
         refused: list[str] = []
+        reasons: dict[str, list[str]] = {}
+        unused = self.most * NAMES_PER_CLIENT - self._named[node.name]
         for name in named:
-            owner = self.owners.get(name, node.name)
-            if owner != node.name or (name in others and name not in self.owners):
-                reason = f"it belongs to {owner if owner != node.name else f'the node {name}'}"
+            owner = self.owners.get(name)
+            if owner not in (None, node.name) or (owner is None and name in others):
+                reason = "a name belongs to the node that used it first"
             elif len(accepted) >= self.most:
-                reason = f"a node may have {self.most}"
+                reason = f"a node may have {self.most} clients"
+            elif owner is None and not unused:
+                reason = f"a node may use {self.most * NAMES_PER_CLIENT} names during a run"
             else:
                 accepted.append(name)
+                unused -= owner is None
                 continue
             refused.append(name)
-            _log.warning("%s names the client %s, which is refused: %s", node.name, name, reason)
+            reasons.setdefault(reason, []).append(
+                name if owner in (None, node.name) else f"{name} of {owner}"
+            )
+        if reasons:
+            said = "; ".join(f"{listed(names)} ({reason})" for reason, names in reasons.items())
+            _log.warning("%s names clients that are refused: %s", node.name, said)
+        self._named[node.name] += sum(name not in self.owners for name in accepted)
         self.owners |= dict.fromkeys(accepted, node.name)
-        self._digests[node.name], self._refused[node.name] = digest, tuple(refused)
+        self._digests[node.name], self._refused[node.name] = digest, tuple(refused[:_REFUSALS_KEPT])
         before = self.rosters.pop(node.name, [])
         if named:
             self.rosters[node.name] = accepted
@@ -121,7 +144,7 @@ class ClientRegistry:
         return self._digests.get(node.name, "")
 
     def refused(self, node: Node) -> tuple[str, ...]:
-        """Return the clients that a node has named and that are not accepted."""
+        """Return clients that a node has named and that are not accepted, the first 20 of them."""
         return self._refused.get(node.name, ())
 
     def to_mapping(self) -> dict[str, Any]:
@@ -130,6 +153,7 @@ class ClientRegistry:
             "rosters": dict(sorted(self.rosters.items())),
             "owners": dict(sorted(self.owners.items())),
             "refused": {node: list(names) for node, names in sorted(self._refused.items()) if names},
+            "digests": {node: digest for node, digest in sorted(self._digests.items()) if digest},
         }
 
     @classmethod
@@ -137,5 +161,5 @@ class ClientRegistry:
         """Read what :meth:`to_mapping` gave."""
         rosters = {node: list(names) for node, names in mapping.get("rosters", {}).items()}
         refused = {node: tuple(names) for node, names in mapping.get("refused", {}).items()}
-        digests = {node: roster_digest([*names, *refused.get(node, ())]) for node, names in rosters.items()}
-        return cls(most, rosters, dict(mapping.get("owners", {})), refused, digests)
+        owners, digests = dict(mapping.get("owners", {})), dict(mapping.get("digests", {}))
+        return cls(most, rosters, owners, refused, digests)

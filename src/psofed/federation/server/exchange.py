@@ -48,7 +48,7 @@ _LOOK_EVERY = 1.0  # with a bell: for a node whose ring was lost
 _POLL_EVERY = 0.25  # without one
 _ROLL_CALL_EVERY = 2.0
 _AFTER_RETURN = 4.0  # seconds, for a node that has come back to answer what it may not have fetched before
-_PATIENCE = 0.5  # for a reply to be pulled; after that the others go on
+_PATIENCE = 0.5  # for a reply to be pulled; after that the others continue
 _SLOW_LOOK_EVERY = 0.05  # while a reply is being pulled
 _LIFE_AFTER_DEADLINE = 600.0  # seconds, of a message; clocks of server and nodes may differ by as much
 _REPLY_BYTES = 4 << 20  # of a reply, besides the model's
@@ -74,7 +74,7 @@ class NodeAnswers:
 
 
 class _Pull:
-    """A reply whose objects are on their way from the SuperLink, in a thread of its own."""
+    """A reply whose objects are on their way from the SuperLink, in a separate thread."""
 
     def __init__(self, grid: Grid, reply: AnnouncedReply, bounds: ReplyBounds) -> None:
         self.outcome: PulledReply | None = reply
@@ -168,7 +168,7 @@ class MessageExchange:
                 under_way[message_id] = _Pull(grid, outcome, bounds)
 
         def finish(message_ids: Sequence[str], seconds: float) -> None:
-            """Take the replies that are fetched, each within `seconds`, and go on without the others."""
+            """Take the replies that are fetched, each within `seconds`, and continue without the others."""
             for message_id in message_ids:
                 if message_id not in under_way or not under_way[message_id].wait(seconds):
                     continue
@@ -241,7 +241,7 @@ class MessageExchange:
             answers.late.extend(found.replies)
 
     def _withdraw(self, grid: Grid, late: Mapping[str, int]) -> None:
-        """Delete messages of earlier rounds that nobody has answered, and answers that came too `late` to count."""
+        """Delete unanswered messages of earlier rounds, and answers that came too `late` to count."""
         for message_id, expiry in list(self._unanswered.items()):
             counts = message_id in late
             if scheduler().monotonic() > expiry or (not counts and withdraw(grid, message_id)):
@@ -283,7 +283,7 @@ class MessageExchange:
         answers: NodeAnswers,
         whole: bool,
     ) -> None:
-        """Add a reply of node `number`, which came `whole` or as objects, or note why there is none."""
+        """Add a reply of node `number`, which came `whole` or as objects, or note why it is missing."""
         if isinstance(outcome, httpx.HTTPError | ConnectionError):
             raise outcome  # the SuperLink is gone, which is no client's fault
         packed = inline = False

@@ -136,8 +136,8 @@ class RoundHistory:
     def _files(self, state: RecordedState) -> Mapping[int, Path]:
         """Return the session's files by number: of each the latest epoch up to the state's own.
 
-        Where there is none, a later epoch has rewritten the file and removed the others. Its rounds up to the rollback
-        are the same, and no checkpoint beyond them is left.
+        If they have no file, a later epoch has rewritten it and removed the others. Its rounds up to the rollback are
+        the same, and no checkpoint beyond them is left.
         """
         named = re.compile(rf"{re.escape(self.checkpoint.stem)}\.history-{_short(state)}-(\d+)(?:-(\d+))?\.")
         files: dict[int, list[tuple[bool, int, bool, Path]]] = {}

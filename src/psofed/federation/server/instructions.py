@@ -1,6 +1,6 @@
 """Instructions for each participant of a round: which entries of the server's model it receives, and in which form."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, Message, MessageType
@@ -26,7 +26,7 @@ from psofed.federation.server.nodes import Node
 
 @dataclass(frozen=True, eq=False)
 class NodeQuestion:
-    """One message to a node, and whom of its clients it asks.
+    """One message to a node, and the clients that it asks.
 
     Attributes
     ----------
@@ -61,15 +61,27 @@ class Instructor:
     sharing: Sharing
     plan: RoundPlan
 
-    def train(
+    def ask(
         self,
         state: ServerState,
         clients: Sequence[Client],
         registry: ClientRegistry,
         round_number: int,
         config: ConfigRecord,
+        *,
+        evaluate: bool = False,
     ) -> list[NodeQuestion]:
-        """Return the messages that let `clients` learn, one to each node: entries S_{k,n}, or the full model."""
+        """Return the messages that let `clients` learn, or `evaluate` their own models, one to each node.
+
+        A client that learns is sent its entries S_{k,n} or the full model, one that evaluates is sent no values.
+        """
+        task = _evaluation(state) if evaluate else self._training(state, round_number)
+        return [
+            self._question(state, registry, node, asked, [task(client) for client in asked], round_number, config)
+            for node, asked in _by_node(clients).items()
+        ]  # fmt: skip
+
+    def _training(self, state: ServerState, round_number: int) -> Callable[[Client], ClientTask]:
         masks = self.sharing.masks(state.layout.dimension)
         is_common = self.sharing.coordinated and self.sharing.supplied is None
         common: Vector | None = None
@@ -86,32 +98,7 @@ class Instructor:
                 values = common
             return ClientTask(client.local, kind, max(0, last or 0), values)
 
-        return [
-            self._question(state, registry, node, asked, [task(client) for client in asked], round_number, config)
-            for node, asked in _by_node(clients).items()
-        ]  # fmt: skip
-
-    def evaluate(
-        self,
-        state: ServerState,
-        clients: Sequence[Client],
-        registry: ClientRegistry,
-        round_number: int,
-        config: ConfigRecord,
-    ) -> list[NodeQuestion]:
-        """Return the messages that let `clients` evaluate their own models: no entry is sent."""
-        return [
-            self._question(
-                state,
-                registry,
-                node,
-                asked,
-                [ClientTask(client.local, EVALUATE, max(0, state.seen.get(client.name, 0))) for client in asked],
-                round_number,
-                config,
-            )
-            for node, asked in _by_node(clients).items()
-        ]  # fmt: skip
+        return task
 
     def describe(self, state: ServerState, node: Node, registry: ClientRegistry) -> NodeQuestion:
         """Return the message that asks `node` for the names of its columns and clients, before the first round."""
@@ -158,6 +145,10 @@ class Instructor:
         if last is None:
             return START if self.plan.newcomers == "zeros" else FULL
         return FULL if last < 0 else PART
+
+
+def _evaluation(state: ServerState) -> Callable[[Client], ClientTask]:
+    return lambda client: ClientTask(client.local, EVALUATE, max(0, state.seen.get(client.name, 0)))
 
 
 def _by_node(clients: Sequence[Client]) -> dict[Node, list[Client]]:

@@ -53,11 +53,11 @@ class LateReplies:
         self._open: dict[str, tuple[int, NodeQuestion]] = {}
 
     def waiting(self) -> dict[str, int]:
-        """Return the messages that a reply may still come to, with Flower's ids of their nodes."""
+        """Return the messages that may still be answered, with Flower's ids of their nodes."""
         return {key: question.message.metadata.dst_node_id for key, (_, question) in self._open.items()}
 
     def remember(self, round_number: int, asked: Sequence[NodeQuestion], answered: Collection[str]) -> None:
-        """Wait on for what nobody has answered in a round, and no longer for what is too old."""
+        """Keep waiting for a round's unanswered messages, and stop waiting for those that are too old."""
         if not self.weight:
             return
         for question in asked:

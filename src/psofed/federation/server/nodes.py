@@ -1,4 +1,4 @@
-"""Who the nodes are: a name for people, a number for the draws, and Flower's id for the post.
+"""Nodes: a name for people, a number for the draws, and Flower's id for messages.
 
 Masks and participants follow from the node's *number*, which belongs to its key. Flower's id is given by the
 SuperLink and changes when a node registers again, as it does whenever a SuperLink that keeps all in memory restarts.
@@ -61,8 +61,8 @@ def wait_for_nodes(
 ) -> tuple[list[Node], list[T]]:
     """Wait until `wanted` nodes are online and have clients, for at most `seconds`; return both.
 
-    A node all of whose clients are benched counts as there: a resumed run need not wait for those who may not play
-    anyway.
+    A node all of whose clients are benched counts as online: a resumed run need not wait for clients that may not take
+    part.
     """
     deadline = scheduler().monotonic() + seconds
     while True:

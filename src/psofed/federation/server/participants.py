@@ -1,4 +1,4 @@
-"""Who takes part in a round: participants derived from (run seed, round), the same after a resume."""
+"""Participants of a round, derived from (run seed, round), the same after a resume."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class ParticipantSource(Protocol):
 class DerivedParticipants:
     """The `count` nodes with the smallest words of the stream (seed, node, round).
 
-    A node's word does not depend on who else is there, so one node coming or going changes at most one
-    of the others' places.
+    A node's word does not depend on the others, so a node that joins or leaves changes at most one other
+    participant.
 
     Examples
     --------
@@ -47,5 +47,5 @@ class SuppliedParticipants:
     rounds: Mapping[int, Collection[int]]
 
     def draw(self, round_number: int, nodes: Collection[int], count: int) -> tuple[int, ...]:
-        """Return the nodes given for `round_number` that are there."""
+        """Return the nodes given for `round_number` that are among `nodes`."""
         return tuple(sorted(set(self.rounds[round_number]) & set(nodes)))

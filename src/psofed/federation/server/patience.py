@@ -77,7 +77,7 @@ class Wait:
         return min(self.deadline, usual + max(max(0.0, grace - used.get(node, 0.0)) for node in missing))
 
     def close(self, seconds: float) -> None:
-        """End the wait: charge those who delayed the others, and give every node some of its credit back."""
+        """End the wait: charge nodes that delayed the others, and return some credit to every node."""
         used, usual = self._patience.used, self._usual()
         if usual is not None:
             for node in self._asked:

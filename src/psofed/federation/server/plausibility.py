@@ -86,10 +86,12 @@ class Plausibility:
         self._sizes: list[float] = list((state or {}).get("sizes", []))
         self._paths: dict[str, float] = dict((state or {}).get("paths", {}))
         self._counts: dict[str, float] = dict((state or {}).get("counts", {}))
+        self._judged: dict[str, tuple[Vector, Upload, float]] = {}  # in the current round
 
     def judge(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, tuple[str, str]]:
         """Return for each upload that must not count, by node, the kind of bad reply and why."""
-        deviations = {node: _deviation(model, *upload) for node, upload in uploads.items()}
+        self._judged = {node: (model, upload, _deviation(model, *upload)) for node, upload in uploads.items()}
+        deviations = {node: deviation for node, (_, _, deviation) in self._judged.items()}
         early = len(self._deviations) < _FEW
         refused: dict[str, tuple[str, str]] = {}
         limits = self._limits(np.array([*deviations.values()]))
@@ -115,7 +117,7 @@ class Plausibility:
 
     def note(self, model: Vector, uploads: Mapping[str, Upload]) -> None:
         """Remember the accepted uploads of a round that began with `model`."""
-        self._deviations += [_deviation(model, *upload) for upload in uploads.values()]
+        self._deviations += [self._deviation(model, *pair) for pair in uploads.items()]
         self._deviations = self._deviations[-_DEVIATIONS:]
         self._sizes = [*self._sizes, _size(model)][-_SIZES:]
         self._paths = self._paths_with(model, uploads)
@@ -123,6 +125,7 @@ class Plausibility:
         self._paths = {node: path for node, path in self._paths.items() if path > 1e-6 * largest}
         counts = {node: self._counts.get(node, 0.0) * _KEPT + (node in uploads) for node in self._paths}
         self._counts = counts
+        self._judged = {}
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain lists, as JSON holds them."""
@@ -170,10 +173,15 @@ class Plausibility:
     def _paths_with(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, float]:
         """Return all nodes' paths after a round in which `uploads` are accepted."""
         paths = {node: path * _KEPT for node, path in self._paths.items()}
-        for node, (indices, values) in uploads.items():
-            step = _deviation(model, indices, values) * len(indices) / max(1, len(model))
+        for node, upload in uploads.items():
+            step = self._deviation(model, node, upload) * len(upload[0]) / max(1, len(model))
             paths[node] = paths.get(node, 0.0) + step
         return paths
+
+    def _deviation(self, model: Vector, node: str, upload: Upload) -> float:
+        """Return how far an upload lies from `model`; what was judged before is not computed again."""
+        before, same, deviation = self._judged.get(node, (None, None, 0.0))
+        return deviation if before is model and same is upload else _deviation(model, *upload)
 
     def _limits(self, deviations: FloatArray) -> list[float]:
         """Return for each reply of a round how far it may lie from the model, given the others."""

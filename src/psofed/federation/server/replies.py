@@ -74,7 +74,7 @@ def sort_replies(
 ) -> SortedReplies:
     """Return the valid replies by client, and what was wrong with the others.
 
-    Messages that answer none of `asked`, come from another node than the one asked, or answer a second time, are
+    Messages that do not answer one of `asked`, come from a node that was not asked, or answer a second time, are
     ignored. A message that cannot be read is the fault of its node, and so of all its clients that were asked.
 
     Parameters

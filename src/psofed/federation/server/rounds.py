@@ -1,7 +1,8 @@
 """Record of a round: participants, uploads, sizes, and the clients' average metrics."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,14 +11,20 @@ from flwr.app import MetricRecord
 from psofed.federation.protocol.answers import DESCRIBED, LEARNED, LEFT, LOST, Reply
 from psofed.federation.protocol.wire import BadReplyError
 from psofed.federation.server.instructions import NodeQuestion
+from psofed.render.numbers import listed
+
+_MOST_AVERAGES = 100
+_METRIC_BYTES = 1000  # of each client, for each round since its last reply, that the history keeps
+_VALUE_BYTES = 20  # of a number as JSON
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundRecord:
     """A round, as the history keeps it; clients go by their names.
 
-    Values and bytes are those of the models' entries alone, as sent and as accepted; what the network
-    carries beyond them is counted at the socket.
+    Values and bytes are those of the models' entries alone, as sent and as accepted; other traffic
+    is counted at the socket. `elapsed` has the number of rounds since each client's last reply:
+    it bounds the metrics that are kept, so that no client can fill the server's memory or disk.
     """
 
     round_number: int
@@ -28,6 +35,7 @@ class RoundRecord:
     seconds: float
     suspects: Mapping[str, str] | None = None
     late: Mapping[str, int] = field(default_factory=dict)
+    elapsed: Mapping[str, int] = field(default_factory=dict)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the round's entry in the history, as JSON holds it."""
@@ -35,6 +43,13 @@ class RoundRecord:
         asked = [client.name for question in self.asked for client in question.clients.values()]
         down = sum(question.num_values for question in self.asked)
         left = [name for name, reply in valid.items() if reply.status in (DESCRIBED, LEFT)]
+        remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}
+        metrics: dict[str, dict[str, Any]] = {}
+        for name, reply in valid.items():
+            size, most = _size_of(reply.metrics), _METRIC_BYTES * max(1, self.elapsed.get(name, 1))
+            metrics[name] = finite_metrics(reply.metrics) if size <= most else {}
+            if size > most:
+                remarks[name] = f"about {size:,} bytes of metrics are left out; the history keeps {most:,}"
         return {
             "round": self.round_number,
             "participants": sorted(asked),
@@ -43,7 +58,7 @@ class RoundRecord:
             **({"left": left} if left else {}),
             "dropped": {name: error.kind for name, error in dropped.items()},
             "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
-            "remarks": {name: reply.remark for name, reply in valid.items() if reply.remark},
+            "remarks": remarks,
             **({"late": dict(self.late)} if self.late else {}),
             **({} if self.suspects is None else {"left_out": sorted(self.suspects)}),
             "values_down": down,
@@ -55,7 +70,7 @@ class RoundRecord:
             "examples": sum(reply.num_examples for reply in valid.values()),
             "examples_by_node": {name: reply.num_examples for name, reply in valid.items()},
             "seconds": round(self.seconds, 3),
-            "metrics": {name: finite_metrics(reply.metrics) for name, reply in valid.items()},
+            "metrics": metrics,
         }
 
 
@@ -65,7 +80,9 @@ def average_metrics(replies: Mapping[str, Reply]) -> MetricRecord:
 
 
 def mean_of(reports: Sequence[Mapping[str, Any]]) -> MetricRecord:
-    """Average each scalar over those who report it; lists and what is not finite are left out.
+    """Average each scalar over the clients that report it; lists and values that are not finite are left out.
+
+    Only the 100 names that most clients report are averaged.
 
     Examples
     --------
@@ -73,7 +90,7 @@ def mean_of(reports: Sequence[Mapping[str, Any]]) -> MetricRecord:
     {'loss': 2.0}
     """
     means: dict[str, Any] = {}
-    for name in {name: None for report in reports for name in report}:
+    for name, _ in Counter(name for report in reports for name in report).most_common(_MOST_AVERAGES):
         found = [report[name] for report in reports if isinstance(report.get(name), int | float)]
         finite = [value for value in found if math.isfinite(value)]
         if finite:
@@ -102,3 +119,29 @@ def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
         ]
         clean[name] = numbers if isinstance(value, list) else numbers[0]
     return clean
+
+
+def _size_of(metrics: Mapping[str, Any]) -> int:
+    """Return about how many bytes metrics take as JSON."""
+    return sum(
+        len(name) + _VALUE_BYTES * (len(value) if isinstance(value, list) else 1)
+        for name, value in metrics.items()
+    )
+
+
+def dropped_lines(dropped: Iterable[tuple[str, BadReplyError]], what: str = "reply") -> Iterator[str]:
+    """Yield a line for each kind of bad replies, so that a gateway's hundred clients cannot flood the log.
+
+    Examples
+    --------
+    >>> error = BadReplyError("nan", "3 values")
+    >>> list(dropped_lines([("a", error)])), list(dropped_lines([("a", error), ("b", error)]))
+    (['dropped the reply of a: nan: 3 values'], ['dropped the replies of a and b: nan: 3 values'])
+    """
+    kinds: dict[str, list[tuple[str, BadReplyError]]] = {}
+    for name, error in dropped:
+        kinds.setdefault(error.kind, []).append((name, error))
+    for bad in kinds.values():
+        names = listed([name for name, _ in bad])
+        plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+        yield f"dropped the {what if len(bad) == 1 else plural} of {names}: {bad[0][1]}"

@@ -10,7 +10,10 @@ from flwr.app import ArrayRecord
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.masks import DERIVATION, Sharing
+from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.step import ServerStep
 
 
 def new_session(initial: ArrayRecord, layout: ModelLayout, settings: Mapping[str, Any]) -> ServerState:
@@ -43,6 +46,23 @@ def resumed_session(store: CheckpointStore, layout: ModelLayout, settings: Mappi
         before = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
         raise PsofedError(f"{store.path} was made with {before}; a resumed run must keep that")
     return state
+
+
+def session_settings(sharing: Sharing, rounds: RoundPlan, step: ServerStep) -> dict[str, Any]:
+    """Return the settings that must not change within a session, as JSON holds them."""
+    return {
+        "num_shared": sharing.num_shared,
+        "pattern": sharing.pattern,
+        "coordinated": sharing.coordinated,
+        "seed": sharing.seed,
+        "derivation": DERIVATION,
+        "newcomers": rounds.newcomers,
+        "weighted": step.weighted,
+        "aggregation": repr(step.rule),
+        "pre_aggregation": None if step.pre is None else repr(step.pre),
+        "sync_every": rounds.sync_every,
+        "defence": None if step.suspects is None else repr(step.suspects.defence),
+    }
 
 
 def load_usable(store: CheckpointStore) -> ServerState:

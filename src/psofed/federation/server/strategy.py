@@ -22,11 +22,12 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol.answers import DESCRIBED, EVALUATED, LEARNED, LEFT, LOST, Reply
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout
-from psofed.federation.protocol.masks import DERIVATION, Sharing
+from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.models import arrays_of
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.protocol.wire import BadReplyError
 from psofed.federation.server.adoption import ADOPT, Descriptions, adopt_columns
+from psofed.federation.server.attendance import Attendance
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
 from psofed.federation.server.clients import Client, ClientRegistry
@@ -34,13 +35,18 @@ from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.history import RECENT_ROUNDS
 from psofed.federation.server.instructions import Instructor, NodeQuestion
 from psofed.federation.server.lateness import LateReplies, LateReply
-from psofed.federation.server.nodes import Node, wait_for_nodes
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.server.plausibility import Plausibility, Upload
 from psofed.federation.server.rehearsal import Rehearsal
 from psofed.federation.server.replies import Expectation, SortedReplies, sort_replies
-from psofed.federation.server.rounds import RoundRecord, average_metrics, finite_metrics, mean_of
-from psofed.federation.server.sessions import new_session, resumed_session
+from psofed.federation.server.rounds import (
+    RoundRecord,
+    average_metrics,
+    dropped_lines,
+    finite_metrics,
+    mean_of,
+)
+from psofed.federation.server.sessions import new_session, resumed_session, session_settings
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.base import Aggregation, Attack, Defence
@@ -50,7 +56,6 @@ _log = logging.getLogger("psofed.federation")
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
 _NOBODY = ""  # subject of a message about no node
-_LOOK_FOR_NODES = 60.0  # seconds at a time, in a run without an end
 _BESIDES = 4096  # bytes for each client of a gateway besides its values: name, metrics, remark
 
 
@@ -168,13 +173,10 @@ class PSOFed(Strategy):
         self._exchange = MessageExchange()
         self._asked: list[NodeQuestion] = []
         self._evaluating: list[NodeQuestion] = []
-        self._nodes: dict[int, Node] = {}
-        self._online: list[Node] = []
+        self._attendance: Attendance = Attendance(self.rounds)
         self._unreadable: set[str] = set()
         self._late: LateReplies = LateReplies(self.limits.late_weight)
         self._late_messages: list[Message] = []
-        self._begun = False
-        self._endless = False
         self._is_news = OncePerChange()
         self._met_gateways = False
         self._round_started = scheduler().monotonic()
@@ -200,13 +202,12 @@ class PSOFed(Strategy):
         With ``num_rounds=0`` it runs until the grid ends the run, and waits for nodes however long it takes. The result
         has the metrics of the latest 1,000 rounds.
 
-        As in Flower's own strategies, except that a round ends at its deadline whoever is missing, and sooner if only
-        slow nodes are missing (:mod:`psofed.federation.server.patience`), that
-        unreadable replies harm nobody, and that a run can be resumed. `initial_arrays` may be anything
-        that :func:`psofed.federation.arrays_of` takes.
+        It differs from Flower's own strategies in three ways: a round ends at its deadline even if replies are missing,
+        and sooner if only slow nodes are (:mod:`psofed.federation.server.patience`), unreadable replies harm nobody,
+        and a run can be resumed. `initial_arrays` may be anything that :func:`psofed.federation.arrays_of` takes.
         """
         check_integer("num_rounds", num_rounds, 0)
-        self._endless = num_rounds == 0
+        self._attendance.is_endless = num_rounds == 0
         check_number("timeout", timeout, 0, open_low=True)
         state = self._begin(arrays_of(initial_arrays))
         self._say_size()
@@ -272,12 +273,12 @@ class PSOFed(Strategy):
     def _send(
         self, grid: Grid, messages: Sequence[Message], timeout: float, late: Mapping[str, int] | None = None
     ) -> NodeAnswers:
-        return self._exchange(grid, messages, timeout, self._nodes, self.conduct.patience, late)
+        return self._exchange(grid, messages, timeout, self._attendance.nodes, self.conduct.patience, late)
 
     def _begin(self, initial: ArrayRecord) -> ServerState:
         layout = self._layout(initial)
         if not self.resume or self.checkpoints is None:
-            return self._begin_anew(initial, layout)
+            return self._begin_session(initial, layout)
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
         self.conduct = Conduct.from_mapping(state.conduct, self.limits)
         self.registry = ClientRegistry.from_mapping(state.clients, self.limits.max_clients)
@@ -294,8 +295,8 @@ class PSOFed(Strategy):
     def _ask_for_columns(self, grid: Grid, timeout: float) -> Descriptions:
         """Ask every node for the names of its columns, and of its clients."""
         state = self._current()
-        self._clients_to_draw_from(grid, 1)
-        asked = [self.instructor.describe(state, node, self.registry) for node in self._online]
+        self._attendance.take(grid, 1, self.registry, self.conduct)
+        asked = [self.instructor.describe(state, node, self.registry) for node in self._attendance.online]
         answers = self._send(grid, [question.message for question in asked], timeout)
         found = sort_replies(answers.replies, asked, answers.unreadable, self._expectation(1))
         self._note_rosters(found)
@@ -305,7 +306,7 @@ class PSOFed(Strategy):
             dict(found.bad),
         )
 
-    def _begin_anew(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
+    def _begin_session(self, initial: ArrayRecord, layout: ModelLayout) -> ServerState:
         self.sharing.derived(layout.dimension)  # refuses an M beyond D
         if self.checkpoints is not None:
             self.checkpoints.check_replaceable()
@@ -327,13 +328,14 @@ class PSOFed(Strategy):
         """Draw the participants S_n and address to each its entries S_{k,n} of the server's model."""
         if (state := self.state) is None:
             # Run by another loop than ours.
-            state = self._begin_anew(arrays, self._layout(arrays))
+            state = self._begin_session(arrays, self._layout(arrays))
         state.model = state.layout.flatten(arrays)
-        clients = {client.number: client for client in self._clients_to_draw_from(grid, server_round)}
+        available = self._attendance.take(grid, server_round, self.registry, self.conduct)
+        clients = {client.number: client for client in available}
         drawn = self._participants.draw(server_round, list(clients), self.num_participants or len(clients))
         self._round_started = scheduler().monotonic()
         participants = [clients[number] for number in drawn]
-        self._asked = self.instructor.train(state, participants, self.registry, server_round, config)
+        self._asked = self.instructor.ask(state, participants, self.registry, server_round, config)
         return [question.message for question in self._asked]
 
     def aggregate_train(
@@ -364,8 +366,9 @@ class PSOFed(Strategy):
             del valid[name]
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
-            if self._is_news(name, str(error)):
-                _log.warning("round %d: dropped a reply of %s: %s", server_round, name, error)
+        for line in dropped_lines(pair for pair in dropped if self._is_news(pair[0], str(pair[1]))):
+            _log.warning("round %d: %s", server_round, line)
+        elapsed = {name: server_round - max(0, state.seen.get(name, 0)) for name in valid}
         for name, reply in valid.items():
             self.conduct.forgive(name)
             self._is_news(name, "")
@@ -391,6 +394,7 @@ class PSOFed(Strategy):
             seconds=scheduler().monotonic() - self._round_started,
             suspects=None if self.step.suspects is None else outcome.suspects,
             late={name: server_round - about.round_number for name, about in late.items() if name in valid},
+            elapsed=elapsed,
         )
         state.add_round(record.to_mapping())
         learned = {name: valid[name] for name in outcome.used}
@@ -402,7 +406,7 @@ class PSOFed(Strategy):
         return state.layout.restore(state.model, state.kept), average_metrics(learned)
 
     def _sort_late(self, server_round: int, found: SortedReplies, answered: set[str]) -> dict[str, LateReply]:
-        """Return the replies to earlier rounds that count in this one, and wait on for those that are missing now."""
+        """Return the late replies that count in this round, and keep waiting for those that are missing now."""
         late, bad = self._late.sort(server_round, self._late_messages, self._expectation, found.valid)
         self._late_messages = []
         found.bad.extend(bad)
@@ -430,15 +434,16 @@ class PSOFed(Strategy):
             return []
         state = self._current()
         clients = [client for client in self._participating() if state.seen.get(client.name, 0) > 0]
-        self._evaluating = self.instructor.evaluate(state, clients, self.registry, server_round, config)
+        self._evaluating = self.instructor.ask(
+            state, clients, self.registry, server_round, config, evaluate=True
+        )
         return [question.message for question in self._evaluating]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Average the metrics of the clients' own evaluations, unweighted."""
         found = sort_replies(replies, self._evaluating, (), self._expectation(server_round))
-        for name, error in found.bad:
-            if error.kind != "no-reply":
-                _log.warning("round %d: dropped an evaluation of %s: %s", server_round, name, error)
+        for line in dropped_lines((pair for pair in found.bad if pair[1].kind != "no-reply"), "evaluation"):
+            _log.warning("round %d: %s", server_round, line)
         reports = [reply.metrics for reply in found.valid.values() if reply.status == EVALUATED]
         return mean_of(reports) if reports else None
 
@@ -453,16 +458,12 @@ class PSOFed(Strategy):
         return Expectation(state.session, round_number, num_shared, state.layout, self.limits)
 
     def _note_rosters(self, found: SortedReplies) -> bool:
-        """Take down the clients that gateways have named, and return whether that changed anything."""
-        names = {node.name for node in self._nodes.values()}
-        changed = [
-            self.registry.note(node, answer.roster, names - {node.name})
-            for node, answer in found.nodes
-            if answer.roster is not None
-        ]
-        if any(changed):
+        """Register the clients that gateways have named, and return whether any roster changed."""
+        rosters = [(node, answer.roster) for node, answer in found.nodes if answer.roster is not None]
+        changed = self._attendance.note_rosters(rosters, self.registry)
+        if changed:
             self._say_size()
-        return any(changed)
+        return changed
 
     def _say_size(self) -> None:
         """Say how large messages may become: a model, or what all clients of a gateway upload."""
@@ -472,47 +473,11 @@ class PSOFed(Strategy):
         uploads = most * (num_shared * state.layout.dtype.itemsize + _BESIDES)
         self._exchange.say_size(max(state.model.nbytes, uploads))
 
-    def _clients_to_draw_from(self, grid: Grid, round_number: int) -> list[Client]:
-        """Return the clients that may play: those that rest only if there are no others."""
-        wanted = 1 if self._begun else self.rounds.min_nodes
-        benched = self.conduct.benched
-
-        def clients_of(nodes: Sequence[Node]) -> list[Client]:
-            return [client for client in self.registry.clients_of(nodes) if client.name not in benched]
-
-        nodes, clients = wait_for_nodes(grid, wanted, self.rounds.wait_for_nodes, clients_of)
-        if not clients and self._endless:
-            _log.warning("round %d: waiting for a node", round_number)
-            while not clients:
-                nodes, clients = wait_for_nodes(grid, 1, _LOOK_FOR_NODES, clients_of)
-        self._online = nodes
-        self._nodes |= {node.node_id: node for node in nodes}
-        if not clients:
-            raise PsofedError(
-                f"no node is available after {self.rounds.wait_for_nodes:g} s ({len(benched)} benched)"
-            )
-        if len(nodes) < wanted:
-            _log.warning("round %d: only %d of %d nodes; continuing", round_number, len(nodes), wanted)
-        self._begun = True
-        return [client for client in clients if self.conduct.may_play(client.name, round_number)] or clients
-
     def _plausibility(self, state: Mapping[str, Any] | None = None) -> Plausibility:
         return Plausibility(self.limits.max_deviation or None, self.limits.max_drift or None, state)
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "num_shared": self.sharing.num_shared,
-            "pattern": self.sharing.pattern,
-            "coordinated": self.sharing.coordinated,
-            "seed": self.sharing.seed,
-            "derivation": DERIVATION,
-            "newcomers": self.rounds.newcomers,
-            "weighted": self.step.weighted,
-            "aggregation": repr(self.step.rule),
-            "pre_aggregation": None if self.step.pre is None else repr(self.step.pre),
-            "sync_every": self.rounds.sync_every,
-            "defence": None if self.step.suspects is None else repr(self.step.suspects.defence),
-        }
+        return session_settings(self.sharing, self.rounds, self.step)
 
     def _current(self) -> ServerState:
         if self.state is None:

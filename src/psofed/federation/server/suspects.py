@@ -1,4 +1,4 @@
-"""Who is left out of a federation: a defence that watches the nodes' uploads, by name."""
+"""Excluding suspects from a federation: a defence that watches the clients' uploads, by name."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -60,7 +60,7 @@ class Suspects:
     def judge(
         self, round_number: int, model: Vector, uploads: Mapping[str, tuple[Indices, Vector]]
     ) -> dict[str, str]:
-        """Look at a round's uploads, and return who is left out of it, and since when."""
+        """Judge a round's uploads, and return the excluded clients, each with the round of its exclusion."""
         if not uploads:
             return {}
         numbers = np.array([self._number(name) for name in uploads])
@@ -77,11 +77,11 @@ class Suspects:
 
     @property
     def names(self) -> list[str]:
-        """Who is left out now."""
+        """The clients that are excluded now."""
         return sorted(name for name, out in zip(self._names, self._watch.is_out, strict=True) if out)
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """Return what is known of every node that was ever left out, by name, as JSON holds it."""
+        """Return the record of every client that was ever excluded, by name, as JSON holds it."""
         watch = self._watch
         return {
             name: {
@@ -117,12 +117,12 @@ def plan_defence(
     rounds: int = 3000,
     stepsize: float = 0.15,
 ) -> Defence:
-    """Return a defence with the threshold that suits a federation.
+    """Return a defence with a suitable threshold for a federation.
 
     It is found on a simulated fleet of the same size with the paper's streams.
 
-    Variances are estimated on the way, so the scale of the data plays no part; how heavy the tails of honest residuals
-    are does, a little. For models of thousands of shared numbers, such as neural networks, give ``defence.threshold``.
+    Variances are estimated during the run, so the scale of the data does not matter; heavy tails of honest residuals
+    matter a little. For models of thousands of shared numbers, such as neural networks, give ``defence.threshold``.
     """
     from psofed.scenario import Scenario
     from psofed.simulation.watch_plan import make_plan

@@ -132,7 +132,7 @@ class _Adviser:
         search = GroupSearch(trier, self._data.targets, whole, alone_errors, near).run()
         chosen, gain = search, judge.gain(search.judged, alone, members=search.members)
         few = 2 * sum(len(group) for group, _ in search.groups) < base.num_clients
-        if math.isnan(gain.value) or (few and not (gain.matters and gain.value > 0)):
+        if not search.groups or math.isnan(gain.value) or (few and not (gain.matters and gain.value > 0)):
             # No group is worth a sentence: the answer is about everybody.
             everybody = tuple(range(base.num_clients)), whole.scenarios[together.last]
             counts = frozenset(whole.costs[pick] for pick in together.picks)

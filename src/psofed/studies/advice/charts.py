@@ -28,7 +28,7 @@ def advice_chart(advice: "Advice") -> Panels:
     named = len(advice.stations) <= MOST_NAMED
     height = max(3.6, 1.6 + 0.19 * min(len(advice.stations), MOST_NAMED))
     right = _dumbbells(advice.stations) if named else _cloud(advice.stations)
-    title = "\n".join(textwrap.wrap(advice.answer, 125))
+    title = "\n".join(textwrap.wrap(advice.answer.replace(" %", "\N{NO-BREAK SPACE}%"), 125))
     return Panels(title, ((_gains(advice), right),), size=(10.0, height), widths=(1.0, 1.1))
 
 
@@ -49,9 +49,9 @@ def _gains(advice: "Advice") -> RowChart:
             shown_here = [np.where(mask, column, np.nan) for column in (values, low, high)]
             groups.append(Rows("", shown_here[0], shown_here[1], shown_here[2], colour=colour))
     return RowChart(
-        "gain over learning alone, 95 % interval (★: the answer's)",
-        Scale("error below each client's alone (%)", limits=_limits(ends, values)),
-        tuple(_short(name, 30) for name in names),
+        "gain over learning alone, 95 % intervals (★: see above)",
+        Scale("reduction of the error (%)", limits=_limits(ends, values)),
+        tuple(_short(name, 40) for name in names),
         tuple(groups),
         zero=True,
         starred=frozenset(at for at, m in enumerate(plain) if m.name == "federation"),

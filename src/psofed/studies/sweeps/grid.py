@@ -208,6 +208,11 @@ def read_grid(path: str | Path) -> Grid:
         values = read_toml(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
+    if "base" not in values and "grid" not in values and "num_clients" in values:
+        raise PsofedError(
+            f"{path}: this is a scenario, and a sweep needs a grid file: "
+            f'base = "{path.name}" and a table [grid] with a list of values for at least one field.'
+        )
     try:
         return grid_from_mapping(values, path.parent)
     except PsofedError as error:

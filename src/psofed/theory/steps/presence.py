@@ -18,7 +18,10 @@ pairs are taken at once: with φ_j(t) = 1 − p_j + p_j e^{it} on T > K odd poin
 
 If it does not know, |S_n| of all K clients are drawn, and only those available take part. A download is lost with
 probability ``loss_down`` and an upload with ``loss_up``, independently. With delays the mean divides by the number of
-uploads that arrive instead of s: 1 + m for ω_k, m being binomial, of s − 1 uploads that are not lost.
+uploads that arrive instead of s: 1 + m for ω_k. If the server knows who is available, m is binomial, of s − 1 uploads
+that are not lost. If it does not, m counts the arrivals of u = s − 1 clients drawn from the others, each of which
+arrives with its own probability q_j; with ψ_j(t, τ) = 1 − u/K' + (u/K') e^{it} (1 − q_j + q_j e^{iτ}) of the K' others,
+E[f(m)] is the same sum over both angles, divided by the probability that K' draws of chance u/K' succeed u times.
 """
 
 import itertools
@@ -55,6 +58,9 @@ class PresenceLaw:
         Probabilities that a message is lost.
     counts_arrivals : bool
         Whether the mean divides by the number of uploads that arrive, not of clients asked.
+    withheld : array (K,) or None
+        Probability that a client withholds its upload, where arrivals are counted and the server does not know who is
+        available.
     """
 
     clients: int
@@ -66,6 +72,18 @@ class PresenceLaw:
     loss_down: float = 0.0
     loss_up: float = 0.0
     counts_arrivals: bool = False
+    withheld: FloatArray | None = None
+
+    @property
+    def heard(self) -> FloatArray:
+        """Probability that the upload of an available client arrives, (K,)."""
+        sent = np.ones(self.clients) if self.withheld is None else 1.0 - self.withheld
+        return np.asarray((1.0 - self.loss_up) * sent)
+
+    @property
+    def differs_by_arrivals(self) -> bool:
+        """Whether the weights depend on which of the others arrive."""
+        return self.counts_arrivals and not (self.server_knows and self.available is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +125,15 @@ class PresenceMoments:
         ([0.09375, 0.40625, 0.5], 0.9375)
         """
         states = 2 if law.learns_away else 3
-        size = law.clients
+        size, heard = law.clients, law.heard
         singles = np.zeros((3, states, size))
         for here, taken in ((0, 0), (1, 0), (1, 1)):
             for state, chance in _states(law, here, taken):
-                for order, factor in enumerate((1.0, 1.0 - law.loss_up, 1.0 - law.loss_up)):
+                for order, factor in enumerate((np.ones(size), heard, heard)):
                     rows = _single(law, here, taken, order)
                     singles[order, state] += chance * factor * rows
         pairs = np.zeros((3, states, states, size, size))
+        arrive = (np.ones((1, 1)), heard[:, None], np.outer(heard, heard))
         if size > 1:
             for (k, j), (m, l) in itertools.product(((0, 0), (1, 0), (1, 1)), repeat=2):  # noqa: E741
                 values = [_pair(law, (k, m), (j, l), order) for order in range(3)]
@@ -122,8 +141,7 @@ class PresenceMoments:
                     _states(law, k, j), _states(law, m, l)
                 ):
                     for order in range(3):
-                        factor = chance * also * (1.0 - law.loss_up) ** order
-                        pairs[order, state, other] += factor * values[order]
+                        pairs[order, state, other] += chance * also * arrive[order] * values[order]
         diagonal = np.arange(size)
         pairs[..., diagonal, diagonal] = 0.0
         return cls(*singles, *pairs)
@@ -140,6 +158,8 @@ def _single(law: PresenceLaw, here: int, taken: int, order: int) -> FloatArray:
     """P(available, asked) of each client, (K,), times ω^order where all uploads arrive."""
     available = np.ones(law.clients) if law.available is None else law.available
     chance = available if here else 1.0 - available
+    if order and law.differs_by_arrivals:
+        return np.asarray(chance * _by_arrivals(law, (here,), (taken,), order))
     if not law.server_knows or law.available is None:
         return np.asarray(chance * _drawn(law, np.array([law.clients]), (here,), (taken,), order)[0])
     return np.asarray(chance * _expect(law, lambda n: _drawn(law, n + here, (here,), (taken,), order), 1))
@@ -150,6 +170,8 @@ def _pair(law: PresenceLaw, here: tuple[int, int], taken: tuple[int, int], order
     available = np.ones(law.clients) if law.available is None else law.available
     first, second = (available if there else 1.0 - available for there in here)
     chance = first[:, None] * second[None, :]
+    if order and law.differs_by_arrivals:
+        return np.asarray(chance * _by_arrivals(law, here, taken, order))
     if not law.server_knows or law.available is None:
         return np.asarray(chance * _drawn(law, np.array([law.clients]), here, taken, order)[0])
     return np.asarray(chance * _expect(law, lambda n: _drawn(law, n + sum(here), here, taken, order), 2))
@@ -193,6 +215,84 @@ def _drawn(
     else:
         probability = chosen(taken)
     return np.asarray(probability * _share(law, asked, uploading, order))
+
+
+def _by_arrivals(
+    law: PresenceLaw, here: tuple[int, ...], taken: tuple[int, ...], order: int
+) -> FloatArray | float:
+    """Return what :func:`_drawn` does, (K,) or (K, K), if the mean divides by arrivals of all K clients that are asked.
+
+    The others' arrivals are averaged over; that the clients that must upload arrive is left to the caller.
+    """
+    single = len(here) == 1
+    if any(t > there for t, there in zip(taken, here, strict=True)) or not all(here[:order]):
+        return 0.0
+    uploading = [1] if single else [1, 1] if order == 2 else [1, None]
+    heard, total = law.heard, np.zeros((law.clients,) * len(here))
+    for second in (None,) if single else (0, 1):
+        # Whether l is asked for an upload; k always is.
+        asked = (1,) if second is None else (1, second)
+        if any(must is not None and must != a for must, a in zip(uploading, asked, strict=True)):
+            continue
+        if law.redrawn:
+            chance = _all_asked(law, taken, here) * _all_asked(law, asked)
+        elif any(there and t != a for t, a, there in zip(taken, asked, here, strict=True)):
+            continue
+        else:
+            chance = _all_asked(law, asked)
+        left = law.participants - sum(asked)
+        if chance == 0.0 or left < 0:
+            continue
+        if order == 2:
+            total += chance * _expect_arrivals(law, _inverse_square(len(here)), left, len(here))
+            continue
+        alone = _expect_arrivals(law, lambda m: 1.0 / (1.0 + m), left, len(here))
+        if single or not (second and here[1]):
+            total += chance * alone
+        else:
+            joined = _expect_arrivals(law, lambda m: 1.0 / (2.0 + m), left, 2)
+            total += chance * (heard[None, :] * joined + (1.0 - heard[None, :]) * alone)
+    return total
+
+
+def _inverse_square(first: int) -> Callable[[FloatArray], FloatArray]:
+    return lambda m: (first + m) ** -2.0
+
+
+def _all_asked(law: PresenceLaw, asked: tuple[int, ...], counts: tuple[int, ...] | None = None) -> float:
+    """Probability that exactly these of one or two clients are asked; only those that `counts` marks are looked at."""
+    chance, left, places = 1.0, float(law.participants), float(law.clients)
+    for is_asked, looked_at in zip(asked, counts or (1,) * len(asked), strict=True):
+        if looked_at:
+            chance *= left / places if is_asked else 1.0 - left / places
+            left, places = left - is_asked, places - 1.0
+    return chance
+
+
+def _expect_arrivals(
+    law: PresenceLaw, function: Callable[[FloatArray], FloatArray], drawn: int, excluded: int
+) -> FloatArray:
+    """E[f(m)], m the number of arrivals of `drawn` clients, all but one or two being drawn from: (K,) or (K, K)."""
+    from scipy.stats import binom
+
+    size = law.clients
+    others, shape = size - excluded, (size,) * excluded
+    arrives = law.heard * (1.0 if law.available is None else law.available)
+    values = function(np.arange(drawn + 1.0))
+    if drawn == 0 or np.ptp(arrives) == 0.0:
+        chances = binom.pmf(np.arange(drawn + 1), drawn, arrives[0])
+        return np.full(shape, float(values @ chances))
+    share, total = drawn / others, np.zeros(shape)
+    points, inner = (n + 1 + n % 2 for n in (size, drawn))  # odd, so that no ψ is zero by symmetry
+    angle, circle = (2.0 * np.pi * np.arange(n) / n for n in (points, inner))
+    transform = np.exp(-1j * np.outer(circle, np.arange(drawn + 1))) @ values / inner
+    scale = binom.pmf(drawn, others, share) * points
+    for tau, weight in zip(circle, transform, strict=True):
+        step = 1.0 - arrives + arrives * np.exp(1j * tau)
+        psi = 1.0 - share + share * step[:, None] * np.exp(1j * angle)
+        every = np.exp(-1j * drawn * angle) * weight / scale * np.prod(psi, axis=0)
+        total += ((1.0 / psi) @ every if excluded == 1 else (every / psi) @ (1.0 / psi).T).real
+    return total
 
 
 def _share(law: PresenceLaw, asked: _Counts, uploading: int, order: int) -> FloatArray:

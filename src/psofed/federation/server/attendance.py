@@ -1,0 +1,72 @@
+"""Attendance: which nodes are online, and which of their clients may take part in a round."""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from flwr.serverapp import Grid
+
+from psofed.common.errors import PsofedError
+from psofed.federation.protocol.run_options import RoundPlan
+from psofed.federation.server.checks import Conduct
+from psofed.federation.server.clients import Client, ClientRegistry
+from psofed.federation.server.nodes import Node, wait_for_nodes
+
+_log = logging.getLogger("psofed.federation")
+
+_LOOK_FOR_NODES = 60.0  # seconds at a time, in a run without an end
+
+
+class Attendance:
+    """The nodes of a run.
+
+    Parameters
+    ----------
+    plan : RoundPlan
+        How many nodes the first round waits for, and for how long.
+
+    Attributes
+    ----------
+    online : list of Node
+        The nodes that were online when attendance was last taken.
+    nodes : dict
+        All nodes met so far, by Flower's id.
+    is_endless : bool
+        Whether to wait for a node as long as it takes.
+    """
+
+    def __init__(self, plan: RoundPlan) -> None:
+        self.plan = plan
+        self.online: list[Node] = []
+        self.nodes: dict[int, Node] = {}
+        self.is_endless: bool = False
+        self._begun = False
+
+    def take(self, grid: Grid, round_number: int, registry: ClientRegistry, conduct: Conduct) -> list[Client]:
+        """Return the clients that may take part; resting clients only if there are no others."""
+        wanted = 1 if self._begun else self.plan.min_nodes
+        benched = conduct.benched
+
+        def clients_of(nodes: Sequence[Node]) -> list[Client]:
+            return [client for client in registry.clients_of(nodes) if client.name not in benched]
+
+        nodes, clients = wait_for_nodes(grid, wanted, self.plan.wait_for_nodes, clients_of)
+        if not clients and self.is_endless:
+            _log.warning("round %d: waiting for a node", round_number)
+            while not clients:
+                nodes, clients = wait_for_nodes(grid, 1, _LOOK_FOR_NODES, clients_of)
+        self.online = nodes
+        self.nodes |= {node.node_id: node for node in nodes}
+        if not clients:
+            raise PsofedError(
+                f"no node is available after {self.plan.wait_for_nodes:g} s ({len(benched)} benched)"
+            )
+        if len(nodes) < wanted:
+            _log.warning("round %d: only %d of %d nodes; continuing", round_number, len(nodes), wanted)
+        self._begun = True
+        return [client for client in clients if conduct.may_play(client.name, round_number)] or clients
+
+    def note_rosters(self, rosters: Iterable[tuple[Node, Iterable[str]]], registry: ClientRegistry) -> bool:
+        """Register the clients that nodes have named, and return whether any roster changed."""
+        names = {node.name for node in self.nodes.values()}
+        changed = [registry.note(node, roster, names - {node.name}) for node, roster in rosters]
+        return any(changed)
