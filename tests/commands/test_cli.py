@@ -147,7 +147,7 @@ def test_help_and_import_load_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_long_work_shows_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -91,6 +91,7 @@ def test_a_damaged_cell_is_said(grid, tmp_path, psofed_command):
         (("sweep", "GRID", "--trials", "0"), "trials must be at least 1"),
         (("sweep", "GRID", "--threads", "0"), "threads must be at least 1"),
         (("sweep", "GRID", "--cluster", "nonsense://x"), "--cluster nonsense://x"),
+        (("simulate", "SCENARIO", "--cluster", "nonsense://x"), "--cluster nonsense://x"),
         (("sweep", "GRID", "--plot", "picture.txt"), "picture.txt"),
         (
             ("reproduce", "fig10"),
@@ -103,6 +104,7 @@ def test_a_mistake_ends_with_code_2_and_one_line(
     grid, tmp_path, monkeypatch, arguments, words, psofed_command
 ):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "SCENARIO").write_text("num_clients = 5\ndimension = 2\n")
     done = psofed_command(*(str(grid) if argument == "GRID" else argument for argument in arguments))
     assert done.returncode == 2, done.stderr
     assert words in done.stderr

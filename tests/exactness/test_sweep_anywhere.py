@@ -1,5 +1,6 @@
 """The same bits from threads, processes and a Dask cluster, and after a process was killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -57,7 +58,7 @@ def test_worker_processes_give_the_same_bits(expected):
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path, monkeypatch):
+def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path, monkeypatch, psofed_command):
     """Of drawn streams, of your own data, whose rows travel once, and of one fleet whose clients both share."""
     distributed = pytest.importorskip("distributed")
     from psofed.studies.sweeps.execute import connect
@@ -84,9 +85,13 @@ def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path,
                 found = run_cells(CELLS, executor=executor, store=CellStore(tmp_path))
                 own_found = sweep(own, {"stepsize": [0.01, 0.02]}, trials=2, executor=executor)
                 shared = simulate(LARGE, trials=2, executor=executor)
+            (tmp_path / "large.toml").write_text(LARGE.to_toml())
+            command = ("simulate", tmp_path / "large.toml", "--trials", 2, "--json", "--cluster")
+            told = psofed_command(*command, cluster.scheduler_address)
             processes = {worker.process.pid for worker in cluster.workers.values()}
     assert len(processes | {os.getpid()}) == 3
-    assert cuts == [[0, 65536, 140_001]] * 2
+    assert cuts == [[0, 65536, 140_001]] * 4
+    assert json.loads(told.stdout)["network_mse"]["mean"] == shared.network_mse.mean, told.stderr
     alone, together = simulate(LARGE, trials=2, threads=1), simulate(LARGE, trials=2, threads=2)
     for metric, values in shared.curve.items():
         assert values.tobytes() == alone.curve[metric].tobytes() == together.curve[metric].tobytes()

@@ -1,6 +1,7 @@
 """Inputs of commands: a scenario with changes, a table, and modules with custom parts."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,29 @@ from psofed.common.settings import Settings, call_with
 from psofed.settings.data import DataSettings
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+
     from psofed.data.own_data import OwnData
     from psofed.scenario import Scenario
+
+
+class Cluster(Settings):
+    """Where to simulate."""
+
+    group = "Run"
+
+    cluster: str | None = option(
+        default=None, metavar="ADDRESS", text="simulate on the Dask cluster at tcp://host:port"
+    )
+
+    def connect(self) -> "AbstractContextManager[Executor | None]":
+        """Give the cluster's executor, or None for this machine's threads."""
+        if self.cluster is None:
+            return nullcontext()
+        from psofed.studies.sweeps.execute import connect
+
+        return connect(self.cluster)
 
 
 class Plugins(Settings):

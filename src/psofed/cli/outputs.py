@@ -82,7 +82,7 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def progress(label: str, unit: str = "") -> Iterator["ProgressCallback"]:
-    """Show on stderr that work goes on, if it takes more than a second: a bar, and the time left once it is known.
+    """Show progress on stderr for work that takes more than a second: a bar, and the time left once it is known.
 
     Yields a function to call with (done, total). Nothing is shown when stderr is not a terminal.
     """

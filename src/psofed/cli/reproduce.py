@@ -7,8 +7,9 @@ from typing import Any
 import typer
 
 from psofed.cli.completion import complete_figures
+from psofed.cli.inputs import Cluster
 from psofed.cli.outputs import Output, print_json, progress
-from psofed.cli.sweep import Cluster, stopped_by_hand
+from psofed.cli.sweep import stopped_by_hand
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
@@ -66,12 +67,11 @@ def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: Figur
     from psofed.paper.reproduce import reproduce as make_figures
     from psofed.paper.reproduction import drawing_helpers, save_reproduction
     from psofed.studies.sweeps import CellStore
-    from psofed.studies.sweeps.execute import connect
 
     names = choose_figures(list(settings.figures))
     quality = Quality(quick=settings.quick, trials=settings.trials, seed=settings.seed)
     store = CellStore(output.out / "cells")
-    with stopped_by_hand(), connect(cluster.cluster) as executor, progress("simulating", "points") as report:
+    with stopped_by_hand(), cluster.connect() as executor, progress("simulating", "points") as report:
         made = make_figures(
             names, quality, threads=settings.threads, executor=executor, store=store, progress=report
         )
@@ -90,9 +90,8 @@ def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: Figur
 
 def _reproduce_resilience(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
     from psofed.paper.resilience import run_resilience
-    from psofed.studies.sweeps.execute import connect
 
-    with stopped_by_hand(), connect(cluster.cluster) as executor, progress("simulating", "points") as report:
+    with stopped_by_hand(), cluster.connect() as executor, progress("simulating", "points") as report:
         matrix = run_resilience(
             output.out, settings.quick, settings.trials, settings.threads, report, settings.seed, executor
         )

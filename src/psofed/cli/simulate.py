@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psofed.cli.flags import Given
-from psofed.cli.inputs import ScenarioInput
+from psofed.cli.inputs import Cluster, ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
@@ -36,6 +36,7 @@ def simulate(
     run: SimulationSettings,
     source: SimulatedScenario,
     reading: Given[DataSettings],
+    cluster: Cluster,
     output: SimulationOutput,
 ) -> None:
     """Simulate a scenario many times and report its errors with their uncertainty.
@@ -57,11 +58,14 @@ def simulate(
         check_netcdf_name(output.out)
     from psofed.simulation.monte_carlo import simulate as run_simulation
 
-    with progress("simulating") as report:
-        result = call_with(run_simulation, scenario, run.replace(progress=report))
+    with cluster.connect() as executor:
+        run = run.replace(executor=executor)
+        with progress("simulating") as report:
+            result = call_with(run_simulation, scenario, run.replace(progress=report))
+        if other is not None:
+            with progress("simulating the second") as report:
+                second = call_with(run_simulation, other, run.replace(progress=report))
     if other is not None:
-        with progress("simulating the second") as report:
-            second = call_with(run_simulation, other, run.replace(progress=report))
         difference = (result - second).named(*_names(source))
         output.draw(difference)
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import typer
 
 from psofed.cli.flags import Given
-from psofed.cli.inputs import Plugins
+from psofed.cli.inputs import Cluster, Plugins
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.options import option
-from psofed.common.settings import Settings
 from psofed.settings.sweep import SweepSettings
 
 
@@ -22,16 +21,6 @@ class GridFile(Plugins):
         positional=True,
         metavar="GRID",
         text="grid, a TOML file with a [base] scenario and [grid] lists of values",
-    )
-
-
-class Cluster(Settings):
-    """Where points are simulated."""
-
-    group = "Run"
-
-    cluster: str | None = option(
-        default=None, metavar="ADDRESS", text="simulate on the Dask cluster at tcp://host:port"
     )
 
 
@@ -50,7 +39,6 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
     command again to continue an interrupted sweep.
     """
     from psofed.studies.sweeps import CellStore, SweepResult, read_grid, run_sweep
-    from psofed.studies.sweeps.execute import connect
 
     output.check()
     source.load()
@@ -63,7 +51,7 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
         from psofed.studies.sweeps.chart import choose_layout
 
         choose_layout(SweepResult(grid, ()))  # refuses what cannot be drawn before anything is computed
-    with stopped_by_hand(), connect(cluster.cluster) as executor, progress("sweep", "points") as report:
+    with stopped_by_hand(), cluster.connect() as executor, progress("sweep", "points") as report:
         result = run_sweep(grid, threads=settings.threads, executor=executor, store=store, progress=report)
     if store is not None and store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)

@@ -1,5 +1,7 @@
 """The frame of availabilities: one call of the body for each client, iteration and trial."""
 
+import math
+
 import numpy as np
 
 from psofed.common.types import BoolArray, FloatArray
@@ -40,19 +42,31 @@ class Attendance:
         self._stream, self._shares = stream, shares
         words = stream.words(0, shares.size)
         self._client_uniforms = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
-        self._before = np.zeros((shares.size, stream.key.size), np.bool_)
+        # Who is available, a row per iteration after that of the iteration before; allocated once, as that is slow.
+        self._rows = self._allocate(1)
+        self._before = self._rows[0]
+        self._before[:] = False
         self._memory = np.zeros((stream.key.size, shares.size, memory_size))
         self._fill = make_function(availability, "is_available", AVAILABILITY, _make_frame, _call)
 
     def draw(self, first: int, count: int) -> BoolArray:
-        """Return who is available in the next `count` iterations, the first of them `first`; shape (T, K, lanes)."""
-        # Kernels read whole vectors, also behind the last client.
-        size = (count + 1) * self._before.size
-        out = np.empty(size + WIDTH, np.bool_)[:size].reshape(count + 1, *self._before.shape)
+        """Return who is available in the next `count` iterations, the first of them `first`; shape (T, K, lanes).
+
+        The next call may write into the same array.
+        """
+        if len(self._rows) <= count:
+            self._rows = self._allocate(count + 1)
+        out = self._rows[: count + 1]
         out[0] = self._before
         self._fill(first, self._stream, self._shares, self._client_uniforms, self._memory, out)
-        self._before = out[-1].copy()
+        self._before = out[-1]
         return out[1:]
+
+    def _allocate(self, rows: int) -> BoolArray:
+        """Allocate that many rows; kernels read whole vectors, also behind the last client."""
+        shape = (rows, self._shares.size, self._stream.key.size)
+        size = math.prod(shape)
+        return np.empty(size + WIDTH, np.bool_)[:size].reshape(shape)
 
 
 def _make_frame(unpack: Unpack, body: Body) -> Frame:

@@ -58,12 +58,12 @@ class Markov(Availability):
 
     def is_available(self, presence: Presence) -> bool:
         """Stay or return with the probabilities of the chain; begin in its stationary distribution."""
+        # Whether a client was available cannot be foreseen: both chances are computed, and no branch is taken.
+        stays = 1.0 - 1.0 / self.mean_time
+        returns = presence.share / (max(1.0 - presence.share, 1e-300) * self.mean_time)
+        chance = stays if presence.was_available else returns
         if presence.iteration == 0:
             chance = presence.share
         elif presence.share >= 1.0:
             chance = 1.0
-        elif presence.was_available:
-            chance = 1.0 - 1.0 / self.mean_time
-        else:
-            chance = presence.share / ((1.0 - presence.share) * self.mean_time)
         return presence.uniform < chance

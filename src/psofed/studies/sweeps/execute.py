@@ -119,6 +119,7 @@ def connect(address: str | None) -> Iterator[Executor | None]:
     if not client.scheduler_info()["workers"]:
         notify(f"the cluster at {address} has no workers; waiting for one")
     try:
+        client.wait_for_workers(1)
         for file in plugin_files():
             client.upload_file(file, load=False)  # workers need not have it installed
         yield client.get_executor(pure=False)
