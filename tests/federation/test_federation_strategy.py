@@ -1,6 +1,7 @@
 """The strategy on a Grid within this process: rounds, bad replies, lost state, checkpoints."""
 
 import json
+import logging
 import os
 import threading
 import time
@@ -245,10 +246,18 @@ def test_with_every_reply_bad_the_model_stays_as_it_was(make_app):
     np.testing.assert_array_equal(model, initial)
 
 
-def test_a_node_is_benched_after_the_settable_number(make_app):
+def test_a_node_is_benched_after_the_settable_number_and_readmitted_by_a_larger_one(
+    make_app, tmp_path, caplog
+):
+    caplog.set_level(logging.WARNING, "psofed.federation")
+    checkpoint = tmp_path / "checkpoint.npz"
     grid = InProcessGrid({node: make_app() for node in NODES}, tamper=BAD["nan"])
-    strategy, _ = run(grid, rounds=5, limits=ReplyLimits(bench_after=2))
+    strategy, _ = run(grid, rounds=5, limits=ReplyLimits(bench_after=2), checkpoint=checkpoint)
     assert strategy.conduct.benched == {"11"}
+    assert caplog.messages.count("round 2: no longer asked after 2 bad replies: 11") == 1
+    grid.tamper = None
+    again, _ = run(grid, rounds=6, limits=ReplyLimits(bench_after=3), checkpoint=checkpoint, resume=True)
+    assert "11" in again.state.history[-1]["accepted"]
     assert ["11" in record["participants"] for record in strategy.state.history] == [
         True,
         True,

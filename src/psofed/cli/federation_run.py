@@ -39,6 +39,11 @@ class ResumeOptions(Settings):
     rounds: int | None = option(
         default=None, low=0, text="new total number of rounds; 0: until stopped; by default unchanged"
     )
+    bench_after: int | None = option(
+        default=None,
+        low=0,
+        text="new number of bad replies after which a client is no longer asked, to readmit some; 0: never",
+    )
 
 
 class RollbackOptions(Settings):
@@ -187,8 +192,8 @@ def resume(options: ResumeOptions, home: HomeFolder, output: PlotOutput, plugins
             )
         load_usable(CheckpointStore(place.checkpoint))  # a damaged one is reported before the run begins
         chosen = RunSettings.from_config(read_json(place.settings))
-        if options.rounds is not None:
-            chosen = chosen.replace(rounds=options.rounds)
+        changes = {"rounds": options.rounds, "bench_after": options.bench_after}
+        chosen = chosen.replace(**{name: value for name, value in changes.items() if value is not None})
         _submit_and_follow(chosen.replace(resume=True), place, output)
 
 

@@ -37,6 +37,7 @@ from psofed.federation.client.sources import (
     source_of_run,
 )
 from psofed.federation.client.state import ClientMemory, Recordable
+from psofed.federation.flower import fill
 from psofed.federation.protocol.column_names import ColumnNames
 
 _log = logging.getLogger("psofed.federation")
@@ -264,17 +265,16 @@ class ClientStream:
     def to_record(self) -> ConfigRecord:
         """Return this value as a record."""
         position = self.position
-        return ConfigRecord(
-            {
-                "samples": position.samples,
-                "offset": position.offset,
-                "skipped": position.skipped,
-                "mark": position.mark,
-                "examples": self.examples,
-                "errors": self.errors.astype("<f8").tobytes(),
-                "scaling": "" if self.scaling is None else json.dumps(self.scaling.to_mapping()),
-            }
-        )
+        values = {
+            "samples": position.samples,
+            "offset": position.offset,
+            "skipped": position.skipped,
+            "mark": position.mark,
+            "examples": self.examples,
+            "errors": self.errors.astype("<f8").tobytes(),
+            "scaling": "" if self.scaling is None else json.dumps(self.scaling.to_mapping()),
+        }
+        return fill(ConfigRecord(), values)
 
 
 def split_pending(pending: int, elapsed: int) -> tuple[int, int]:

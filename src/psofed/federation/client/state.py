@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -84,6 +85,13 @@ class ClientMemory:
     state: ClientState | None = None
     records: Mapping[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def described(self) -> list[dict[str, Any]] | None:
+        """The records as JSON holds them, made once; None if some of them are arrays, which are filed apart."""
+        if any(isinstance(value, ArrayRecord) for value in self.records.values()):
+            return None
+        return _describe(self.records, {}, "")
+
 
 @dataclass(frozen=True, eq=False)
 class NodeMemory:
@@ -117,7 +125,10 @@ class NodeMemory:
         arrays: dict[str, Any] = {}
         clients = []
         for k, (name, memory) in enumerate(self.clients.items()):
-            entry: dict[str, Any] = {"name": name, "records": _describe(memory.records, arrays, str(k))}
+            records = memory.described
+            if records is None:
+                records = _describe(memory.records, arrays, str(k))
+            entry: dict[str, Any] = {"name": name, "records": records}
             if (state := memory.state) is not None:
                 place = layouts.setdefault(state.layout.to_text(), len(layouts))
                 models.setdefault(place, []).append(state.model)

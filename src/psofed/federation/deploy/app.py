@@ -33,7 +33,7 @@ from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.client.uplink import Uplink
 from psofed.federation.deploy.guard import die_with_parent
-from psofed.federation.deploy.report import columns_of, latest_errors
+from psofed.federation.deploy.report import benched, columns_of, latest_errors
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import write_result
 from psofed.federation.deploy.superlink import Home
@@ -160,6 +160,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
                 "state": word,
                 "last": last,
                 "conduct": state.conduct,
+                "benched": benched(state, settings),
                 "seen": state.seen,
                 "gateways": state.clients.get("rosters", {}),
                 "refused": state.clients.get("refused", {}),

@@ -67,6 +67,8 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
     out = [f"{name} (since round {about['since_round']})" for name, about in suspects.items() if about["out"]]
     if out:
         lines.append(f"left out   {', '.join(out)}")
+    if benched := (run or {}).get("benched"):
+        lines.append(f"benched    {listed(benched)}: too many bad replies; readmit with resume --bench-after")
     gateways, seen = (run or {}).get("gateways", {}), (run or {}).get("seen", {})
     names = {node["name"] for node in found["nodes"]} | set(found["bad_replies"])
     names |= {f"  {client}" for clients in gateways.values() for client in clients}

@@ -50,6 +50,7 @@ from psofed.federation.server.sessions import new_session, resumed_session, sess
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.base import Aggregation, Attack, Defence
+from psofed.render.numbers import listed
 from psofed.scenario.tables import as_part
 
 _log = logging.getLogger("psofed.federation")
@@ -364,10 +365,16 @@ class PSOFed(Strategy):
         for name, (kind, reason) in outcome.refused.items():
             dropped.append((name, BadReplyError(kind, reason)))
             del valid[name]
+        benched = self.conduct.benched
         for name, error in dropped:
             self.conduct.note(name, error.kind, server_round)
         for line in dropped_lines(pair for pair in dropped if self._is_news(pair[0], str(pair[1]))):
             _log.warning("round %d: %s", server_round, line)
+        if new := sorted(self.conduct.benched - benched):
+            count = self.limits.bench_after
+            _log.warning(
+                "round %d: no longer asked after %d bad replies: %s", server_round, count, listed(new)
+            )
         elapsed = {name: server_round - max(0, state.seen.get(name, 0)) for name in valid}
         for name, reply in valid.items():
             self.conduct.forgive(name)
