@@ -72,6 +72,7 @@ psofed simulate scenario.toml --set num_shared=9
 psofed simulate scenario.toml --set attack.probability=1.2
 psofed simulate scenario.toml --set attack.num_byzantine=60
 psofed simulate scenario.toml --set aggregation=medain
+psofed simulate scenario.toml --set attack=gausian
 psofed simulate scenario.toml --out result.json
 psofed simulate scenario.toml --plot curve.gif
 psofed simulate scenario.toml --versus scenario.toml --out both.nc

@@ -115,7 +115,8 @@ class ScenarioFile(Plugins):
             return scenario_from_mapping(set_values(mapping, changes), folder=folder, opening=open_data)
         except (InvalidValueError, UnknownFieldError) as error:
             for text in self.changes:
-                if text.partition("=")[0].strip() == error.field:
+                changed = text.partition("=")[0].strip()
+                if error.field == changed or error.field.startswith(f"{changed}."):
                     raise error.at(f"--set {text}") from None
             raise (error if self.file is None else error.at(str(self.file))) from None
 
