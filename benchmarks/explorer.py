@@ -69,6 +69,7 @@ def run() -> str:
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         page.goto(address)
         _wait(page)
+        page.click("#level-expert")
         page.wait_for_timeout(1500)
         for preset in PRESETS:
             for slider, times_here in _measure(page, preset, random.Random(1)):

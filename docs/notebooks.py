@@ -23,6 +23,7 @@ LESSONS = {
 _FILE = re.compile(r"^`([\w.]+)`:\s*\Z")
 _IMAGE = re.compile(r"!\[([^\]]*)\]\(images/([\w.]+\.png)\)")
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
+_RUNNING = "background.pids"  # processes that the lesson has started
 _MARK = re.compile(r"<!--.*?-->\n", flags=re.S)
 
 
@@ -47,6 +48,9 @@ def notebook(page: Path) -> dict[str, Any]:
         else:
             cells += _prose(match[0])
     cells += _prose(text[last:])
+    if any(_RUNNING in cell["source"] for cell in cells):
+        cells += _prose("Stop what runs in the background:")
+        cells.append(_code(f"%%bash\nkill $(cat {_RUNNING})"))
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -79,9 +83,12 @@ def _commands(commands: list[tuple[str, str]]) -> list[dict[str, Any]]:
             source = (ROOT / script[1]).read_text(encoding="utf-8")
             cells.append(_code(f"%%writefile {Path(script[1]).name}\n{source}"))
             command = command.replace(script[1], Path(script[1]).name)
-        if command.endswith(" &"):  # until the notebook is closed; the next command waits until it works
+        if command.endswith(" &"):  # until the last cell; the next command waits until it works
             log = f"background_{number}.log"
-            command = f"{command[:-2]} > {log} 2>&1 &\nuntil grep -q Ctrl-C {log}; do sleep 1; done"
+            command = (
+                f"{command[:-2]} > {log} 2>&1 &\necho $! >> {_RUNNING}\n"
+                f"until grep -q Ctrl-C {log}; do sleep 1; done"
+            )
         lines.append(command)
         printed += output
     magic = "%%bash --no-raise-error" if "psofed: " in printed else "%%bash -e"  # a mistake that is shown

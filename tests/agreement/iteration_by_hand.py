@@ -253,14 +253,11 @@ class Iteration:
     def aggregate(self, sent: Array, mask: Flags, asked: Flags, arrives: Flags) -> None:
         """Move the server's model by what arrives in this iteration."""
         delay, server = self.scenario.delay, self.server[:, None]
+        is_median = self.scenario.aggregation.kind == "median"  # all entries being shared
         if delay is None:
             updates = np.where(mask & arrives[..., None], sent - server, 0.0)
-            if self.scenario.aggregation.kind == "median":
-                updates = np.where(arrives[..., None], sent - server, np.nan)
-                some = arrives.any(axis=1)
-                moved = np.zeros_like(self.server)
-                moved[some] = np.nanmedian(updates[some], axis=1)
-                self.server = self.server + moved
+            if is_median:
+                self.move_to_median(np.where(arrives[..., None], sent - server, np.nan), asked.sum(axis=1))
                 return
             count = np.maximum(asked.sum(axis=1), 1)[:, None]
             self.server = self.server + updates.sum(axis=1) / count
@@ -269,15 +266,33 @@ class Iteration:
         self.past.append((sent, mask, np.where(arrives, late, -1)))
         self.past = self.past[-(longest + 1) :]
         moved, counts = np.zeros_like(self.server), np.zeros((self.trials, 1))
+        updates = []
         for age, (values, shared, lateness) in enumerate(reversed(self.past)):
             now = lateness == age
+            updates.append(np.where(now[..., None], delay.weight**age * (values - server), np.nan))
             update = (
                 np.sum(np.where(shared & now[..., None], values - server, 0.0), axis=1) * delay.weight**age
             )
             number = now.sum(axis=1)[:, None]
             counts = counts + number
             moved = moved + (update / np.maximum(number, 1) if delay.grouping == "by-delay" else update)
+        if is_median:
+            self.move_to_median(np.concatenate(updates, axis=1), counts[:, 0])
+            return
         self.server = self.server + (moved if delay.grouping == "by-delay" else moved / np.maximum(counts, 1))
+
+    def move_to_median(self, updates: Array, counted: Array) -> None:
+        """Move by the median of the updates (trials, any, entries) that arrived, NaN for others.
+
+        Missing ones of three that count stand for the server's own model; the result counts by those that arrived.
+        """
+        arrived = np.sum(~np.isnan(updates[..., 0]), axis=1)
+        missing = np.minimum(3, counted) - arrived
+        own = np.where(np.arange(3) < missing[:, None], 0.0, np.nan)[..., None]
+        updates = np.concatenate([updates, np.broadcast_to(own, (self.trials, 3, updates.shape[2]))], axis=1)
+        some = arrived > 0
+        share = arrived[some] / counted[some]
+        self.server[some] = self.server[some] + share[:, None] * np.nanmedian(updates[some], axis=1)
 
     def draw_delay(self) -> tuple[int, NDArray[np.int64]]:
         """Return the longest delay and that of every client's upload; one beyond the longest is −1, lost."""

@@ -19,6 +19,12 @@ CORNERS = {
         availability=availabilities.Bernoulli(probability=0.2),
         delay=delays.Geometric(ratio=0.8, longest=29, weight=0.5, grouping="by-delay"),
     ),
+    "the median of late updates, unknown availability": SMALL.replace(
+        num_shared=3,
+        aggregation="median",
+        availability=availabilities.Bernoulli(probability=0.6, server_knows=False),
+        delay=delays.Geometric(ratio=0.5, longest=3, weight=0.5),
+    ),
     "values beyond the reach, no regularisation": SMALL.replace(
         learner=learners.NLMS(regularisation=0.0),
         channel=Links(

@@ -8,7 +8,7 @@ import pytest
 
 import psofed
 from psofed import InvalidValueError, Links, NotCoveredError, Scenario, Selection, Uniform, simulate
-from psofed.engine.frames.availability import Attendance
+from psofed.engine.frames.availability import AvailableClients
 from psofed.engine.frames.delay import Delays
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import Gaussian, SignFlip
@@ -46,7 +46,7 @@ PRODUCT = list(itertools.product(AVAILABILITIES, LINKS, DELAYS))
 
 def attendance(availability: psofed.Availability, clients: int, iterations: int) -> np.ndarray:
     stream = make_stream(3, "availability", range(16))
-    return Attendance(availability, availability.shares(clients, 0), stream).draw(0, iterations)
+    return AvailableClients(availability, availability.shares(clients, 0), stream).draw(0, iterations)
 
 
 @pytest.mark.parametrize("place", range(len(PRODUCT)))

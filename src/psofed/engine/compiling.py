@@ -37,6 +37,7 @@ with without_modules("scipy", "coverage", *() if _READS_YAML else ("yaml",)):
     from numba.core.compiler import Compiler
     from numba.core.registry import CPUDispatcher
     from numba.core.runtime.nrt import _nrt  # type: ignore[attr-defined]
+    from numba.core.targetconfig import TargetConfig
     from numba.extending import intrinsic, register_jitable
 
 # Compiling changes how a function runs, not what it takes and returns; so kernels are checked by their annotations.
@@ -67,7 +68,19 @@ def _load_numba_without_scipy() -> None:
         linalg.ensure_blas = look
 
 
-if not _HAS_KNOWN_INTERNALS:  # whose first kernel will set up the compiler
+def _option_values(options: Any) -> dict[str, Any]:
+    """Return the values of all of a compiler's options; Numba asks for them whenever it types a call."""
+    return {**_option_defaults(options.__class__), **options._values}
+
+
+@cache
+def _option_defaults(kind: Any) -> dict[str, Any]:
+    return {name: about.default for name, about in kind.options.items()}
+
+
+if _HAS_KNOWN_INTERNALS:
+    TargetConfig.values = _option_values  # type: ignore[method-assign]
+else:  # its first kernel will set up the compiler
     _load_numba_without_scipy()
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.frames.availability import Attendance
+from psofed.engine.frames.availability import AvailableClients
 from psofed.engine.frames.channel import ChannelSide, make_channels, transmit
 from psofed.engine.frames.delay import Delays, DelaySide
 from psofed.engine.hooks import Uploads
@@ -114,10 +114,10 @@ class Network:
         self._scenario, self._sizes = scenario, sizes
         participants, shared = sizes.participants, sizes.up
         availability, links, delay = scenario.availability, scenario.channel, scenario.delay
-        self._attendance: Attendance | None = None
+        self._available: AvailableClients | None = None
         if availability is not None:
             shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
-            self._attendance = Attendance(
+            self._available = AvailableClients(
                 availability,
                 shares,
                 make_stream(seed, "availability", trials),
@@ -164,7 +164,7 @@ class Network:
         ``exchanges`` (T,) says how many of those drawn take part, where that is not the same in every iteration.
         """
         scenario = self._scenario
-        there = None if self._attendance is None else self._attendance.draw(first, count)
+        there = None if self._available is None else self._available.draw(first, count)
         participants, downloads, asked = self._draw_participants(participation, first, count, there)
         uploaders, uploads = participants, downloads
         if uplink is not None:

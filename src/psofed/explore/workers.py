@@ -6,6 +6,7 @@ Where that fails, inside a long call of a C library, the process is ended and an
 
 import _thread
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -277,6 +278,7 @@ def run(connection: Connection, warm: Event, plugins: tuple[str, ...], data: "Ow
     # A newer question interrupts like Ctrl-C. Ctrl-C itself is for the server, which ends its processes.
     signal.signal(signal.SIGINT, answering.interrupted)
     answering.warm_up()
+    gc.freeze()  # what is loaded now stays, and need not be searched for garbage while a slider moves
     warm.set()
     answering.work()
 

@@ -20,7 +20,7 @@ from psofed.parts.plain import check_size
 _BATCH = 64
 
 
-class Attendance:
+class AvailableClients:
     """Which clients are available in several trials, drawn in order.
 
     Parameters

@@ -91,8 +91,10 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
     ) -> None:
         self = unpack(options)
         iterations, participants, shared, lanes = out.shape
-        uniforms, drawn = np.empty(shared), np.empty((shared, lanes))
-        chosen = np.zeros(shared, np.int64)
+        uniforms, drawn = np.empty(shared), np.empty(shared * lanes)
+        chosen = np.empty(shared, np.int64)
+        for m in range(shared):
+            chosen[m] = 0
         for t in range(iterations):
             n = first + t
             for p in range(1 if coordinated else participants):
@@ -100,12 +102,12 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                     for lane in range(lanes):
                         number: Any = n if coordinated else n * num_clients + np.int64(clients[t, p, lane])
                         place = number * shared + m
-                        drawn[m, lane] = half_uniform_at(stream.key[lane], stream.gamma[lane], place)
+                        drawn[m * lanes + lane] = half_uniform_at(stream.key[lane], stream.gamma[lane], place)
                 for lane in range(lanes):
                     client: Any = 0 if coordinated else np.int64(clients[t, p, lane])
                     own = half_uniform_at(stream.key[lane], stream.gamma[lane], client)
                     for m in range(shared):
-                        uniforms[m] = drawn[m, lane]
+                        uniforms[m] = drawn[m * lanes + lane]
                     body(self, Mask(n, client, dimension, shared, uniforms, own, _NO_MODEL), chosen)
                     for m in range(shared):
                         out[t, p, m, lane] = chosen[m]

@@ -28,7 +28,9 @@ class Random(Pattern):
                         break
                 out[m] = chosen
             return
-        entries = np.arange(mask.dimension)
+        entries = np.empty(mask.dimension, np.int64)  # np.arange takes a quarter of a second to compile
+        for i in range(mask.dimension):
+            entries[i] = i
         for m in range(mask.num_shared):
             other = m + int(mask.uniforms[m] * (mask.dimension - m))
             out[m] = entries[other]
