@@ -246,6 +246,23 @@ def test_with_every_reply_bad_the_model_stays_as_it_was(make_app):
     np.testing.assert_array_equal(model, initial)
 
 
+def test_in_months_a_few_bad_replies_bench_nobody(make_app, monkeypatch):
+    monkeypatch.setattr("psofed.federation.server.checks._STRIKE_ROUNDS", 4)
+
+    def in_rounds(*rounds):
+        def tamper(reply):
+            yield from BAD["nan"](reply) if reply.content["psofed"]["round"] in rounds else [reply]
+
+        return tamper
+
+    rare = InProcessGrid({node: make_app() for node in NODES}, tamper=in_rounds(1, 6, 11))
+    assert run(rare, rounds=12, limits=ReplyLimits(bench_after=2))[0].conduct.benched == set()
+    often = InProcessGrid({node: make_app() for node in NODES}, tamper=in_rounds(1, 2))
+    strategy, _ = run(often, rounds=7, limits=ReplyLimits(bench_after=2))
+    accepted = [entry["round"] for entry in strategy.state.history if "11" in entry["accepted"]]
+    assert accepted == [5, 6, 7]  # tried again once the first bad reply is old
+
+
 def test_a_node_is_benched_after_the_settable_number_and_readmitted_by_a_larger_one(
     make_app, tmp_path, caplog
 ):

@@ -78,7 +78,7 @@ class ReplyLimits(Settings):
         group=_REPLIES,
         default=3,
         low=0,
-        text="bad replies after which a client is no longer asked; 0: never",
+        text="bad replies after which a client is no longer asked, each of which counts for 1,000 rounds; 0: never",
     )
     rest_rounds: int = option(
         group=_REPLIES,

@@ -44,6 +44,7 @@ class Attendance:
     def take(self, grid: Grid, round_number: int, registry: ClientRegistry, conduct: Conduct) -> list[Client]:
         """Return the clients that may take part; resting clients only if there are no others."""
         wanted = 1 if self._begun else self.plan.min_nodes
+        conduct.forget_old(round_number)
         benched = conduct.benched
 
         def clients_of(nodes: Sequence[Node]) -> list[Client]:

@@ -35,6 +35,7 @@ KINDS = {
 
 _ACCIDENTS = ("no-reply", "error")  # the node rests but is not benched
 _NOT_A_STRIKE = (*_ACCIDENTS, "doubtful")
+_STRIKE_ROUNDS = 1000  # for which a bad reply counts: in months an honest node may send a few
 _LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
 
 
@@ -48,10 +49,14 @@ class Conduct:
     >>> conduct.note("pump-1", "nan", round_number=1); conduct.note("pump-1", "infinite", round_number=2)
     >>> conduct.benched, conduct.may_play("pump-1", 3), conduct.may_play("pump-2", 3)
     ({'pump-1'}, False, True)
+    >>> conduct.forget_old(1002)
+    >>> conduct.benched, conduct.strikes("pump-1")
+    (set(), 1)
     """
 
     limits: ReplyLimits = field(default_factory=ReplyLimits)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
+    struck: dict[str, list[int]] = field(default_factory=dict)
     resting: dict[str, int] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
     waits: dict[str, float] = field(default_factory=dict)
@@ -67,6 +72,8 @@ class Conduct:
         if kind not in KINDS:
             raise InvalidValueError("kind", kind, ", ".join(KINDS))
         self.counts.setdefault(client, Counter())[kind] += 1
+        if kind not in _NOT_A_STRIKE:
+            self.struck.setdefault(client, []).append(round_number)
         if kind in _ACCIDENTS:
             times = 1
             if kind == "no-reply":
@@ -80,16 +87,24 @@ class Conduct:
         self.resting.pop(client, None)
         self.missed.pop(client, None)
 
+    def forget_old(self, round_number: int) -> None:
+        """Forget the strikes that are too old to count in a round."""
+        recent = {
+            client: [n for n in rounds if n > round_number - _STRIKE_ROUNDS]
+            for client, rounds in self.struck.items()
+        }
+        self.struck = {client: rounds for client, rounds in recent.items() if rounds}
+
     def strikes(self, client: str) -> int:
         """How many of the client's bad replies count towards the bench."""
-        return sum(count for kind, count in self.counts.get(client, {}).items() if kind not in _NOT_A_STRIKE)
+        return len(self.struck.get(client, ()))
 
     @property
     def benched(self) -> set[str]:
         """The clients that are no longer asked."""
         if not self.limits.bench_after:
             return set()
-        return {client for client in self.counts if self.strikes(client) >= self.limits.bench_after}
+        return {client for client in self.struck if self.strikes(client) >= self.limits.bench_after}
 
     def may_play(self, client: str, round_number: int) -> bool:
         """Whether `client` may be drawn in `round_number`."""
@@ -100,6 +115,7 @@ class Conduct:
         """Return plain dicts, as JSON holds them."""
         return {
             "counts": {node: dict(counts) for node, counts in sorted(self.counts.items())},
+            "struck": {client: [*rounds] for client, rounds in sorted(self.struck.items())},
             "resting": dict(sorted(self.resting.items())),
             "missed": dict(sorted(self.missed.items())),
             "waits": dict(sorted(self.waits.items())),
@@ -110,11 +126,12 @@ class Conduct:
     def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Conduct":
         """Read what :meth:`to_mapping` gave."""
         counts = {node: Counter(counts) for node, counts in mapping["counts"].items()}
+        struck = {node: [int(n) for n in rounds] for node, rounds in mapping.get("struck", {}).items()}
         resting = {node: int(until) for node, until in mapping["resting"].items()}
         missed = {node: int(count) for node, count in mapping.get("missed", {}).items()}
         waits = {node: float(seconds) for node, seconds in mapping.get("waits", {}).items()}
         late = {node: int(count) for node, count in mapping.get("late", {}).items()}
-        return cls(limits, counts, resting, missed, waits, late)
+        return cls(limits, counts, struck, resting, missed, waits, late)
 
 
 def check_replies(replies: Sequence[Reply], limits: ReplyLimits) -> dict[str, BadReplyError]:
