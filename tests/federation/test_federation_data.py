@@ -444,5 +444,5 @@ def test_what_is_not_a_model_is_a_clear_error(tmp_path, content, suffix):
     path.write_bytes(content)
     with pytest.raises(PsofedError, match=rf"m\{suffix}"):
         load_model(path)
-    with pytest.raises(PsofedError, match="no such file|cannot read"):
+    with pytest.raises(PsofedError, match=r"no such file|cannot read"):
         load_model(tmp_path / f"absent{suffix}")
