@@ -48,12 +48,12 @@ _PICTURE = re.compile(r"\((?:[\w.]+/)*images/([\w.]+)\)")
 
 
 def keep_picture(source: Path, target: Path) -> None:
-    """Copy a picture into the repository; a PNG without transparency and as small as it can be."""
+    """Copy a picture into the repository; a PNG without transparency, in 128 colours."""
     if source.suffix == ".png":
         from PIL import Image
 
         with Image.open(source) as picture:
-            picture.convert("RGB").save(target, optimize=True)
+            picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(target, optimize=True)
     else:
         shutil.copyfile(source, target)
 

@@ -49,7 +49,7 @@ class Conduct:
     >>> conduct.note("pump-1", "nan", round_number=1); conduct.note("pump-1", "infinite", round_number=2)
     >>> conduct.benched, conduct.may_play("pump-1", 3), conduct.may_play("pump-2", 3)
     ({'pump-1'}, False, True)
-    >>> conduct.forget_old(1002)
+    >>> conduct.forget_old(1001)
     >>> conduct.benched, conduct.strikes("pump-1")
     (set(), 1)
     """
