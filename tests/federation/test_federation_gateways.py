@@ -330,7 +330,7 @@ def test_a_gateway_that_changes_its_clients_in_every_round_fills_neither_memory_
 
 
 def test_metrics_of_a_gateway_fill_neither_history_nor_result_nor_log(caplog):
-    """What a client reports is kept up to 1,000 bytes a round; a hundred bad replies of a kind are one line."""
+    """A client's metrics are kept up to 1,000 bytes per round; 100 bad replies of a kind are one line of the log."""
 
     def tamper(reply):
         settings = reply.content["psofed"]

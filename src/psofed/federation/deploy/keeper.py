@@ -72,7 +72,7 @@ class RunKeeper:
             _log.warning("the run could not be continued: %s", error)
 
     def _dead_run(self) -> dict[str, Any]:
-        """Return the status of a run that was abandoned before its end, or None."""
+        """Return the status of a run that was abandoned before its end; empty if there is no such run."""
         status = self._status()
         abandoned = status.get("state") in ("running", "interrupted") and not is_locked(self.home.run_lock)
         return status if abandoned else {}

@@ -52,7 +52,7 @@ class Attendance:
 
         nodes, clients = wait_for_nodes(grid, wanted, self.plan.wait_for_nodes, clients_of)
         if not clients and self.is_endless:
-            _log.warning("round %d: waiting for a node", round_number)
+            _log.warning("round %d: waiting for a node (%d clients benched)", round_number, len(benched))
             while not clients:
                 nodes, clients = wait_for_nodes(grid, 1, _LOOK_FOR_NODES, clients_of)
         self.online = nodes
