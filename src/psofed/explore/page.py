@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _REDRAW = 90  # milliseconds between two drawings of curves that are still being refined
 _AFTER_NUMBERS = 40  # milliseconds for the browser to paint numbers before charts keep it busy
+_AT_ONCE = 0.25  # seconds in which most numbers come; charts of earlier settings wait so long
 
 
 @dataclass(frozen=True)
@@ -429,6 +430,10 @@ class Session:
         self._draw_soon(lambda: self._charts.recolour(scheme))
 
     def _draw(self) -> None:
+        """Draw the charts, but not while a number is about to come: it would be painted after them."""
+        if any(side.is_expected(within=_AT_ONCE) for side in self._sides.values()):
+            self._draw_soon(self._draw)
+            return
         self._is_drawing = False
         self.frame.tell("words", self._draw_charts())
 
