@@ -63,7 +63,7 @@ class Side:
         return self.scenario.data.rows is not None
 
     def is_expected(self, within: float) -> bool:
-        """Return whether the first number of the theory was asked for less than `within` seconds ago, and is missing."""
+        """Return whether the theory was asked less than `within` seconds ago and has no number yet."""
         is_missing = self.theory.point is None and not self.theory.finished
         return is_missing and time.monotonic() - self.asked_at < within
 
