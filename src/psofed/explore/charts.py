@@ -164,8 +164,8 @@ class Charts:
             name,
             line=marks((point.stepsize, point) for point in theory.stepsizes),
             points=marks(simulation.stepsizes),
-            present=marks([(now and now.stepsize, now)]),
-            best=marks([(best and best.stepsize, best)]),
+            present=marks([] if now is None else [(now.stepsize, now)]),
+            best=marks([] if best is None else [(best.stepsize, best)]),
         )
         self.stepsize.show_limit(name, theory.limit)
         self.shared.show(
@@ -224,7 +224,7 @@ class _Picture:
                 )
                 self.figure.add_layout(self._spans[side])
 
-    def _add_tip(self, drawn: Any, title: str, interval: str, mode: str = "mouse") -> None:
+    def _add_tip(self, drawn: Any, title: str, interval: str, mode: Any = "mouse") -> None:
         x_label = self.figure.xaxis[0].axis_label
         tips = [("", title), (x_label, "@x{0.[0000]}"), ("dB", "@y{0.00}" + interval)]
         self.figure.add_tools(HoverTool(renderers=[drawn], tooltips=tips, mode=mode))

@@ -176,14 +176,14 @@ def tiles(sides: Mapping[str, Side], metric: str) -> tuple[Tile, ...]:
 
     two_digits = partial(decibels, digits=2)
     made = [
-        tile(key, title, lambda side, key=key: side.drawn.point and side.drawn.point.value(key), two_digits,
-             difference, lambda theory: theory.point is not None)  # type: ignore[misc]
+        tile(key, title, partial(_predicted, metric=key), two_digits, difference,
+             lambda theory: theory.point is not None)
         for key, title in METRIC_TITLES.items()
     ]  # fmt: skip
     if any(side.simulation.present for side in sides.values()):
-        made.append(tile("simulated", "simulated",
-                         lambda side: side.simulation.present and side.simulation.present.mean(metric),
-                         two_digits, difference))  # fmt: skip
+        made.append(
+            tile("simulated", "simulated", partial(_simulated_mean, metric=metric), two_digits, difference)
+        )
     if any(side.scenario.evasion is not None for side in sides.values()):
         made.append(_evasion_tile(sides))
     made += [
@@ -320,6 +320,14 @@ def _progress(sides: Mapping[str, Side]) -> SimulationProgress:
 
 
 # Numbers of tiles
+
+
+def _predicted(side: Side, metric: str) -> float | None:
+    return None if side.drawn.point is None else side.drawn.point.value(metric)
+
+
+def _simulated_mean(side: Side, metric: str) -> float | None:
+    return None if side.simulation.present is None else side.simulation.present.mean(metric)
 
 
 def _best_stepsize(side: Side) -> float | None:

@@ -34,7 +34,7 @@ export function render({ model, el }) {
   const tell = (message) => model.send_msg(message);
   const state = { ...model.start }; // the latest form, errors, headline, address, words and copies
   const pending = new Map();
-  let scheduled = false;
+  let scheduled = false, painting = false;
   let inputs = new Map();
   let shape = "";
   let level = "simple"; // or "expert", with all fields
@@ -105,7 +105,7 @@ export function render({ model, el }) {
       const card = cards[place];
       card.figure.hidden = caption === "";
       card.figure.classList.toggle("empty", empty);
-      card.caption.textContent = caption;
+      card.caption.textContent = caption.replaceAll(" %", "\u00a0%");
       card.alt.textContent = summary;
       card.why.replaceChildren(...gaps.map(([side, text]) =>
         make("p", {}, state.form.sides.length > 1 ? make("b", { class: `side-${side}` }, `${side} `) : null, text)));
@@ -274,6 +274,8 @@ export function render({ model, el }) {
     bar.value = top.simulation.fraction;
     status.textContent = top.simulation.text;
     offerBest();
+    if (!painting) requestAnimationFrame(() => setTimeout(() => { painting = false; tell({ type: "painted" }); }));
+    painting = true; // Python draws the charts when the numbers are on the screen
   }
 
   // The address holds all settings, so that reloading keeps them and Back undoes. A slider on its way is one change.

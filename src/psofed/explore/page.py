@@ -4,6 +4,7 @@ A slider goes this way: ``page.js`` → `Session._on_message` → `_set` (draft,
 `workers.Worker.ask` → in another process `theory.theory_steps` → `Session._hear` → `_take_in` → `_show_answers`.
 """
 
+import math
 import queue
 import time
 from collections.abc import Callable
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 _REDRAW = 90  # milliseconds between two drawings of curves that are still being refined
 _AFTER_NUMBERS = 40  # milliseconds for the browser to paint numbers before charts keep it busy
-_AT_ONCE = 0.25  # seconds in which most numbers come; charts of earlier settings wait so long
+_AT_ONCE = 0.25  # seconds that charts wait at most, for a number to come and to be painted
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ class Session:
         self._sides: dict[str, Side] = {}
         self._count = 0
         self._is_waiting = self._is_drawing = False
+        self._unpainted_since = -math.inf  # when numbers were sent that the browser has not painted yet
         self._inbox: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
         self._document: Any = pn.state.curdoc
         self._workers: dict[tuple[str, str], Worker] = {}
@@ -222,6 +224,8 @@ class Session:
             case "hello":  # the window listens only now; what was sent before is lost
                 self.frame.forget()
                 self._show_all()
+            case "painted":
+                self._unpainted_since = -math.inf
             case "compare":
                 self._compare()
             case "simulate":
@@ -391,7 +395,8 @@ class Session:
 
     def _show_answers(self, charts: bool = True) -> None:
         """Send sentences and numbers, and draw the charts."""
-        self.frame.tell("headline", headline(self._sides, self._metric, self._refused))
+        if self.frame.tell("headline", headline(self._sides, self._metric, self._refused)):
+            self._unpainted_since = time.monotonic()
         if charts and not self._is_drawing:
             self._is_drawing = True
             self._draw_soon(self._draw)
@@ -430,8 +435,9 @@ class Session:
         self._draw_soon(lambda: self._charts.recolour(scheme))
 
     def _draw(self) -> None:
-        """Draw the charts, but not while a number is about to come: it would be painted after them."""
-        if any(side.is_expected(within=_AT_ONCE) for side in self._sides.values()):
+        """Draw the charts, but not while a number is about to come or to be painted: they would keep it waiting."""
+        is_painting = time.monotonic() - self._unpainted_since < _AT_ONCE
+        if is_painting or any(side.is_expected(within=_AT_ONCE) for side in self._sides.values()):
             self._draw_soon(self._draw)
             return
         self._is_drawing = False

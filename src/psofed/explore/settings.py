@@ -280,7 +280,11 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
             continue
         sides[side] = set_values(sides.get(side, {}), {field: parse_value(text)})
     if not sides:
-        return None if shown == {"metric": "network_mse", "figure": ""} else PageSettings({}, **shown)
+        return (
+            None
+            if shown == {"metric": "network_mse", "figure": ""}
+            else PageSettings({}, frozenset(), **shown)
+        )
     if "A" not in sides:
         raise PsofedError("The link has settings for B but none for A.")
     ordered = {name: sides[name] for name in SIDES if name in sides}

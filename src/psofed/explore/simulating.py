@@ -46,10 +46,7 @@ def simulation_steps(
     dots: dict[str, dict[float, Dot]] = {"stepsizes": {}, "shared": {}, "participants": {}}
     simulation = Simulation()
     for changed, trials in plan:
-        before = done
-        result = simulate(
-            changed, trials, progress=lambda part, _, before=before: progress(before + part, total)
-        )
+        result = simulate(changed, trials, progress=_shifted(progress, done, total))
         done += trials * changed.iterations
         progress(done, total)
         dot = _dot(result)
@@ -94,6 +91,10 @@ def _plan(scenario: Scenario, limit: float | None) -> list[tuple[Scenario, int]]
         if trials < TRIALS[-1]:
             plan += [(other, trials) for other in changed]
     return plan
+
+
+def _shifted(progress: ProgressCallback, done: int, total: int) -> ProgressCallback:
+    return lambda part, _: progress(done + part, total)
 
 
 def _dot(result: SimulationResult) -> Dot:
