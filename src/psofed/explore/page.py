@@ -1,10 +1,10 @@
 """One page in one browser window: takes settings from the form, asks the workers, and shows their answers.
 
 A slider goes this way: ``page.js`` → `Session._on_message` → `_set` (draft, scenario) → `_ask_theory` →
-`workers.Worker.ask` → in another process `theory.theory_steps` → `Session._hear` → `_take_in` → `_show_answers`.
+`workers.Worker.ask` → in another process `theory.theory_steps` → `Session._hear` → `_take_in` → `_show_answers`, which
+sends sentences and numbers. When the browser has painted them it says so, and `_draw` sends the charts.
 """
 
-import math
 import queue
 import time
 from collections.abc import Callable
@@ -120,7 +120,9 @@ class Session:
         self._sides: dict[str, Side] = {}
         self._count = 0
         self._is_waiting = self._is_drawing = False
-        self._unpainted_since = -math.inf  # when numbers were sent that the browser has not painted yet
+        self._unpainted_since: float | None = (
+            None  # when numbers were sent that the browser has not painted yet
+        )
         self._inbox: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
         self._document: Any = pn.state.curdoc
         self._workers: dict[tuple[str, str], Worker] = {}
@@ -225,7 +227,7 @@ class Session:
                 self.frame.forget()
                 self._show_all()
             case "painted":
-                self._unpainted_since = -math.inf
+                self._unpainted_since = None
             case "compare":
                 self._compare()
             case "simulate":
@@ -395,7 +397,8 @@ class Session:
 
     def _show_answers(self, charts: bool = True) -> None:
         """Send sentences and numbers, and draw the charts."""
-        if self.frame.tell("headline", headline(self._sides, self._metric, self._refused)):
+        is_news = self.frame.tell("headline", headline(self._sides, self._metric, self._refused))
+        if is_news and self._unpainted_since is None:
             self._unpainted_since = time.monotonic()
         if charts and not self._is_drawing:
             self._is_drawing = True
@@ -436,7 +439,8 @@ class Session:
 
     def _draw(self) -> None:
         """Draw the charts, but not while a number is about to come or to be painted: they would keep it waiting."""
-        is_painting = time.monotonic() - self._unpainted_since < _AT_ONCE
+        since = self._unpainted_since
+        is_painting = since is not None and time.monotonic() - since < _AT_ONCE
         if is_painting or any(side.is_expected(within=_AT_ONCE) for side in self._sides.values()):
             self._draw_soon(self._draw)
             return
