@@ -77,7 +77,7 @@ class FigureSeries:
 
     @property
     def numbers(self) -> dict[str, FloatArray | None]:
-        """What files hold of every point, by name."""
+        """Numbers that files hold of every point, by name."""
         return {"x": self.x, "y": self.y, "y_db": self.y_db, "standard_error": self.standard_error}
 
     def to_json(self) -> dict[str, Any]:
