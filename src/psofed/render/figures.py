@@ -276,8 +276,6 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
         for at in places:
             colour = _FLAG if at in chart.flagged else "0.6"
             axes.plot([first.values[at], second.values[at]], [at, at], color=colour, lw=1.6, zorder=1)
-    if chart.x.limits is not None:
-        axes.set_xlim(*chart.x.limits)
     for at, rows in enumerate(chart.rows):
         _draw_row_values(axes, rows, chart.starred, chart.x.limits, 48 * at * chart.joined)
     names = [_text(name) for name in chart.names]
@@ -288,10 +286,7 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
             label.set_fontweight("bold")
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(_text(chart.x.label))
-    if chart.x.log:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    _scale(axes, chart.x, Scale())
     axes.set_title(_text(chart.title), loc="left")
     handles = [
         Line2D([], [], **_row_style(rows), ls="none", label=_text(rows.label))
