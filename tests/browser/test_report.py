@@ -5,10 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from psofed.paper.claims import check_claims
 from psofed.paper.model import Quality
-from psofed.paper.page import write_page
 from psofed.paper.reproduce import reproduce
+from psofed.paper.reproduction import save_reproduction
 
 pytestmark = [pytest.mark.paper, pytest.mark.render, pytest.mark.slow, pytest.mark.takes(40)]
 
@@ -19,8 +18,7 @@ WIDE, PHONE = 1400, 390
 def report(tmp_path_factory):
     """Three figures with a few trials: the algorithms, a curve with theory beside it, and the terms."""
     found = reproduce(["fig1", "fig2", "fig9"], Quality(trials=4))
-    claims = check_claims(found.figures)
-    return found.figures, write_page(found, claims, 1.0, tmp_path_factory.mktemp("report"))
+    return found.figures, save_reproduction(found, tmp_path_factory.mktemp("report"))[1]
 
 
 # What a reader can change about the page, as far as it is seen.

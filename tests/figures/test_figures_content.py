@@ -16,7 +16,7 @@ from psofed.paper.published import published_table
 from psofed.paper.reproduce import choose_figures
 from psofed.scenario import UPLINKS
 
-pytestmark = [pytest.mark.paper, pytest.mark.takes(25)]
+pytestmark = [pytest.mark.paper, pytest.mark.takes(21)]
 
 NAMES = [f"fig{number}" for number in range(1, 10)]
 

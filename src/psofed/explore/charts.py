@@ -23,7 +23,7 @@ from psofed.explore.canvas import (
 )
 from psofed.explore.paper_figure import PaperFigure
 from psofed.explore.theory import values_sent
-from psofed.render.numbers import fixed
+from psofed.render.numbers import fixed, sentence_case
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.theory.reports import TERM_TITLES
@@ -45,6 +45,35 @@ _CAPTIONS = (
     "parameters.",
 )
 _TOP = 6.0  # dB; errors above it do not stretch the axis
+
+
+# Where the glyphs of Bokeh find their numbers in the columns of a source.
+_PLACES = {
+    "line": {"x": "x", "y": "y"},
+    "scatter": {"x": "x", "y": "y"},
+    "segment": {"x0": "x", "y0": "low", "x1": "x", "y1": "high"},
+    "varea": {"x": "x", "y1": "low", "y2": "high"},
+}
+# What pictures are made of, for each side: the name of the marks, the glyph that draws them, and its look.
+_Glyph = tuple[str, str, dict[str, Any]]
+_LINE: _Glyph = ("line", "line", {"line_width": 2.5})
+_DOTS: _Glyph = ("line", "scatter", {"size": 6})
+_CIRCLE: _Glyph = ("present", "scatter", {"size": 15, "fill_alpha": 0.25, "line_width": 2.5})
+_STAR: _Glyph = ("best", "scatter", {"size": 11, "marker": "star", "line_width": 1})
+_SQUARES: tuple[_Glyph, ...] = (
+    ("points", "segment", {"line_width": 2, "alpha": 0.7}),
+    ("points", "scatter", {"size": 6, "marker": "square", "alpha": 0.9}),
+)
+_BAND: tuple[_Glyph, ...] = (
+    ("points", "varea", {"fill_alpha": 0.25, "level": "underlay"}),
+    ("points", "scatter", {"size": 3, "alpha": 0.8}),
+)
+_FEWER: tuple[_Glyph, ...] = (
+    ("fewer", "line", {"line_width": 1.5, "line_dash": "dashed", "alpha": 0.8}),
+    ("fewer", "scatter", {"size": 5, "marker": "triangle", "alpha": 0.8}),
+    ("fewer_points", "segment", {"line_width": 2, "alpha": 0.7}),
+    ("fewer_points", "scatter", {"size": 7, "marker": "triangle", "alpha": 0.9}),
+)
 
 
 @dataclass(frozen=True)
@@ -69,14 +98,15 @@ class Charts:
 
     def __init__(self, sides: tuple[str, ...] = ("A", "B")) -> None:
         self._sides = sides
-        self.stepsize: _Picture = _Picture("MSE by stepsize", "stepsize μ", sides, marks=True)
-        self.shared: _Picture = _Picture("MSE by sharing", "shared parameters M", sides, dots=True)
-        self.curve: _Picture = _Picture("Learning curve", "iteration", sides, x_log=True)
-        self.traffic: _Picture = _Picture("Traffic and error", "values sent per iteration", sides, dots=True,
-                                          second=True)  # fmt: skip
+        self.stepsize: _Picture = _Picture(
+            "stepsize μ", sides, (*_SQUARES, _LINE, _CIRCLE, _STAR), limits=True
+        )
+        self.shared: _Picture = _Picture("shared parameters M", sides, (*_SQUARES, _LINE, _DOTS, _CIRCLE))
+        self.curve: _Picture = _Picture("iteration", sides, (*_BAND, _LINE), x_log=True)
+        glyphs = (*_SQUARES, *_FEWER, _LINE, _DOTS, _CIRCLE)
+        self.traffic: _Picture = _Picture("values sent per iteration", sides, glyphs)
         self.terms: _Terms = _Terms(sides)
         self.paper: PaperFigure = PaperFigure()
-        self._pictures = (self.stepsize, self.shared, self.curve, self.traffic)
         self.recolour("light")
 
     def figures(self) -> list[Any]:
@@ -97,14 +127,14 @@ class Charts:
     def show(self, sides: Mapping[str, Answers], metric: str, figure: str = "") -> tuple[ChartText, ...]:
         """Draw the answers about every side, and a figure of the paper; return the words around the charts."""
         title = METRIC_TITLES[metric]
-        capital = f"{title[0].upper()}{title[1:]}"
+        capital = sentence_case(title)
         self.stepsize.figure.title.text = f"{capital} by stepsize"
         self.shared.figure.title.text = f"{capital} by sharing"
         self.curve.figure.title.text = f"{capital} over time"
         self.traffic.figure.title.text = f"Traffic and {title}"
         for name in self._sides:
-            self._show_side(name, sides.get(name), metric)
-        for picture in self._pictures:
+            self._show_side(name, sides.get(name, _NOTHING), metric)
+        for picture in (self.stepsize, self.shared, self.curve, self.traffic):
             picture.fit()
             picture.tell_apart(len(sides) > 1)
         self.terms.show({name: sides[name].theory.point for name in self._sides if name in sides})
@@ -121,111 +151,83 @@ class Charts:
             texts.append(ChartText(caption, summary, gaps, not drawn))
         return tuple(texts)
 
-    def _show_side(self, name: str, answers: Answers | None, metric: str) -> None:
-        """Draw one side; None leaves it empty."""
-        answers = answers or Answers(_NOTHING)
+    def _show_side(self, name: str, answers: Answers, metric: str) -> None:
         scenario, theory, simulation = answers.scenario, answers.theory, answers.simulation
-        designs = [(design.count, design.values_sent, design.point.value(metric)) for design in theory.shared]
-        fewer = [(design.values_sent, design.point.value(metric)) for design in theory.participants]
-        self.stepsize.line(name, [Mark(p.stepsize, p.value(metric)) for p in theory.stepsizes])
-        self.stepsize.points(name, _dots(simulation.stepsizes, metric))
-        self.shared.line(name, [Mark(count, y) for count, _, y in designs])
-        self.shared.points(name, _dots(simulation.shared, metric))
-        self.curve.line(name, _along(theory.curve, metric)[1:])
-        self.curve.points(name, _along(simulation.curve, metric))
-        self.traffic.line(name, [Mark(sent, y) for _, sent, y in designs])
-        self.traffic.second_line(name, [Mark(*pair) for pair in fewer])
+        now, best = theory.point, None if theory.best is None else theory.best.point
         full = scenario.replace(num_shared=scenario.dimension)
-        self.traffic.points(
+        sent = {design.count: design.values_sent for design in theory.shared}
+
+        def marks(places: Iterable[tuple[float | None, Point | Dot | None]]) -> list[Mark]:
+            return [_mark(x, found, metric) for x, found in places if x is not None and found is not None]
+
+        self.stepsize.show(
             name,
-            _dots(
-                ((values_sent(scenario.replace(num_shared=m)), dot) for m, dot in simulation.shared), metric
-            ),
+            line=marks((point.stepsize, point) for point in theory.stepsizes),
+            points=marks(simulation.stepsizes),
+            present=marks([] if now is None else [(now.stepsize, now)]),
+            best=marks([] if best is None else [(best.stepsize, best)]),
         )
-        self.traffic.second_points(
+        self.stepsize.show_limit(name, theory.limit)
+        self.shared.show(
             name,
-            _dots(
-                ((values_sent(full.replace(num_participants=n)), dot) for n, dot in simulation.participants),
-                metric,
-            ),
+            line=marks((design.count, design.point) for design in theory.shared),
+            points=marks(simulation.shared),
+            present=marks([(scenario.num_shared, now)]),
         )
-        now = None if theory.point is None else theory.point.value(metric)
-        sent = next((sent for count, sent, _ in designs if count == scenario.num_shared), None)
-        self.stepsize.present(name, None if theory.point is None else theory.point.stepsize, now)
-        self.shared.present(name, scenario.num_shared, now)
-        self.traffic.present(name, sent, now)
-        best = None if theory.best is None else theory.best.point
-        self.stepsize.mark(
-            name, theory.limit, None if best is None else Mark(best.stepsize, best.value(metric))
+        self.curve.show(name, line=_along(theory.curve, metric)[1:], points=_along(simulation.curve, metric))
+        self.traffic.show(
+            name,
+            line=marks((design.values_sent, design.point) for design in theory.shared),
+            points=marks((values_sent(scenario.replace(num_shared=m)), dot) for m, dot in simulation.shared),
+            present=marks([(sent.get(scenario.num_shared), now)]),
+            fewer=marks((design.values_sent, design.point) for design in theory.participants),
+            fewer_points=marks(
+                (values_sent(full.replace(num_participants=n)), dot) for n, dot in simulation.participants
+            ),
         )
 
 
-_NOTHING = Scenario(num_clients=1, dimension=1)  # of a side that is closed
+_NOTHING = Answers(Scenario(num_clients=1, dimension=1))  # of a side that is closed
 
 
 class _Picture:
-    """One figure: per side a line of theory, simulated points with intervals, and the current setting."""
+    """One figure: per side a line of theory, simulated points with intervals, and the current setting.
+
+    `limits` adds a line at the largest stable stepsize, and keeps the steep ends of curves from stretching the axis.
+    """
 
     def __init__(
-        self, title: str, x_label: str, sides: tuple[str, ...], *, marks: bool = False, dots: bool = False,
-        x_log: bool = False, second: bool = False,
+        self, x_label: str, sides: tuple[str, ...], glyphs: tuple[_Glyph, ...], *, limits: bool = False,
+        x_log: bool = False,
     ) -> None:  # fmt: skip
-        self.figure: Any = make_figure(title, x_label, ORDINATE, x_log)
+        self.figure: Any = make_figure("", x_label, ORDINATE, x_log)
         self._x_log = x_log
         self._glyphs: dict[str, list[Any]] = {side: [] for side in sides}
         self._mains: dict[str, Any] = {}
-        self._seen: dict[str, dict[str, list[tuple[float, float]]]] = {side: {} for side in sides}
         self._sources: dict[tuple[str, str], ColumnDataSource] = {}
         self._spans: dict[str, Any] = {}
-        self._marks = marks
         for side in sides:
-            self._add_side(side, dots, second, marks)
+            for key, kind, look in glyphs:
+                source = self._sources.setdefault((side, key), ColumnDataSource(self._columns(key, [])))
+                drawn = getattr(self.figure, kind)(source=source, **_PLACES[kind], **look)
+                self._glyphs[side].append(drawn)
+                if (key, kind) == ("line", "line"):
+                    self._mains[side] = drawn
+                    self._add_tip(drawn, f"{side}, theory", "", "mouse" if _DOTS in glyphs else "vline")
+                if (key, kind) == ("points", "scatter"):
+                    self._add_tip(
+                        drawn, f"{side}, simulated, @trials trials", " (95 %: @low{0.00} … @high{0.00})"
+                    )
+            if limits:
+                self._spans[side] = Span(
+                    dimension="height", line_dash="dashed", line_width=1.5, visible=False
+                )
+                self.figure.add_layout(self._spans[side])
 
-    def _add_side(self, side: str, dots: bool, second: bool, marks: bool) -> None:
-        plot, glyphs = self.figure, self._glyphs[side]
-        make = lambda key, *columns: self._sources.setdefault(  # noqa: E731
-            (side, key), ColumnDataSource({name: [] for name in columns})
-        )
-        band = make("points", "x", "y", "low", "high", "trials")
-        if self._x_log:
-            glyphs.append(plot.varea("x", "low", "high", source=band, fill_alpha=0.25, level="underlay"))
-            glyphs.append(plot.scatter("x", "y", source=band, size=3, alpha=0.8))
-        else:
-            glyphs.append(plot.segment("x", "low", "x", "high", source=band, line_width=2, alpha=0.7))
-            glyphs.append(plot.scatter("x", "y", source=band, size=6, marker="square", alpha=0.9))
-        simulated = glyphs[-1]
-        if second:
-            other = make("second", "x", "y")
-            glyphs.append(plot.line("x", "y", source=other, line_width=1.5, line_dash="dashed", alpha=0.8))
-            glyphs.append(plot.scatter("x", "y", source=other, size=5, marker="triangle", alpha=0.8))
-            dots_of_second = make("second points", "x", "y", "low", "high", "trials")
-            glyphs.append(
-                plot.segment("x", "low", "x", "high", source=dots_of_second, line_width=2, alpha=0.7)
-            )
-            glyphs.append(plot.scatter("x", "y", source=dots_of_second, size=7, marker="triangle", alpha=0.9))
-        line = make("line", "x", "y")
-        glyphs.append(plot.line("x", "y", source=line, line_width=2.5))
-        main = self._mains[side] = glyphs[-1]
-        if dots:
-            glyphs.append(plot.scatter("x", "y", source=line, size=6))
-        present = make("present", "x", "y")
-        if not self._x_log:
-            glyphs.append(plot.scatter("x", "y", source=present, size=15, fill_alpha=0.25, line_width=2.5))
-        if marks:
-            best = make("best", "x", "y")
-            glyphs.append(plot.scatter("x", "y", source=best, size=11, marker="star", line_width=1))
-            span = Span(dimension="height", line_dash="dashed", line_width=1.5, visible=False)
-            plot.add_layout(span)
-            self._spans[side] = span
-        tips = [
-            ("", f"{side}, theory"),
-            (self.figure.xaxis[0].axis_label, "@x{0.[0000]}"),
-            ("dB", "@y{0.00}"),
-        ]
-        plot.add_tools(HoverTool(renderers=[main], tooltips=tips, mode="vline" if not dots else "mouse"))
-        tips = [("", f"{side}, simulated, @trials trials"), (self.figure.xaxis[0].axis_label, "@x{0.[0000]}"),
-                ("dB", "@y{0.00} (95 %: @low{0.00} … @high{0.00})")]  # fmt: skip
-        plot.add_tools(HoverTool(renderers=[simulated], tooltips=tips))
+    def _add_tip(self, drawn: Any, title: str, interval: str, mode: Any = "mouse") -> None:
+        x_label = self.figure.xaxis[0].axis_label
+        tips = [("", title), (x_label, "@x{0.[0000]}"), ("dB", "@y{0.00}" + interval)]
+        self.figure.add_tools(HoverTool(renderers=[drawn], tooltips=tips, mode=mode))
 
     def recolour(self, scheme: str) -> None:
         for side, glyphs in self._glyphs.items():
@@ -245,69 +247,67 @@ class _Picture:
 
     def describe(self, side: str) -> str:
         """Return what a side's curve looks like, in words; nothing if it is empty."""
-        pairs = next((pairs for key in ("line", "points") if (pairs := self._seen[side].get(key))), None)
-        if pairs is None:
+        pairs = self._pairs(side, "line") or self._pairs(side, "points")
+        if not pairs:
             return ""
         (x0, y0), (x1, y1), (x, y) = pairs[0], pairs[-1], min(pairs, key=lambda pair: pair[1])
         label = self.figure.xaxis[0].axis_label
         ends = f"{fixed(y0, 1)} dB at {label} {x0:.3g}, {fixed(y1, 1)} dB at {x1:.3g}"
         return f"{ends}, lowest {fixed(y, 1)} dB at {x:.3g}"
 
-    def line(self, side: str, marks: Iterable[Mark]) -> None:
-        self._set(side, "line", _columns(marks))
+    def show(self, side: str, **marks: list[Mark]) -> None:
+        """Draw marks, by the name that the glyphs know them by; what has no finite error is left out."""
+        for key, every in marks.items():
+            source, data = self._sources[side, key], self._columns(key, every)
+            if source.data != data:
+                source.data = data
 
-    def second_line(self, side: str, marks: Iterable[Mark]) -> None:
-        self._set(side, "second", _columns(marks))
-
-    def second_points(self, side: str, marks: Iterable[Mark]) -> None:
-        self.points(side, marks, "second points")
-
-    def points(self, side: str, marks: Iterable[Mark], key: str = "points") -> None:
-        shown = [mark for mark in marks if _finite(mark.y)]
-        data: dict[str, list[Any]] = {
-            "x": [max(mark.x, 1) if self._x_log else mark.x for mark in shown],
-            "y": [to_decibels(mark.y) for mark in shown],
-            "low": [to_decibels(mark.low if _finite(mark.low) else mark.y / 4) for mark in shown],
-            "high": [to_decibels(mark.high if _finite(mark.high) else mark.y) for mark in shown],
-            "trials": [mark.trials for mark in shown],
-        }
-        self._set(side, key, data)
-
-    def present(self, side: str, x: float | None, y: float | None) -> None:
-        self._set(side, "present", _columns([] if x is None or y is None else [Mark(x, y)]))
-
-    def mark(self, side: str, limit: float | None, best: Mark | None) -> None:
+    def show_limit(self, side: str, limit: float | None) -> None:
+        """Draw the largest stable stepsize, if there is one."""
         span = self._spans[side]
         span.visible = limit is not None and math.isfinite(limit)
         if span.visible:
             span.location = limit
-        self._set(side, "best", _columns([] if best is None else [best]))
 
-    def _set(self, side: str, key: str, data: dict[str, list[Any]]) -> None:
-        source = self._sources[side, key]
-        if source.data != data:
-            source.data = data
-        self._seen[side][key] = list(zip(data["x"], data["y"], strict=True))
+    def _columns(self, key: str, marks: list[Mark]) -> dict[str, list[Any]]:
+        shown = [mark for mark in marks if _finite(mark.y)]
+        data: dict[str, list[Any]] = {
+            "x": [float(max(mark.x, 1) if self._x_log else mark.x) for mark in shown],
+            "y": [to_decibels(mark.y) for mark in shown],
+        }
+        if key.endswith("points"):
+            data["low"] = [to_decibels(mark.low if _finite(mark.low) else mark.y / 4) for mark in shown]
+            data["high"] = [to_decibels(mark.high if _finite(mark.high) else mark.y) for mark in shown]
+            data["trials"] = [mark.trials for mark in shown]
+        return data
+
+    def _pairs(self, *where: str) -> list[tuple[float, float]]:
+        """Return the points of one side and name, or of all."""
+        return [
+            pair
+            for place, source in self._sources.items()
+            if set(where) <= set(place)
+            for pair in zip(source.data["x"], source.data["y"], strict=True)
+        ]
 
     def fit(self) -> None:
         """Choose axes that show everything except the steep end of a curve."""
-        points = [pair for side in self._seen.values() for pairs in side.values() for pair in pairs]
-        spans = [span.location for span in self._spans.values() if span.visible]
+        points = self._pairs()
+        limits = [span.location for span in self._spans.values() if span.visible]
         if not points:
             return
         heights = sorted(y for _, y in points)
         low = heights[0]
-        present = [y for side in self._seen.values() for _, y in side.get("present", ())]
-        usual = heights[int(0.85 * (len(heights) - 1))] if self._marks else heights[-1]
-        high = min(max([usual, low + 3, *present]), max(_TOP, low + 3))
+        usual = heights[int(0.85 * (len(heights) - 1))] if self._spans else heights[-1]
+        high = min(max([usual, low + 3, *(y for _, y in self._pairs("present"))]), max(_TOP, low + 3))
         margin = 0.06 * (high - low)
         move_axis(self.figure.y_range, low - margin, high + margin)
-        rights = [x for x, _ in points] + spans
+        rights = [x for x, _ in points] + limits
         if self._x_log:
             move_axis(self.figure.x_range, 1, max(rights) * 1.1)
         else:
-            left = 0 if self._marks or min(rights) > 0 else min(rights)
-            right = max(spans) if spans else max(rights)
+            left = 0 if self._spans or min(rights) > 0 else min(rights)
+            right = max(limits or rights)
             move_axis(self.figure.x_range, left, right * 1.06 if right > 0 else 1)
 
 
@@ -377,12 +377,11 @@ class _Terms:
             item.visible = term in used
 
 
-def _dots(dots: Iterable[tuple[float, Dot]], metric: str) -> list[Mark]:
-    marks = []
-    for x, dot in dots:
-        found = dot.metrics[metric]
-        marks.append(Mark(x, found.mean, found.low, found.high, dot.trials))
-    return marks
+def _mark(x: float, found: Point | Dot, metric: str) -> Mark:
+    if isinstance(found, Point):
+        return Mark(x, found.value(metric))
+    interval = found.metrics[metric]
+    return Mark(x, interval.mean, interval.low, interval.high, found.trials)
 
 
 def _along(curve: Curve | None, metric: str) -> list[Mark]:
@@ -393,11 +392,6 @@ def _along(curve: Curve | None, metric: str) -> list[Mark]:
     ends = curve.low.get(metric, unknown), curve.high.get(metric, unknown)
     numbers = zip(curve.iterations, curve.values[metric], *ends, strict=True)
     return [Mark(*row, curve.trials) for row in numbers]
-
-
-def _columns(marks: Iterable[Mark]) -> dict[str, list[Any]]:
-    shown = [mark for mark in marks if _finite(mark.y)]
-    return {"x": [float(mark.x) for mark in shown], "y": [to_decibels(mark.y) for mark in shown]}
 
 
 def _finite(value: float) -> bool:

@@ -8,6 +8,7 @@ decides what does not apply to a scenario, and what is kept from the user's file
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from psofed.common.options import Option, describe, option_of, value_type
@@ -148,9 +149,9 @@ class _Form:
         """Yield the fields of one setting of `holder`: one, or those of the table or part that it holds."""
         key = path.rpartition(".")[2]
         about, value = option_of(holder.options()[key]), getattr(holder, key)
-        if (kept := self._kept(path)) is not None:
-            yield kept
-        elif not self._applies(path):
+        if path in self._kept:
+            yield self._kept[path]
+        elif path in self._inapplicable:
             return
         elif path == "evasion":
             yield from self._evasion()
@@ -165,24 +166,26 @@ class _Form:
         else:
             yield self._field(holder, path)
 
-    def _applies(self, path: str) -> bool:
-        """Whether a setting means something in this scenario, and is not another one in disguise."""
+    @cached_property
+    def _inapplicable(self) -> set[str]:
+        """Settings that mean nothing in this scenario, or are another one in disguise."""
         scenario, data = self._scenario, self._scenario.data
-        if data.rows is not None and path in ("num_clients", "dimension", "data", "drift", "evasion"):
-            return False  # fixed by the table, or meaningless with one
-        return {
-            "attack.num_byzantine": scenario.attack is None or not scenario.attack.clients,
-            "data.covariances": False,
-            "data.input_variance": data.covariances is None,
-            "data.input_correlation": data.covariances is None and data.stream.is_independent,
-            "data.input_dimension": not scenario.is_linear,
-            "data.rows": False,
-            "model.features": data.rows
-            is not None,  # otherwise it is the dimension, which has its own slider
-        }.get(path, True)
+        found = {
+            "attack.num_byzantine": scenario.attack is not None and scenario.attack.clients,
+            "data.covariances": True,
+            "data.input_variance": data.covariances is not None,
+            "data.input_correlation": data.covariances is not None or not data.stream.is_independent,
+            "data.input_dimension": scenario.is_linear,
+            "data.rows": True,
+            "model.features": data.rows is None,  # it is the dimension, which has its own slider
+        }
+        # Fixed by the user's table, or meaningless with one.
+        by_table = ("num_clients", "dimension", "data", "drift", "evasion") if data.rows is not None else ()
+        return {path for path, is_found in found.items() if is_found} | set(by_table)
 
-    def _kept(self, path: str) -> Field | None:
-        """Return the field of a setting that comes from the user's file or table, and cannot be changed here."""
+    @cached_property
+    def _kept(self) -> dict[str, Field]:
+        """Fields of settings that come from the user's file or table, and cannot be changed here."""
         scenario = self._scenario
         size = f"{scenario.num_clients} matrices, {scenario.dimension} by {scenario.dimension}"
         kinds = " and ".join(f"{group.num_byzantine} {group.kind}" for group in scenario.attacks)
@@ -199,10 +202,7 @@ class _Form:
             if len(series) > 1:
                 kinds = ", then ".join(channel.kind for channel in series)
                 kept[table] = (table.replace(".", " "), kinds, "several in series, from the file")
-        if path not in kept:
-            return None
-        label, value, hint = kept[path]
-        return Field(path, label, hint, "kept", value)
+        return {path: Field(path, label, hint, "kept", value) for path, (label, value, hint) in kept.items()}
 
     def _part(self, path: str, about: Option, value: Any) -> Iterator[Field]:
         """Yield a part's kind and its options."""

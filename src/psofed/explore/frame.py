@@ -35,14 +35,16 @@ class Frame(JSComponent):
         self._sent: dict[str, Any] = {}
         super().__init__(**params)
 
-    def tell(self, part: str, value: Any) -> None:
-        """Send one part of the page, a frozen value, unless it is what was sent last.
+    def tell(self, part: str, value: Any) -> bool:
+        """Send one part of the page, a frozen value, unless it is what was sent last; return whether it was sent.
 
         It is a message, because Panel walks through all charts to set a parameter.
         """
-        if self._sent.get(part) != value:
+        is_news = bool(self._sent.get(part) != value)
+        if is_news:
             self._sent[part] = value
             self._send_msg({"type": "news", "part": part, "value": plain(value)})
+        return is_news
 
     def has_sent(self, part: str) -> bool:
         """Return whether a part of the page was sent to this window."""

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from psofed.common.numbers import to_decibels
 from psofed.explore.answers import Dot, Optimum, Simulation, Theory
@@ -164,25 +165,24 @@ def tiles(sides: Mapping[str, Side], metric: str) -> tuple[Tile, ...]:
         values = []
         for name, side in sides.items():
             value = number(side)
-            text = "no theory" if value is None and _has_no_theory(side) else show(value)
+            text = (
+                "no theory" if value is None and (side.theory.refusal or side.theory.error) else show(value)
+            )
             values.append(TileValue(name, key, text, is_known is not None and not is_known(side.theory)))
         if len(sides) == 2:
             first, second = (number(side) for side in sides.values())
             values.append(TileValue("difference", key, compare(first, second)))
         return Tile(title, tuple(values), "B − A" if compare is difference else "B / A")
 
-    def has_point(theory: Theory) -> bool:
-        return theory.point is not None
-
+    two_digits = partial(decibels, digits=2)
     made = [
-        tile(key, title, lambda side, key=key: _metric(side, key), _two_digits, difference, has_point)  # type: ignore[misc]
+        tile(key, title, partial(_predicted, metric=key), two_digits, difference,
+             lambda theory: theory.point is not None)
         for key, title in METRIC_TITLES.items()
-    ]
+    ]  # fmt: skip
     if any(side.simulation.present for side in sides.values()):
         made.append(
-            tile(
-                "simulated", "simulated", lambda side: _simulated_mean(side, metric), _two_digits, difference
-            )
+            tile("simulated", "simulated", partial(_simulated_mean, metric=metric), two_digits, difference)
         )
     if any(side.scenario.evasion is not None for side in sides.values()):
         made.append(_evasion_tile(sides))
@@ -322,11 +322,7 @@ def _progress(sides: Mapping[str, Side]) -> SimulationProgress:
 # Numbers of tiles
 
 
-def _has_no_theory(side: Side) -> bool:
-    return bool(side.theory.refusal or side.theory.error)
-
-
-def _metric(side: Side, metric: str) -> float | None:
+def _predicted(side: Side, metric: str) -> float | None:
     return None if side.drawn.point is None else side.drawn.point.value(metric)
 
 
@@ -356,10 +352,6 @@ def _evasion_tile(sides: Mapping[str, Side]) -> Tile:
             text = f"{decibels(bounds[0]).removesuffix(' dB')} to {decibels(bounds[1])}"
         values.append(TileValue(name, "evasion", text, side.theory.point is None))
     return Tile(EVASION_TITLES[_EVASION], tuple(values))
-
-
-def _two_digits(value: float | None) -> str:
-    return decibels(value, 2)
 
 
 def _plain(value: float | None) -> str:

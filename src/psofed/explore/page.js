@@ -34,7 +34,7 @@ export function render({ model, el }) {
   const tell = (message) => model.send_msg(message);
   const state = { ...model.start }; // the latest form, errors, headline, address, words and copies
   const pending = new Map();
-  let scheduled = false;
+  let scheduled = false, painting = false;
   let inputs = new Map();
   let shape = "";
   let level = "simple"; // or "expert", with all fields
@@ -43,16 +43,18 @@ export function render({ model, el }) {
   // What changes settings, and can be undone
   function act(message) { undoing.cause = message.name ?? message.type; tell(message); }
 
-  // Changed fields go to Python at most once per animation frame, each with its latest value.
+  // A changed field goes to Python at once; what follows within the same frame goes after it, each with its latest value.
   function send(name, value) {
     pending.set(name, value);
     if (scheduled) return;
+    flush();
     scheduled = true;
-    requestAnimationFrame(() => {
-      scheduled = false;
-      for (const [field, latest] of pending) act({ type: "set", side: state.form.side, name: field, value: latest });
-      pending.clear();
-    });
+    requestAnimationFrame(() => { scheduled = false; flush(); });
+  }
+
+  function flush() {
+    for (const [field, latest] of pending) act({ type: "set", side: state.form.side, name: field, value: latest });
+    pending.clear();
   }
 
   // The frame of the page
@@ -103,7 +105,7 @@ export function render({ model, el }) {
       const card = cards[place];
       card.figure.hidden = caption === "";
       card.figure.classList.toggle("empty", empty);
-      card.caption.textContent = caption;
+      card.caption.textContent = caption.replaceAll(" %", "\u00a0%");
       card.alt.textContent = summary;
       card.why.replaceChildren(...gaps.map(([side, text]) =>
         make("p", {}, state.form.sides.length > 1 ? make("b", { class: `side-${side}` }, `${side} `) : null, text)));
@@ -190,7 +192,8 @@ export function render({ model, el }) {
 
   // The error of a field, else its explanation where it is always shown or was asked for
   function explain(note) {
-    note.textContent = note.error || (note.always || note.asked ? note.hint : "");
+    const text = note.error || (note.always || note.asked ? note.hint : "");
+    if (note.textContent !== text) note.textContent = text; // the same text again would cost a layout
   }
 
   // A logarithmic slider's position is no number that anyone could use.
@@ -208,7 +211,7 @@ export function render({ model, el }) {
     if (slider) {
       slider.field = field;
       const ends = field.scale === "log" ? [0, STEPS, 1] : [field.low, field.high, field.step];
-      [slider.min, slider.max, slider.step] = ends;
+      if ([slider.min, slider.max, slider.step].join() !== ends.join()) [slider.min, slider.max, slider.step] = ends;
       if (active !== slider) place(field, slider, field.value);
     }
     if (active !== box && !(slider && active === slider)) box.value = field.value;
@@ -271,6 +274,8 @@ export function render({ model, el }) {
     bar.value = top.simulation.fraction;
     status.textContent = top.simulation.text;
     offerBest();
+    if (!painting) requestAnimationFrame(() => setTimeout(() => { painting = false; tell({ type: "painted" }); }));
+    painting = true; // Python draws the charts when the numbers are on the screen
   }
 
   // The address holds all settings, so that reloading keeps them and Back undoes. A slider on its way is one change.

@@ -1,7 +1,8 @@
 """One page in one browser window: takes settings from the form, asks the workers, and shows their answers.
 
 A slider goes this way: ``page.js`` → `Session._on_message` → `_set` (draft, scenario) → `_ask_theory` →
-`workers.Worker.ask` → in another process `theory.theory_steps` → `Session._hear` → `_take_in` → `_show_answers`.
+`workers.Worker.ask` → in another process `theory.theory_steps` → `Session._hear` → `_take_in` → `_show_answers`, which
+sends sentences and numbers. When the browser has painted them it says so, and `_draw` sends the charts.
 """
 
 import queue
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _REDRAW = 90  # milliseconds between two drawings of curves that are still being refined
 _AFTER_NUMBERS = 40  # milliseconds for the browser to paint numbers before charts keep it busy
+_AT_ONCE = 0.25  # seconds that charts wait at most, for a number to come and to be painted
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,9 @@ class Session:
         self._sides: dict[str, Side] = {}
         self._count = 0
         self._is_waiting = self._is_drawing = False
+        self._unpainted_since: float | None = (
+            None  # when numbers were sent that the browser has not painted yet
+        )
         self._inbox: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
         self._document: Any = pn.state.curdoc
         self._workers: dict[tuple[str, str], Worker] = {}
@@ -221,6 +226,8 @@ class Session:
             case "hello":  # the window listens only now; what was sent before is lost
                 self.frame.forget()
                 self._show_all()
+            case "painted":
+                self._unpainted_since = None
             case "compare":
                 self._compare()
             case "simulate":
@@ -390,7 +397,9 @@ class Session:
 
     def _show_answers(self, charts: bool = True) -> None:
         """Send sentences and numbers, and draw the charts."""
-        self.frame.tell("headline", headline(self._sides, self._metric, self._refused))
+        is_news = self.frame.tell("headline", headline(self._sides, self._metric, self._refused))
+        if is_news and self._unpainted_since is None:
+            self._unpainted_since = time.monotonic()
         if charts and not self._is_drawing:
             self._is_drawing = True
             self._draw_soon(self._draw)
@@ -429,6 +438,12 @@ class Session:
         self._draw_soon(lambda: self._charts.recolour(scheme))
 
     def _draw(self) -> None:
+        """Draw the charts, but not while a number is about to come or to be painted: they would keep it waiting."""
+        since = self._unpainted_since
+        is_painting = since is not None and time.monotonic() - since < _AT_ONCE
+        if is_painting or any(side.is_expected(within=_AT_ONCE) for side in self._sides.values()):
+            self._draw_soon(self._draw)
+            return
         self._is_drawing = False
         self.frame.tell("words", self._draw_charts())
 

@@ -257,15 +257,15 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
         raise PsofedError(f"The link cannot be read ({error}).") from None
     sides: dict[str, dict[str, Any]] = {}
     own_data: set[str] = set()
-    metric, figure = "network_mse", ""
+    shown, choices = (
+        {"metric": "network_mse", "figure": ""},
+        {"metric": METRIC_TITLES, "figure": figure_names()},
+    )
     for name, text in pairs:
         if name == "token":
             continue
-        if name == "metric":
-            metric = check_choice("metric", text, METRIC_TITLES)
-            continue
-        if name == "figure":
-            figure = check_choice("figure", text, figure_names())
+        if name in choices:
+            shown[name] = check_choice(name, text, choices[name])
             continue
         side, field = ("B", name[2:]) if name.startswith("B.") else ("A", name)
         if field == "plugins":
@@ -281,12 +281,14 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
         sides[side] = set_values(sides.get(side, {}), {field: parse_value(text)})
     if not sides:
         return (
-            None if metric == "network_mse" and not figure else PageSettings({}, frozenset(), metric, figure)
+            None
+            if shown == {"metric": "network_mse", "figure": ""}
+            else PageSettings({}, frozenset(), **shown)
         )
     if "A" not in sides:
         raise PsofedError("The link has settings for B but none for A.")
     ordered = {name: sides[name] for name in SIDES if name in sides}
-    return PageSettings(ordered, frozenset(own_data), metric, figure)
+    return PageSettings(ordered, frozenset(own_data), **shown)
 
 
 def _with_evasion(mapping: Mapping[str, Any], norm: Any) -> dict[str, Any]:

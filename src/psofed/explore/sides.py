@@ -1,5 +1,6 @@
 """One of the two scenarios on the page, A or B: what was typed, what is valid of it, and what is known about it."""
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,11 @@ class Side:
     def own_data(self) -> bool:
         """Whether clients learn from the user's table."""
         return self.scenario.data.rows is not None
+
+    def is_expected(self, within: float) -> bool:
+        """Return whether the theory was asked less than `within` seconds ago and has no number yet."""
+        is_missing = self.theory.point is None and not self.theory.finished
+        return is_missing and time.monotonic() - self.asked_at < within
 
     def answers(self) -> Answers:
         """Return everything that charts and files show."""

@@ -5,9 +5,9 @@ earlier ones and adds more.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from psofed.explore.answers import METRICS, Curve, Dot, Interval, Simulation
 from psofed.explore.theory import shared_counts
 from psofed.results import SimulationResult
 from psofed.scenario import Scenario
-
-Count = TypeVar("Count", int, float)
 
 TRIALS = (16, 64, 256)
 _CURVE_POINTS = 120
@@ -41,38 +39,33 @@ def simulation_steps(
     progress : callable
         Called with (done, total) trial-iterations of the whole plan; it may raise to stop.
     """
+    from psofed.simulation.monte_carlo import simulate
+
     plan = _plan(scenario, limit)
-    amounts = [trials * changed.iterations for changed, trials in plan]
-    total, done = sum(amounts), 0
-    stepsizes: dict[float, Dot] = {}
-    shared: dict[int, Dot] = {}
-    participants: dict[int, Dot] = {}
+    total, done = sum(trials * changed.iterations for changed, trials in plan), 0
+    dots: dict[str, dict[float, Dot]] = {"stepsizes": {}, "shared": {}, "participants": {}}
     simulation = Simulation()
-    for (changed, trials), amount in zip(plan, amounts, strict=True):
-        result = _simulate(changed, trials, _shifted(progress, done, total))
-        done += amount
+    for changed, trials in plan:
+        result = simulate(changed, trials, progress=_shifted(progress, done, total))
+        done += trials * changed.iterations
         progress(done, total)
         dot = _dot(result)
         is_alike = changed.num_participants == scenario.num_participants
+        has_same_stepsize = changed.stepsize == scenario.stepsize
         if (
             is_alike
             and changed.num_shared == scenario.num_shared
             and isinstance(changed.stepsize, float | int)
         ):
-            stepsizes[changed.stepsize] = dot
-        if is_alike and changed.stepsize == scenario.stepsize:
-            shared[changed.num_shared] = dot
-        if changed.stepsize == scenario.stepsize and changed.num_shared == scenario.dimension:
-            participants[changed.num_participants] = dot
+            dots["stepsizes"][changed.stepsize] = dot
+        if is_alike and has_same_stepsize:
+            dots["shared"][changed.num_shared] = dot
+        if has_same_stepsize and changed.num_shared == scenario.dimension:
+            dots["participants"][changed.num_participants] = dot
         if changed is scenario:
             simulation = replace(simulation, present=dot, curve=_curve(result))
-        simulation = replace(
-            simulation,
-            stepsizes=_in_order(stepsizes),
-            shared=_in_order(shared),
-            participants=_in_order(participants),
-            progress=done / total,
-        )
+        in_order: Any = {name: tuple(sorted(pairs.items())) for name, pairs in dots.items()}
+        simulation = replace(simulation, **in_order, progress=done / total)
         yield simulation
     yield replace(simulation, finished=True)
 
@@ -98,16 +91,6 @@ def _plan(scenario: Scenario, limit: float | None) -> list[tuple[Scenario, int]]
         if trials < TRIALS[-1]:
             plan += [(other, trials) for other in changed]
     return plan
-
-
-def _in_order(dots: Mapping[Count, Dot]) -> tuple[tuple[Count, Dot], ...]:
-    return tuple(sorted(dots.items(), key=lambda pair: pair[0]))
-
-
-def _simulate(scenario: Scenario, trials: int, progress: ProgressCallback) -> SimulationResult:
-    from psofed.simulation.monte_carlo import simulate
-
-    return simulate(scenario, trials, progress=progress)
 
 
 def _shifted(progress: ProgressCallback, done: int, total: int) -> ProgressCallback:

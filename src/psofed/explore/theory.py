@@ -154,7 +154,7 @@ def theory_steps(scenario: Scenario, cache: Cache, metric: str = "network_mse") 
         yield (theory := replace(theory, stepsizes=points))
     curves = _learning_curve(known, scenario, point)
     yield (theory := replace(theory, curve=next(curves)))
-    for designs in _over_shared(scenario, cache, known.is_slow):
+    for designs in _over(scenario, "num_shared", cache, 4 if known.is_slow else _MANY_SHARED):
         yield (theory := replace(theory, shared=designs))
     for curve in curves:
         yield (theory := replace(theory, curve=curve))
@@ -164,7 +164,8 @@ def theory_steps(scenario: Scenario, cache: Cache, metric: str = "network_mse") 
     yield (theory := replace(theory, best=_optimum(known, metric)))
     yield (theory := replace(theory, full_best=_optimum(full, metric)))
     if not known.is_slow:
-        for designs in _over_participants(full_scenario, cache):
+        # Sharing all parameters among fewer participants is the other way to send less.
+        for designs in _over(full_scenario, "num_participants", cache, 6):
             yield (theory := replace(theory, participants=designs))
     if scenario.attack is not None and (scenario.data.rows is None or not known.is_slow):
         yield (theory := replace(theory, most_byzantine=_most_byzantine(scenario)))
@@ -216,25 +217,16 @@ def _over_stepsizes(known: Known, stepsizes: Sequence[float]) -> Iterator[tuple[
         yield tuple(known.points[mu] for mu in sorted(known.grid))
 
 
-def _over_shared(scenario: Scenario, cache: Cache, is_slow: bool) -> Iterator[tuple[Design, ...]]:
-    counts = shared_counts(scenario.dimension, scenario.num_shared, 4 if is_slow else _MANY_SHARED)
+def _over(scenario: Scenario, setting: str, cache: Cache, most: int) -> Iterator[tuple[Design, ...]]:
+    """Yield the designs with other numbers of shared parameters, or of participants."""
+    current = getattr(scenario, setting)
 
     def design(count: int) -> Design:
-        changed = scenario.replace(num_shared=count)
+        changed = scenario.replace(**{setting: count})
         return Design(count, values_sent(changed), _design_point(cache, changed))
 
-    return _in_batches(counts, design)
-
-
-def _over_participants(full: Scenario, cache: Cache) -> Iterator[tuple[Design, ...]]:
-    """Share all parameters among fewer participants: the other way to send less."""
-    counts = shared_counts(full.num_participants, full.num_participants, 6)
-
-    def design(count: int) -> Design:
-        changed = full.replace(num_participants=count)
-        return Design(count, values_sent(changed), _design_point(cache, changed))
-
-    return _in_batches(counts, design)
+    last = scenario.dimension if setting == "num_shared" else current
+    return _in_batches(shared_counts(last, current, most), design)
 
 
 def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[Curve]:

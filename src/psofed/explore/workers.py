@@ -36,6 +36,9 @@ _OUT_OF_MEMORY = (
 )
 _UNRESPONSIVE = 0.3  # seconds without taking up a newer question, after which a process is replaced
 _MOST_READY = 2  # idle processes
+_FOR_PAINTING = (
+    0.06  # seconds that the browser and the server have the cores to themselves after a first answer
+)
 _PARTING = -1  # number of the last question of a page; others count up from 1
 _THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -327,9 +330,11 @@ class _Answering:
         else:
             return
         try:
-            for answer in self._interruptible(steps):
+            for number, answer in enumerate(self._interruptible(steps)):
                 self._answer = answer
                 self._send(question, answer)
+                if number == 0:  # a hand that moves a slider asks again before the refinements would begin
+                    self._has_come.wait(_FOR_PAINTING)
         except PsofedError as error:
             self._fail(question, str(error))
         except MemoryError:

@@ -82,11 +82,13 @@ def metrics_of(data: FigureData) -> dict[str, str]:
     return {data.metric: METRIC_TITLES[data.metric], **others}
 
 
-def chart_name(data: FigureData, uplink: str) -> str:
-    """Return the name of a panel's chart.
+def ordinate(data: FigureData) -> str:
+    """Return what the ordinate shows, in dB, and which way is better."""
+    return f"{ORDINATES[data.metric]} (dB){'' if data.metric == 'term' else ', lower is better'}"
 
-    It is also its element's id.
-    """
+
+def chart_name(data: FigureData, uplink: str) -> str:
+    """Return the name of a panel's chart, which is also its element's id."""
     return f"{data.name}-{uplink}"
 
 
@@ -155,9 +157,9 @@ def _for_print(data: FigureData, titles: dict[str, str], kinds: list[str], heigh
                 ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
                 series.append(_printed(kind_of(one), look, "", one.x, one.y_db, **ends))
         charts.append(Chart(title, x, Scale(), tuple(series)))
-    better = "" if data.metric == "term" else ", lower is better"
-    ordinate = f"{ORDINATES[data.metric]} (dB){better}"
-    return Panels("", (tuple(charts),), True, data.x_label, ordinate, below=True, size=(PAGE_WIDTH, height))
+    return Panels(
+        "", (tuple(charts),), True, data.x_label, ordinate(data), below=True, size=(PAGE_WIDTH, height)
+    )
 
 
 def save_pictures(data: FigureData, folder: Path) -> None:

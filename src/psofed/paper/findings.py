@@ -1,9 +1,9 @@
 """Findings of the figures in a few sentences; every word and number follows from the results."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from psofed.paper.claims import SIMILAR, THEORY_FIGURES, Figures, is_clearly_below
+from psofed.paper.claims import SIMILAR, THEORY_FIGURES, Figures, Shown, is_clearly_below
 from psofed.paper.curves import STEPSIZES, CurvesFigure
 from psofed.paper.figures import load_figure
 from psofed.paper.model import FigureData, FigureSeries
@@ -47,13 +47,11 @@ def answer(figures: Figures) -> str:
 
 def find_findings(figures: Figures, most: int = 3) -> list[Finding]:
     """Return the findings that matter most among those the figures can show."""
-    found = [finding for make in _FINDINGS for finding in make(figures)]
-    return found[:most]
+    present = [(tuple(name for name in names if name in figures), make) for names, make in _FINDINGS]
+    return [make(figures, shown) for shown, make in present if shown][:most]
 
 
-def _rivals(figures: Figures) -> Iterator[Finding]:
-    if "fig1" not in figures:
-        return
+def _rivals(figures: Figures, shown: Shown) -> Finding:
     data = figures["fig1"]
     ours, fitted = _simulated(data, "PSO-Fed"), _simulated(data, "SignSGD")
     beaten = {}
@@ -78,28 +76,24 @@ def _rivals(figures: Figures) -> Iterator[Finding]:
             f"{decibels(_difference(fitted, ours, -1).decibels)} above PSO-Fed at {ours.x[-1]:g} Byzantine clients. "
             f"Below PSO-Fed are: {cases}."
         )
-    yield Finding(title, text, ("fig1",))
+    return Finding(title, text, shown)
 
 
-def _theory(figures: Figures) -> Iterator[Finding]:
-    shown = [data for name, data in figures.items() if name in THEORY_FIGURES]
-    if not shown:
-        return
-    exact = max(abs(_worst_misfit(shown, "exact-theory", uplink)) for uplink in UPLINKS)
-    paper, redrawn = (_worst_misfit(shown, "paper-theory", uplink) for uplink in UPLINKS)
+def _theory(figures: Figures, shown: Shown) -> Finding:
+    data = [figures[name] for name in shown]
+    exact = max(abs(_worst_misfit(data, "exact-theory", uplink)) for uplink in UPLINKS)
+    paper, redrawn = (_worst_misfit(data, "paper-theory", uplink) for uplink in UPLINKS)
     side = "too low" if paper < 0 else "too high"
-    yield Finding(
+    return Finding(
         f"For its own equations the paper’s theory is up to {decibels(abs(paper))} {side}; the exact theory is within "
         f"{decibels(exact, 2)}",
         "The paper averages separately over who downloads and who uploads. So its theory describes another system, in "
         f"which the uploading clients are drawn independently; there it is within {decibels(abs(redrawn), 2)}.",
-        tuple(data.name for data in shown),
+        shown,
     )
 
 
-def _sharing(figures: Figures) -> Iterator[Finding]:
-    if "fig2" not in figures:
-        return
+def _sharing(figures: Figures, shown: Shown) -> Finding:
     data = figures["fig2"]
     label = list(data.curve_labels.values())[-1]
     by_uplink = {}
@@ -110,20 +104,17 @@ def _sharing(figures: Figures) -> Iterator[Finding]:
     first, last = int(series.x[0]), int(series.x[-1])
     saved, redrawn = by_uplink["same"], by_uplink["redrawn"]
     word = "lowers" if saved.decibels > 0 else "raises"
-    yield Finding(
+    return Finding(
         f"Sharing {first} of {data.base.dimension} parameters instead of {last} {word} the error by "
         f"{decibels(abs(saved.decibels))}",
         f"With {label}, for the paper’s equations, and with {first}/{last} of the traffic. If the uploading clients "
         f"are drawn independently, as in the paper’s analysis, M = {last} is {decibels(redrawn.decibels)} above "
         f"M = {first}.",
-        ("fig2",),
+        shown,
     )
 
 
-def _stepsize(figures: Figures) -> Iterator[Finding]:
-    shown = tuple(name for name in ("fig6", "fig7") if name in figures)
-    if not shown:
-        return
+def _stepsize(figures: Figures, shown: Shown) -> Finding:
     best = {}
     for name in shown:
         plan = load_figure(name)
@@ -133,7 +124,7 @@ def _stepsize(figures: Figures) -> Iterator[Finding]:
             scenario = with_values(plan.base, {plan.curve_axis.name: value})
             best[series.label] = best_stepsize(scenario, "exact", STEPSIZES)
     low, high = min(best, key=lambda label: best[label]), max(best, key=lambda label: best[label])
-    yield Finding(
+    return Finding(
         f"The best stepsize depends on the attack: from {best[low]:.3f} to {best[high]:.3f}",
         f"The paper says about 0.03. Without an attack, small is best; with {low} it is {best[low]:.3f}, with {high} "
         f"{best[high]:.3f} (exact theory, the paper’s equations).",
@@ -141,23 +132,28 @@ def _stepsize(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _terms(figures: Figures) -> Iterator[Finding]:
-    if "fig9" not in figures:
-        return
+def _terms(figures: Figures, shown: Shown) -> Finding:
     data = figures["fig9"]
     quiet, *attacks = data.select(kind="simulation", uplink="same")
     attack = attacks[-1]
     gain = float(quiet.y_db[0] - quiet.y_db[-1])
     loss = float(attack.y_db[-1] - attack.y_db[0])
-    yield Finding(
+    return Finding(
         f"From M = {quiet.x[0]:g} to {quiet.x[-1]:g} the attack’s share grows by {decibels(loss)}, the data’s falls by "
         f"{decibels(gain)}",
         f"{attack.label} against {quiet.label}, for the paper’s equations.",
-        ("fig9",),
+        shown,
     )
 
 
-_FINDINGS = (_sharing, _theory, _rivals, _stepsize, _terms)
+# The most important first; which figures show each, of which some are enough.
+_FINDINGS: tuple[tuple[Shown, Callable[[Figures, Shown], Finding]], ...] = (
+    (("fig2",), _sharing),
+    (THEORY_FIGURES, _theory),
+    (("fig1",), _rivals),
+    (("fig6", "fig7"), _stepsize),
+    (("fig9",), _terms),
+)
 
 
 def _worst_misfit(figures: Iterable[FigureData], kind: str, uplink: str) -> float:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 from psofed._version import __version__
 from psofed.common.csv_text import csv_text
 from psofed.common.files import write_atomically, write_json
-from psofed.common.numbers import finite_or_none, to_decibels
+from psofed.common.numbers import json_object, to_decibels
 from psofed.common.types import FloatArray
 from psofed.results.metric_difference import DECIBELS_PER_NEPER
 from psofed.results.netcdf import save_dataset
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import xarray
 
 KINDS = ("simulation", "paper-theory", "exact-theory", "published")
+
+# What files say of every series.
+_ABOUT = ("metric", "label", "kind", "uplink")
 
 CellResults = Callable[[Cell], CellResult]
 
@@ -72,20 +75,16 @@ class FigureSeries:
         """Standard error in decibels."""
         return None if self.standard_error is None else DECIBELS_PER_NEPER * self.standard_error / self.y
 
+    @property
+    def numbers(self) -> dict[str, FloatArray | None]:
+        """Numbers that files hold of every point, by name."""
+        return {"x": self.x, "y": self.y, "y_db": self.y_db, "standard_error": self.standard_error}
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        error = self.standard_error
-        return {
-            "label": self.label,
-            "kind": self.kind,
-            "uplink": self.uplink,
-            "x": self.x.tolist(),
-            "y": self.y.tolist(),
-            "y_db": self.y_db.tolist(),
-            "standard_error": None if error is None else error.tolist(),
-            "metric": self.metric,
-            "curve": self.curve,
-        }
+        about = {name: getattr(self, name) for name in (*_ABOUT, "curve")}
+        lists = {name: None if values is None else values.tolist() for name, values in self.numbers.items()}
+        return {**about, **lists}
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +143,7 @@ class FigureData:
 
         A panel shows a curve only if it is simulated there; the paper's theory is shown beside both uplinks.
         """
-        simulated = {s.curve for s in self.series if s.kind == "simulation" and s.uplink == uplink}
+        simulated = self.curve_labels_in([uplink])
         drawn = [s for s in self.series if s.uplink in (uplink, None) or s.kind == "paper-theory"]
         return [s for s in drawn if s.curve in simulated]
 
@@ -156,11 +155,14 @@ class FigureData:
     @property
     def curve_labels(self) -> dict[int, str]:
         """The label of every simulated curve, by its number, in order."""
-        labels: dict[int, str] = {}
-        for series in self.series:
-            if series.kind == "simulation":
-                labels.setdefault(series.curve, series.label)
-        return dict(sorted(labels.items()))
+        return self.curve_labels_in(self.panels)
+
+    def curve_labels_in(self, panels: Collection[str]) -> dict[int, str]:
+        """Return the labels of the curves that are simulated in some panels, by number, in order."""
+        simulated = [
+            series for series in self.series if series.kind == "simulation" and series.uplink in panels
+        ]
+        return dict(sorted({series.curve: series.label for series in simulated}.items()))
 
     def misfit_db(self, kind: str, uplink: str) -> float | None:
         """Return how far a theory lies above the simulation where it is farthest from it; None without that theory."""
@@ -181,66 +183,51 @@ class FigureData:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists; a number that is not finite (a trial diverged) becomes None."""
-        plain: dict[str, Any] = finite_or_none({
+        names = ("title", "caption", "x_label", "metric", "worst_standard_error_db", "varied")
+        return json_object({
             "figure": self.name,
-            "title": self.title,
-            "caption": self.caption,
-            "x_label": self.x_label,
-            "metric": self.metric,
+            **{name: getattr(self, name) for name in names},
             "series": [series.to_json() for series in self.series],
             "other_metrics": [series.to_json() for series in self.other_series],
             "panels": list(self.panels),
-            "worst_standard_error_db": self.worst_standard_error_db,
             "unsteady": list(self.unsteady),
             "scenario": self.base.to_mapping(),
-            "varied": self.varied,
-            "trials": self.trials,
-            "seed": self.seed,
-            "version": __version__,
+            **self._origin,
         })  # fmt: skip
-        return plain
+
+    @property
+    def _origin(self) -> dict[str, Any]:
+        return {"trials": self.trials, "seed": self.seed, "version": __version__}
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return all series as one labelled table, padded with NaN to the longest."""
         import xarray
 
         every = (*self.series, *self.other_series)
-        points = max(series.x.size for series in every)
-        padded = {}
-        for name in ("x", "y", "y_db", "standard_error"):
-            table = np.full((len(every), points), np.nan)
-            for row, series in zip(table, every, strict=True):
-                if (values := getattr(series, name)) is not None:
-                    row[: values.size] = values
-            padded[name] = ("series", "point"), table
-        about = {
-            name: ("series", [str(getattr(series, name) or "") for series in every])
-            for name in ("label", "kind", "uplink", "metric")
+        padded = {
+            name: (("series", "point"), np.full((len(every), max(series.x.size for series in every)), np.nan))
+            for name in every[0].numbers
         }
-        return xarray.Dataset(
-            padded,
-            coords=about,
-            attrs={
-                "title": self.title,
-                "figure": self.name,
-                "scenario": self.base.to_toml(),
-                "trials": self.trials,
-                "seed": self.seed,
-                "version": __version__,
-            },
-        )
+        for row, series in enumerate(every):
+            for name, values in series.numbers.items():
+                if values is not None:
+                    padded[name][1][row, : values.size] = values
+        about = {name: ("series", [str(getattr(series, name) or "") for series in every]) for name in _ABOUT}
+        origin = {"title": self.title, "figure": self.name, "scenario": self.base.to_toml(), **self._origin}
+        return xarray.Dataset(padded, coords=about, attrs=origin)
 
     def save_data(self, folder: Path) -> None:
         """Write the series as JSON, NetCDF and CSV."""
         write_json(folder / f"{self.name}.json", self.to_json(), mode=0o666)
         save_dataset(self.to_dataset(), folder / f"{self.name}.nc")
-        about, numbers = ("metric", "label", "kind", "uplink"), ("x", "y", "y_db", "standard_error")
-        rows: list[Any] = [(*about, *numbers)]
+        rows: list[Any] = [(*_ABOUT, *self.series[0].numbers)]
         for series in (*self.series, *self.other_series):
-            names = [getattr(series, name) or "" for name in about]
-            columns = [getattr(series, name) for name in numbers]
-            filled = [[""] * series.x.size if column is None else column.tolist() for column in columns]
-            rows += [(*names, *row) for row in zip(*filled, strict=True)]
+            names = [getattr(series, name) or "" for name in _ABOUT]
+            columns = [
+                [""] * series.x.size if values is None else values.tolist()
+                for values in series.numbers.values()
+            ]
+            rows += [(*names, *row) for row in zip(*columns, strict=True)]
         write_atomically(folder / f"{self.name}.csv", csv_text(rows).encode(), mode=0o666)
 
 

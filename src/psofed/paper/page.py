@@ -1,155 +1,141 @@
 """The report: one HTML page that opens from disk, with everything inside.
 
 It begins with the answer: a sentence, a picture, how many of the paper's claims hold, and three findings. Then come
-the claims as cards and the figures, each with the table behind it. The charts are Bokeh's; ``controls.js`` connects
-the page's own buttons to them.
+the claims as cards and the figures, each with the table behind it. ``page.html`` and ``parts.html`` are its templates.
+The charts are Bokeh's; ``controls.js`` connects the page's own buttons to them.
 """
 
-import html
+import json
+import re
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
-from psofed.common.files import atomic_path
-from psofed.paper.charts import HEADLINE, headline_chart, make_headline, make_panels, save_pictures
+import numpy as np
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from psofed.common.files import write_atomically
+from psofed.paper import charts
 from psofed.paper.claims import NOT_IN_PAPER
 from psofed.paper.findings import answer, find_findings
-from psofed.paper.model import FigureData
-from psofed.paper.page_claims import claim_sections, figure_links, figure_title, verdict_tiles
-from psofed.paper.page_figures import figure_section, headline_figure
+from psofed.paper.look import look_of
+from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.report import ROUGH, run_table
 from psofed.paper.reproduce import Reproduction
 from psofed.paper.typeset import typeset
-from psofed.paper.verdict import Claim
-from psofed.render import Table
+from psofed.paper.verdict import CONDITIONAL, FAILS, HOLDS, UNDECIDED, Claim, describe_case
 from psofed.render.figures import draw_chart, figure_to_svg
-from psofed.render.numbers import counted
-from psofed.render.pages import bokeh_script, embed
+from psofed.render.numbers import counted, fixed
+from psofed.render.pages import GREY, bokeh_script, embed
 
-# Nothing may be fetched, whatever a script should try.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+# Of every verdict: its sign, its class in the style sheet, and what is said of one claim and of several.
+VERDICTS = {
+    HOLDS: ("✓", "holds", "holds", "hold"),
+    CONDITIONAL: ("◐", "conditional", "holds under a condition", "hold under a condition"),
+    FAILS: ("✗", "fails", "does not hold", "do not hold"),
+    UNDECIDED: ("?", "undecided", "is left open by the noise", "are left open by the noise"),
+}
+# Of every panel: its title, and the system that it shows.
+PANELS = {
+    "same": ("The equations as written", "those who download also upload"),
+    "redrawn": ("The system of the analysis", "the uploading clients are drawn independently"),
+}
 
 
 def write_page(reproduction: Reproduction, claims: list[Claim], seconds: float, folder: Path) -> Path:
     """Write ``report.html`` beside the figures' files, to which it links; return its path.
 
-    For print it holds the figures' SVG files, which are drawn if they are not there.
+    For print it holds the figures' SVG files.
     """
+    figures = reproduction.figures
+    first = figures.get("fig1", next(iter(figures.values())))
+    models = {charts.HEADLINE: charts.make_headline(first, first.panels[0])}
+    for figure in figures.values():
+        models |= charts.make_panels(figure)
+    script, places = embed(models)
+    text = templates().get_template("page.html").render(
+        answer=answer(figures),
+        bokeh=Markup(bokeh_script()),
+        claims=claims,
+        figures=figures,
+        findings=find_findings(figures),
+        first=first,
+        headline_picture=_picture(figure_to_svg(draw_chart(charts.headline_chart(first, first.panels[0])))),
+        ours=sum(claim.source == NOT_IN_PAPER for claim in claims),
+        pictures={name: _picture((folder / f"{name}.svg").read_text(encoding="utf-8")) for name in figures},
+        places=places,
+        rough=ROUGH if reproduction.quality.quick else "",
+        run=run_table(reproduction, seconds),
+        script=Markup(script),
+    )  # fmt: skip
     path = folder / "report.html"
-    text = _page(
-        reproduction,
-        claims,
-        seconds,
-        {name: _picture(data, folder) for name, data in reproduction.figures.items()},
-    )
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_atomically(path, text.encode(), mode=0o666)
     return path
 
 
-def _picture(data: FigureData, folder: Path) -> str:
-    path = folder / f"{data.name}.svg"
-    if not path.exists():
-        save_pictures(data, folder)
-    return path.read_text(encoding="utf-8")
-
-
-def _page(reproduction: Reproduction, claims: list[Claim], seconds: float, pictures: dict[str, str]) -> str:
-    figures = reproduction.figures
-    first = figures.get("fig1", next(iter(figures.values())))
-    uplink = first.panels[0]
-    charts = {HEADLINE: make_headline(first, uplink)}
-    for figure in figures.values():
-        charts |= make_panels(figure)
-    script, places = embed(charts)
-    sections = "".join(figure_section(figure, places, pictures[name]) for name, figure in figures.items())
-    opening = headline_figure(
-        first, uplink, places[HEADLINE], figure_to_svg(draw_chart(headline_chart(first, uplink)))
+@cache
+def templates() -> Environment:
+    """Return the page's templates, with everything they call; what they insert is escaped unless it is HTML already."""
+    made = Environment(
+        loader=FunctionLoader(_resource),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
     )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="color-scheme" content="light dark">
-<title>PSO-Fed: the paper’s figures, reproduced</title>
-<link rel="icon" href="data:,">
-<style>{_resource("page.css")}</style>
-</head>
-<body>
-<a class="skip" href="#main">Skip to the report</a>
-{_bar(list(figures))}
-<main id="main">
-{_opening(reproduction, claims, opening)}
-{_claims(claims)}
-<h2 id="figures">Figures</h2>
-<p class="lead">Points are simulations, drawn with their 95 % bands, which are often too narrow to see. The pale line
-beneath is the exact theory, the dashed one the paper’s theory; rings are what the paper printed. The variances
-that the paper drew for its clients are unknown. From one draw to another, levels differ by a few tenths of a dB; slopes
-and order hardly change.</p>
-<noscript><p class="card fails">The charts need JavaScript. The tables below them, and the files beside this page, do
-not.</p></noscript>
-{sections}
-{_run_section(run_table(reproduction, seconds))}
-</main>
-{bokeh_script()}
-{script}
-<script>{_resource("controls.js")}</script>
-</body>
-</html>
-"""
+    made.filters |= {
+        "figure_title": lambda name: name.replace("fig", "Figure "),
+        "json": lambda value: json.dumps(value, ensure_ascii=False),
+        "typeset": lambda text: Markup(typeset(text)),
+    }
+    names = ("HEADLINE", "HEADLINE_KINDS", "KINDS", "ORDINATES", "chart_name", "describe_misfit", "metrics_of",
+             "ordinate", "shown_kinds")  # fmt: skip
+    made.globals |= {name: getattr(charts, name) for name in names} | {
+        "FAILS": FAILS,
+        "FILES": ("svg", "png", "json", "nc", "csv"),
+        "GREY": GREY,
+        "HOLDS": HOLDS,
+        "PANELS": PANELS,
+        "UNDECIDED": UNDECIDED,
+        "VERDICTS": VERDICTS,
+        "VERDICT_ORDER": (FAILS, CONDITIONAL, UNDECIDED, HOLDS),
+        "counted": counted,
+        "describe_case": describe_case,
+        "levels": levels,
+        "look_of": look_of,
+        "resource": lambda name: Markup(_resource(name)),
+    }
+    return made
 
 
-def _bar(names: list[str]) -> str:
-    numbers = "".join(
-        f'<a href="#{name}" aria-label="{figure_title(name)}">{name.removeprefix("fig")}</a>'
-        for name in names
-    )
-    return f"""<header class="bar"><div>
-<a class="brand" href="#answer">PSO-Fed, reproduced</a>
-<details class="menu"><summary>Contents</summary>
-<nav aria-label="Contents"><a href="#answer">Answer</a><a href="#claims">Claims</a>
-<span class="figures"><a href="#figures">Figures</a>{numbers}</span><a href="#run">How it was made</a></nav></details>
-<button type="button" id="theme" aria-label="Dark colours" aria-pressed="false"><span aria-hidden="true">◐</span><span
-class="word" aria-hidden="true"> Dark</span></button>
-</div></header>"""
+def levels(data: FigureData, uplink: str) -> dict[int, dict[float, dict[str, str]]]:
+    """Return the points of a panel as its table shows them, by curve, place and kind."""
+    found: dict[int, dict[float, dict[str, str]]] = {}
+    for series in data.panel(uplink):
+        for place, x in enumerate(series.x.tolist()):
+            found.setdefault(series.curve, {}).setdefault(x, {})[charts.kind_of(series)] = _level(
+                series, place
+            )
+    return {curve: dict(sorted(points.items())) for curve, points in sorted(found.items())}
 
 
-def _opening(reproduction: Reproduction, claims: list[Claim], picture: str) -> str:
-    findings = "".join(
-        f'<li class="finding"><h3>{typeset(finding.title)}</h3><p>{typeset(finding.text)}</p>'
-        f'<p class="muted">See {figure_links(finding.figures)}.</p></li>'
-        for finding in find_findings(reproduction.figures)
-    )
-    rough = f'<p class="muted rough">{ROUGH}</p>' if reproduction.quality.quick else ""
-    return f"""<section id="answer">
-<h1>Does sharing less keep a federation accurate when clients are Byzantine?</h1>
-<p class="answer">{typeset(answer(reproduction.figures))}</p>{rough}
-<div class="opening">{picture}
-<div class="verdicts"><h2>{counted(len(claims), "claim")} checked</h2>
-{verdict_tiles(claims)}</div></div>
-<h2>What to remember</h2>
-<ol class="findings">{findings}</ol>
-</section>
-"""
+def _level(series: FigureSeries, place: int) -> str:
+    if not np.isfinite(series.y_db[place]):
+        return "diverged"
+    error = series.standard_error_db
+    spread = "" if error is None else f" ± {error[place]:.2f}"
+    return f"{fixed(float(series.y_db[place]))}{spread}"
 
 
-def _claims(claims: list[Claim]) -> str:
-    ours = sum(claim.source == NOT_IN_PAPER for claim in claims)
-    note = f" {counted(ours, 'claim is', 'claims are')} ours and not the paper’s." if ours else ""
-    return f"""<h2 id="claims">The paper’s claims</h2>
-<p class="lead">Every verdict and every condition is computed from the numbers behind the figures. Comparisons are
-paired (equal seeds give equal draws); ± is one standard error.{note}</p>
-{claim_sections(claims)}
-"""
+def _picture(svg: str) -> str:
+    """Return an SVG for an address, in half the bytes: a hundredth of a point is more than anyone sees."""
+    bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<\?xml.*?\?>|<!DOCTYPE.*?>", "", svg, flags=re.S)
+    bare = " ".join(bare.split()).replace('"', "'")  # other quotes and line ends would have to be escaped
+    bare = re.sub(r" d='[^']*'", lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), bare)
+    return quote(bare, safe=" =:/;,.-'()<>|*+!?&@$[]{}")
 
 
-def _run_section(table: Table) -> str:
-    rows = "".join(
-        f"<dt>{html.escape(str(name))}</dt><dd>{html.escape(str(value))}</dd>" for name, value in table.rows
-    )
-    return f'<h2 id="run">{table.title}</h2><dl class="facts">{rows}</dl>'
-
-
-def _resource(name: str) -> str:
+def _resource(name: str) -> Any:
     return files("psofed.paper").joinpath(name).read_text("utf-8")

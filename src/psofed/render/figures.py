@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
@@ -35,6 +36,7 @@ _FLAG = COLOURS[1]
 _SYMBOL = re.compile(r"(?<!\w)(\w)_(\w)(²?)(?!\w)")
 # Marks at the upper edge: of what diverged, and of what lies above the picture. No series has them.
 _LOST, _BEYOND = r"$\infty$", r"$\uparrow$"
+_MEDIAN = "o"  # in legends; hollow
 _SCREEN = 100  # pixels per inch where a notebook shows a figure
 
 
@@ -162,7 +164,7 @@ def _draw_any(axes: Axes, chart: Chart | RowChart | HeatMap) -> None:
 
 
 def _draw_series(axes: Axes, chart: Chart) -> None:
-    top = math.inf if chart.y.limits is None else chart.y.limits[1]
+    top = _top(chart)
     for span in chart.spans:
         _draw_span(axes, span)
     for series in chart.series:
@@ -174,9 +176,9 @@ def _draw_series(axes: Axes, chart: Chart) -> None:
 
 def _draw_one(axes: Axes, series: Series, top: float) -> None:
     colour, x = _colour(series.colour), series.x
-    beyond = series.y > top
-    y = np.where(np.isfinite(series.y) & ~beyond, series.y, np.nan)
-    hollow = np.zeros(x.size, bool) if series.is_median is None else series.is_median & np.isfinite(y)
+    flags = _flags(series, top)
+    hollow = flags[_MEDIAN]
+    y = np.where(np.isfinite(series.y) & ~(series.y > top), series.y, np.nan)
     if series.low is not None and series.high is not None:
         # An interval without an end reaches beyond the picture.
         reach = 50.0 + np.nanmax(np.abs(np.append(y, 0.0)))
@@ -193,11 +195,23 @@ def _draw_one(axes: Axes, series: Series, top: float) -> None:
         axes.plot(
             x[hollow], y[hollow], ls="none", marker=series.marker or "o", color=colour, mfc="white", zorder=3
         )
-    lost = np.zeros(x.size, bool) if series.is_lost is None else series.is_lost
-    for at, marker in ((lost, _LOST), (beyond & ~lost, _BEYOND)):
+    for marker in (_LOST, _BEYOND):
+        at = flags[marker]
         if at.any():
             axes.plot(x[at], np.full(int(at.sum()), 0.985), ls="none", marker=marker, color=colour, ms=10, mew=0.6,
                       transform=axes.get_xaxis_transform(), clip_on=False, zorder=4)  # fmt: skip
+
+
+def _top(chart: Chart) -> float:
+    return math.inf if chart.y.limits is None else chart.y.limits[1]
+
+
+def _flags(series: Series, top: float) -> dict[str, NDArray[np.bool_]]:
+    """Return which points are marked, by the mark: where trials diverged, above the picture, medians inside of it."""
+    none = np.zeros(series.x.size, bool)
+    lost, beyond = none if series.is_lost is None else series.is_lost, series.y > top
+    medians = none if series.is_median is None else series.is_median
+    return {_LOST: lost, _BEYOND: beyond & ~lost, _MEDIAN: medians & np.isfinite(series.y) & ~beyond}
 
 
 def _clipped(values: FloatArray, reach: float) -> FloatArray:
@@ -262,8 +276,6 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
         for at in places:
             colour = _FLAG if at in chart.flagged else "0.6"
             axes.plot([first.values[at], second.values[at]], [at, at], color=colour, lw=1.6, zorder=1)
-    if chart.x.limits is not None:
-        axes.set_xlim(*chart.x.limits)
     for at, rows in enumerate(chart.rows):
         _draw_row_values(axes, rows, chart.starred, chart.x.limits, 48 * at * chart.joined)
     names = [_text(name) for name in chart.names]
@@ -274,10 +286,7 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
             label.set_fontweight("bold")
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(_text(chart.x.label))
-    if chart.x.log:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    _scale(axes, chart.x, Scale())
     axes.set_title(_text(chart.title), loc="left")
     handles = [
         Line2D([], [], **_row_style(rows), ls="none", label=_text(rows.label))
@@ -427,32 +436,13 @@ def _legend_of(charts: tuple[Chart, ...]) -> list[Any]:
                         color=colour, alpha=None if isinstance(span.colour, str) else 0.2, lw=0, label=label
                     )
                 )
-    marks = {
-        (_LOST, "some trials diverged"): any(
-            s.is_lost is not None and s.is_lost.any() for c in charts for s in c.series
-        ),
-        (_BEYOND, "above the picture"): any(
-            bool(
-                (
-                    (s.y > c.y.limits[1])
-                    & ~(s.is_lost if s.is_lost is not None else np.zeros(s.y.size, bool))
-                ).any()
-            )
-            for c in charts
-            if c.y.limits is not None
-            for s in c.series
-        ),
-        ("o", "median, heavy tails"): any(
-            s.is_median is not None and (s.is_median & np.isfinite(s.y)).any()
-            for c in charts
-            for s in c.series
-        ),
-    }
-    for (marker, words), there in marks.items():
-        if there:
-            fill = "white" if marker == "o" else "0.3"
-            handles[words] = Line2D(
-                [], [], ls="none", marker=marker, color="0.3", mfc=fill, mew=1.5, label=words
+    flags = [_flags(series, _top(chart)) for chart in charts for series in chart.series]
+    words = {_LOST: "some trials diverged", _BEYOND: "above the picture", _MEDIAN: "median, heavy tails"}
+    for marker, text in words.items():
+        if any(found[marker].any() for found in flags):
+            fill = "white" if marker == _MEDIAN else "0.3"
+            handles[text] = Line2D(
+                [], [], ls="none", marker=marker, color="0.3", mfc=fill, mew=1.5, label=text
             )
     return list(handles.values())
 

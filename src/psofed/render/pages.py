@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 POINTS, HALO, DASHES, DOTS, RINGS, CROSSES, LABEL = (
     "points", "halo", "dashes", "dots", "rings", "crosses", "label",
 )  # fmt: skip
-_FROM_BELOW = (HALO, DASHES, DOTS, RINGS, CROSSES, POINTS, LABEL)
 
 # Matplotlib's letters for markers, in Bokeh's words.
 MARKERS = {
@@ -28,6 +27,24 @@ MARKERS = {
 # Lines that can be seen on a light and on a dark page; what must be read gets its colour from the page.
 GREY = "#808a94"
 FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
+
+
+# The glyphs of every style, from below, and how each looks.
+_STYLES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
+    HALO: (("Line", {"line_width": 9, "line_alpha": 0.28, "line_cap": "round"}),),
+    DASHES: (("Line", {"line_width": 1.5, "line_alpha": 0.85, "line_dash": [7, 4]}),),
+    DOTS: (("Line", {"line_width": 1.8, "line_alpha": 0.85, "line_dash": [2, 4]}),),
+    RINGS: (("Scatter", {"size": 14, "fill_alpha": 0, "line_alpha": 0.85}),),
+    CROSSES: (("Scatter", {"marker": "x", "size": 9, "line_alpha": 0.8}),),
+    POINTS: (
+        ("VArea", {"y1": "low", "y2": "high", "fill_alpha": 0.18}),
+        ("Line", {"line_width": 1.6, "line_alpha": 0.9}),
+        ("Scatter", {"size": 8}),
+    ),
+    LABEL: (
+        ("Text", {"x_offset": 12, "text_baseline": "middle", "text_font": {"value": FONT}, "text_font_size": "13px"}),
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,7 @@ def make_chart(
         axis.axis_label = None
     if x_ticks is not None:
         plot.xaxis.ticker = FixedTicker(ticks=list(x_ticks))
-    for layer in sorted(layers, key=lambda layer: _FROM_BELOW.index(layer.style)):
+    for layer in sorted(layers, key=lambda layer: list(_STYLES).index(layer.style)):
         _draw(plot, layer)
     cursor = Span(name="cursor", dimension="height", location=math.nan, visible=False)
     cursor.line_color, cursor.line_dash = GREY, "dotted"
@@ -134,49 +151,22 @@ def bokeh_script() -> str:
 
 
 def _draw(plot: "BokehFigure", layer: Layer) -> None:
-    from bokeh.models import ColumnDataSource, Line, Scatter, Text, VArea
+    from bokeh import models
 
     # No attribute says of what a source is; the tags do, for the page's list of values.
-    source = ColumnDataSource(
+    source = models.ColumnDataSource(
         {name: list(column) for name, column in layer.columns.items()},
         tags=[layer.curve, layer.kind, layer.label],
     )
     colour = layer.colour
-    marker = MARKERS.get(layer.marker, "circle")
-    glyphs: list[Any]
-    match layer.style:
-        case "points":
-            line = Line(x="x", y="y", line_color=colour, line_width=1.6, line_alpha=0.9)
-            dots = Scatter(x="x", y="y", marker=marker, size=8, fill_color=colour, line_color=colour)
-            glyphs = [line, dots]
-            if "low" in layer.columns:
-                glyphs.insert(0, VArea(x="x", y1="low", y2="high", fill_color=colour, fill_alpha=0.18))
-        case "halo":
-            glyphs = [Line(x="x", y="y", line_color=colour, line_width=9, line_alpha=0.28, line_cap="round")]
-        case "dashes":
-            glyphs = [
-                Line(x="x", y="y", line_color=colour, line_width=1.5, line_alpha=0.85, line_dash=[7, 4])
-            ]
-        case "dots":
-            glyphs = [
-                Line(x="x", y="y", line_color=colour, line_width=1.8, line_alpha=0.85, line_dash=[2, 4])
-            ]
-        case "rings":
-            glyphs = [
-                Scatter(
-                    x="x", y="y", marker=marker, size=14, fill_alpha=0, line_color=colour, line_alpha=0.85
-                )
-            ]
-        case "crosses":
-            glyphs = [Scatter(x="x", y="y", marker="x", size=9, line_color=colour, line_alpha=0.8)]
-        case "label":
-            glyphs = [
-                Text(
-                    x="x", y="y", text={"value": layer.label}, x_offset=12, text_baseline="middle", text_color=colour,
-                    text_font={"value": FONT}, text_font_size="13px",
-                )
-            ]  # fmt: skip
-        case _:
-            raise ValueError(f"a layer cannot be drawn as {layer.style}")
-    for glyph in glyphs:
-        plot.add_glyph(source, glyph, tags=[layer.curve, layer.kind, colour])
+    of_kind: dict[str, dict[str, Any]] = {
+        "Line": {"y": "y", "line_color": colour},
+        "Scatter": {"y": "y", "line_color": colour, "fill_color": colour,
+                    "marker": MARKERS.get(layer.marker, "circle")},
+        "Text": {"y": "y", "text_color": colour, "text": {"value": layer.label}},
+        "VArea": {"fill_color": colour},
+    }  # fmt: skip
+    for kind, look in _STYLES[layer.style]:
+        if kind != "VArea" or "low" in layer.columns:
+            glyph = getattr(models, kind)(x="x", **(of_kind[kind] | look))
+            plot.add_glyph(source, glyph, tags=[layer.curve, layer.kind, colour])

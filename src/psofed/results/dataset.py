@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 SIMULATION_TITLE = "psofed simulation"
 TABLES = ("trials", "curve", "clients")
+# Arrays of a result that there is one of for each metric: their dimensions, and what they are of it.
+_BY_METRIC = {
+    "tail_change": (("trial",), "second half of the tail less its first: {}"),
+    "curve": (("iteration",), "{}, mean over trials"),
+    "curve_standard_error": (("iteration",), "standard error over trials: {}"),
+    "trial_curves": (("trial", "iteration"), "{}, of each trial"),
+}
 
 
 def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
@@ -32,21 +39,12 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
     variables: dict[str, Any] = {}
     for metric, values in result.steady_state.items():
         variables[metric] = variable("trial", values, f"steady-state {LONG_NAMES[metric]}, by trial")
-    for metric in METRIC_TITLES:
-        words = LONG_NAMES[metric]
-        variables[f"{metric}_tail_change"] = variable(
-            "trial", result.tail_change[metric], f"second half of the tail less its first: {words}"
-        )
-        variables[f"{metric}_curve"] = variable(
-            "iteration", result.curve[metric], f"{words}, mean over trials"
-        )
-        variables[f"{metric}_curve_standard_error"] = variable(
-            "iteration", result.curve_standard_error[metric], f"standard error over trials: {words}"
-        )
-        if result.trial_curves is not None:
-            variables[f"{metric}_trial_curves"] = variable(
-                ("trial", "iteration"), result.trial_curves[metric], f"{words}, of each trial"
-            )
+    for name, (dims, words) in _BY_METRIC.items():
+        if (found := getattr(result, name)) is not None:
+            for metric in METRIC_TITLES:
+                variables[f"{metric}_{name}"] = variable(
+                    dims, found[metric], words.format(LONG_NAMES[metric])
+                )
     fleet = result.fleet
     variables["diverged_at"] = variable(
         "trial", result.diverged_at, "iteration in which the trial was seen to diverge, or -1", "iterations"
@@ -115,12 +113,11 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
     check_size(data, "client", scenario.num_clients)
     check_size(data, "iteration", math.ceil(scenario.iterations / bin_width))
 
-    def by_metric(suffix: str, dims: tuple[str, ...] = ("trial",)) -> dict[str, FloatArray]:
-        return {metric: numbers(data, f"{metric}{suffix}", dims) for metric in METRIC_TITLES}
+    def by_metric(name: str) -> dict[str, FloatArray]:
+        return {metric: numbers(data, f"{metric}_{name}", _BY_METRIC[name][0]) for metric in METRIC_TITLES}
 
     details = json.loads(data.attrs.get("details", "{}"))
     fleet = _measured_fleet(data, scenario) if "data" in details else draw_fleet(scenario)
-    has_trial_curves = "network_mse_trial_curves" in data
     return SimulationResult(
         scenario=scenario,
         fleet=fleet,
@@ -128,11 +125,11 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         tail=int(data.attrs["tail"]),
         bin_width=bin_width,
         steady_state={metric: numbers(data, metric, ("trial",)) for metric in measured_metrics(scenario)},
-        tail_change=by_metric("_tail_change"),
-        curve=by_metric("_curve", ("iteration",)),
-        curve_standard_error=by_metric("_curve_standard_error", ("iteration",)),
+        tail_change=by_metric("tail_change"),
+        curve=by_metric("curve"),
+        curve_standard_error=by_metric("curve_standard_error"),
         diverged_at=numbers(data, "diverged_at", ("trial",), "i"),
-        trial_curves=by_metric("_trial_curves", ("trial", "iteration")) if has_trial_curves else None,
+        trial_curves=by_metric("trial_curves") if "network_mse_trial_curves" in data else None,
         seconds=float(data.attrs["seconds"]),
         version=str(data.attrs["version"]),
         details=details,

@@ -14,6 +14,7 @@ Without pairs the interval is Welch's, or that of two medians (each with half of
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -109,19 +110,16 @@ def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDEN
     (-10.0, 'ratio of means')
     """
     diverged = int(np.sum(~np.isfinite(a))), int(np.sum(~np.isfinite(b)))
-    counts = int(np.sum(a < b)), int(np.sum(a > b))
+    lower, higher = int(np.sum(a < b)), int(np.sum(a > b))
+    found = partial(MetricDifference, lower=lower, higher=higher, diverged=diverged, confidence=confidence)
     if len(a) < 2:
-        return MetricDifference(
-            _ratio(a, b), (math.nan, math.nan), "ratio of means", *counts, diverged, confidence
-        )
+        return found(_ratio(a, b), (math.nan, math.nan), "ratio of means")
     if not any(diverged) and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
         mean_a, mean_b = float(a.mean()), float(b.mean())
         if mean_a > 0 and mean_b > 0 and not is_unfair(a / mean_a - b / mean_b):
             value, error = ratio_of_means(a, b)
             reach = students_factor(len(a), confidence) * error
-            return MetricDifference(
-                value, (value - reach, value + reach), "ratio of means", *counts, diverged, confidence
-            )
+            return found(value, (value - reach, value + reach), "ratio of means")
     ratios = pair_decibels(a, b)
     undecided = np.isnan(ratios)
     low, high = np.where(undecided, -math.inf, ratios), np.where(undecided, math.inf, ratios)
@@ -129,7 +127,7 @@ def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDEN
     interval = (float(np.sort(low)[rank - 1]), float(np.sort(high)[-rank])) if rank else (math.nan, math.nan)
     # Where most pairs diverged together, nothing can be said.
     value = _median(ratios[~undecided]) if 2 * int(undecided.sum()) < len(ratios) else math.nan
-    return MetricDifference(value, interval, "median of ratios", *counts, diverged, confidence)
+    return found(value, interval, "median of ratios")
 
 
 def ratio_of_means(a: FloatArray, b: FloatArray) -> tuple[float, float]:
@@ -148,10 +146,9 @@ def ratio_of_means(a: FloatArray, b: FloatArray) -> tuple[float, float]:
 def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDENCE) -> MetricDifference:
     """Compare two unrelated samples of positive values."""
     diverged = int(np.sum(~np.isfinite(a))), int(np.sum(~np.isfinite(b)))
+    found = partial(MetricDifference, diverged=diverged, confidence=confidence)
     if min(len(a), len(b)) < 2:
-        return MetricDifference(
-            _ratio(a, b), (math.nan, math.nan), "ratio of means", 0, 0, diverged, confidence
-        )
+        return found(_ratio(a, b), (math.nan, math.nan), "ratio of means")
     means = np.mean(a), np.mean(b)
     if not any(diverged) and min(means) > 0 and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
         from scipy.special import stdtrit
@@ -165,15 +162,13 @@ def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFID
         )
         factor = float(stdtrit(freedom, (1 + confidence) / 2))
         value, reach = _ratio(a, b), DECIBELS_PER_NEPER * factor * math.sqrt(sum(parts))
-        return MetricDifference(
-            value, (value - reach, value + reach), "ratio of means", 0, 0, diverged, confidence
-        )
+        return found(value, (value - reach, value + reach), "ratio of means")
     (middle_a, ends_a), (middle_b, ends_b) = (median_interval(x, (1 + confidence) / 2) for x in (a, b))
     low, high = _decibels(ends_a[0], ends_b[1]), _decibels(ends_a[1], ends_b[0])
     if not any(map(math.isnan, (*ends_a, *ends_b))):  # both infinite: on either side
         low, high = -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
     value = _decibels(middle_a, middle_b)
-    return MetricDifference(value, (low, high), "ratio of medians", 0, 0, diverged, confidence)
+    return found(value, (low, high), "ratio of medians")
 
 
 def pair_decibels(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -201,8 +196,6 @@ def _median(values: FloatArray) -> float:
 
 
 def _to_percent(decibels: float) -> float:
-    return (
-        100 * (10 ** (decibels / 10) - 1)
-        if decibels < 3000
-        else (math.nan if math.isnan(decibels) else math.inf)
-    )
+    if math.isnan(decibels):
+        return math.nan
+    return 100 * (10 ** (decibels / 10) - 1) if decibels < 3000 else math.inf
