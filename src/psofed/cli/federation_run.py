@@ -203,17 +203,15 @@ def rollback(options: RollbackOptions, home: HomeFolder) -> None:
     Everything learned since is discarded, by the clients too: each receives the full model when it is next selected.
     """
     with ready():
-        from psofed.common.files import read_json, write_json
         from psofed.federation.deploy.submit import check_free
         from psofed.federation.server.checkpoint import CheckpointStore
 
         place = home.open()
         check_free(place, force=True)
         state = CheckpointStore(place.checkpoint).rollback(options.to_round)
-        if place.status.exists():
-            status = read_json(place.status)
+        if status := place.read_status():
             status.pop("replaces", None)  # the run that the checkpoint belongs to is the one to continue
-            write_json(place.status, {**status, "round": state.round_number, "state": "rolled back"})
+            place.write_status(status, round=state.round_number, state="rolled back")
         typer.echo(f"back at round {state.round_number}; `psofed federation resume` continues from there")
 
 

@@ -21,6 +21,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
 from psofed.common.scheduler import scheduler
 from psofed.federation.client.gateway import NODE_NUMBER
+from psofed.federation.deploy.credentials import check_made
 from psofed.federation.flower import (
     HEARTBEAT,
     Announcement,
@@ -83,9 +84,7 @@ class LongLivedNode:
         app: App,
         say: Callable[[str], None],
     ) -> None:
-        for path in (authority, key):
-            if not path.is_file():
-                raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
+        check_made(authority, key)
         self.home = home
         self.settings: dict[str, Any] = dict(settings)
         self.app = app

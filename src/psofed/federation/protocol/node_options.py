@@ -1,7 +1,8 @@
 """The settings of one node: its server, its data, and the attack that it rehearses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
@@ -166,6 +167,15 @@ class NodeOptions(Settings):
             value = getattr(self, name)
             config[_flag(name)] = ",".join(value) if isinstance(value, tuple) else value
         return config
+
+    @classmethod
+    def from_node_config(cls, config: Mapping[str, Any]) -> "NodeOptions":
+        """Read what :meth:`to_node_config` gave; other entries, such as Flower's own, are left aside."""
+        values = {name: config[_flag(name)] for name in cls.options() if _flag(name) in config}
+        for name in ("features", "units"):
+            if name in values:
+                values[name] = [entry.strip() for entry in str(values[name]).split(",") if entry.strip()]
+        return cls(**values)
 
     def _given(self, *names: str) -> list[str]:
         return [name for name in names if getattr(self, name) not in (None, (), "", False)]
