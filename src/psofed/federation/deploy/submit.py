@@ -6,7 +6,7 @@ from typing import Any
 
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
-from psofed.common.files import is_locked, read_json, write_json
+from psofed.common.files import is_locked, read_json, write_atomically, write_json
 from psofed.common.toml import toml_value
 from psofed.federation.deploy.processes import wait_until
 from psofed.federation.deploy.report import build_result, save_result
@@ -53,12 +53,11 @@ __all__ = ["client_app", "server_app"]
 
 def write_app(home: Home, config: Mapping[str, Any]) -> None:
     """Write the Flower app that carries a run's `config` to server and nodes; the code itself is psofed's own."""
-    package = home.app / "psofed_run"
-    package.mkdir(parents=True, exist_ok=True)
     lines = "\n".join(f"{name} = {toml_value(value)}" for name, value in config.items())
-    (home.app / "pyproject.toml").write_text(_PYPROJECT.format(version=__version__, config=lines))
-    (package / "__init__.py").write_text("")
-    (package / "apps.py").write_text(_MODULE)
+    project = _PYPROJECT.format(version=__version__, config=lines)
+    files = {"pyproject.toml": project, "psofed_run/__init__.py": "", "psofed_run/apps.py": _MODULE}
+    for name, text in files.items():
+        write_atomically(home.app / name, text.encode())
 
 
 def check_free(home: Home, *, force: bool = False) -> None:
