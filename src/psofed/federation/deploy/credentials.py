@@ -67,14 +67,17 @@ class Credentials:
         write_atomically(self.link_certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
     def warning(self, now: datetime.datetime) -> str:
-        """Return which certificate expires within a month and what to do; empty if none does."""
+        """Return which certificate is damaged or expires within a month, and what to do; empty if none does."""
         renewals = {
             self.certificate: "`psofed federation certs` makes a new one, which a running server takes up by itself",
             self.authority: "new ones for all machines must be made in another folder",
         }
         for path, renewal in renewals.items():
             if path.exists():
-                ends = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+                try:
+                    ends = _read_certificate(path).not_valid_after_utc
+                except PsofedError as error:  # a running server has read it before
+                    return str(error)
                 if ends < now + datetime.timedelta(days=WARN_DAYS):
                     word = "ended" if ends < now else "ends"
                     return f"{path} {word} on {ends.date().isoformat()}: {renewal}"
@@ -169,7 +172,7 @@ def _check_name(name: str) -> str:
     """Return a node's name if it can be the name of a file, and printed."""
     if not _NAME.fullmatch(name) or name in ("ca", "server", "superlink"):
         raise InvalidValueError(
-            "node",
+            "--node",
             name,
             "up to 64 letters, digits, '-', '_' and '.', a letter or digit first; not ca, server or superlink",
         )
@@ -183,10 +186,13 @@ def _make_server_certificate(credentials: Credentials, names: list[x509.GeneralN
             f"{credentials.folder} holds only one of ca.pem and ca.key; a new certificate needs both"
         )
     if credentials.authority.exists():
-        authority = x509.load_pem_x509_certificate(credentials.authority.read_bytes())
-        loaded = serialization.load_pem_private_key(authority_key_path.read_bytes(), None)
+        authority = _read_certificate(credentials.authority)
+        try:
+            loaded = serialization.load_pem_private_key(authority_key_path.read_bytes(), None)
+        except (ValueError, TypeError):  # a TypeError asks for the password of an encrypted key
+            loaded = None
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-            raise PsofedError(f"{authority_key_path} is not a key made by psofed")
+            raise PsofedError(f"{authority_key_path} is not a key made by psofed; restore it")
         authority_key = loaded
     else:
         authority_key = ec.generate_private_key(ec.SECP384R1())
@@ -241,7 +247,7 @@ def _general_name(host: str) -> x509.GeneralName:
     except ValueError:
         if not _HOST.fullmatch(host):
             raise InvalidValueError(
-                "host", host, "an IP address, or a name of ASCII letters, digits, '-' and '.'"
+                "--host", host, "an IP address, or a name of ASCII letters, digits, '-' and '.'"
             ) from None
         return x509.DNSName(host)
 
@@ -250,11 +256,20 @@ def _hosts_of(path: Path) -> tuple[list[x509.GeneralName], bool]:
     """Return whom the certificate names, and whether it is there and will be valid for another month."""
     if not path.exists():
         return [], False
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    certificate = _read_certificate(path)
     found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=WARN_DAYS)
     fresh = certificate.not_valid_after_utc > soon
     return list(found), fresh
+
+
+def _read_certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError:
+        raise PsofedError(
+            f"{path} is not a certificate; restore it, or move it away and run: psofed federation certs"
+        ) from None
 
 
 def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -83,7 +83,9 @@ def serve_metrics(home: Home, port: int, host: str = "127.0.0.1") -> Iterator[in
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
-        raise PsofedError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        raise PsofedError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another --metrics-host or --metrics-port"
+        ) from None
     try:
         yield int(server.server_port)
     finally:
