@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from psofed.federation.client.gateway import Gateway
 from psofed.federation.client.learners import Learners
 from psofed.federation.client.online import OnlineRegression, online_regression
 from psofed.federation.client.shared_table import ClientRows, SharedTable
-from psofed.federation.client.sharing import ClientFunction, Mod, state_folder
+from psofed.federation.client.sharing import state_folder
 from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.client.uplink import Uplink
@@ -82,8 +82,9 @@ def train(message: Message, context: Context) -> Message:
         content = gateway.answer(message.content, context, folder, learners.learn, evaluates=False)
         return Message(content, reply_to=message)
 
-    mods = [rehearse(attack, seed=settings.seed)] if attack is not None and lies else []
-    return apply_mods(answer, mods)(message, context)
+    if attack is not None and lies:
+        return rehearse(attack, seed=settings.seed)(message, context, answer)
+    return answer(message, context)
 
 
 class ReadyMadeApp:
@@ -201,17 +202,6 @@ def _planned_defence(scenario: Scenario) -> Defence | None:
     plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="estimated")))
     assert plan is not None  # there is a defence
     return scenario.defence.replace(threshold=plan.threshold)
-
-
-def apply_mods(function: ClientFunction, mods: Sequence[Mod]) -> ClientFunction:
-    """Wrap `function` in `mods`, the first outermost, as Flower does."""
-    for mod in reversed(mods):
-        function = _wrap(mod, function)
-    return function
-
-
-def _wrap(mod: Mod, inner: ClientFunction) -> ClientFunction:
-    return lambda message, context: mod(message, context, inner)
 
 
 def _texts(context: Context) -> tuple[str, str]:
