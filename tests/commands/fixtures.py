@@ -110,6 +110,7 @@ psofed federation run
 psofed federation client --features a
 psofed federation client --attack sign-flip
 psofed federation client --client north
+psofed federation client --server nowhere:port
 psofed federation client
 """
 

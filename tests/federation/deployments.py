@@ -13,7 +13,7 @@ from psofed.federation.deploy.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.processes import Supervisor, flower_environment, free_port, wait_until
 from psofed.federation.deploy.submit import follow, submit
-from psofed.federation.deploy.superlink import Home
+from psofed.federation.deploy.superlink import Home, open_control, revoke_node
 from psofed.federation.flower import number_of_key, public_key_of
 from psofed.federation.testing import InProcessGrid
 
@@ -23,14 +23,15 @@ PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()", "federati
 class Deployment:
     """A server and its nodes, each a separate process of `psofed federation`.
 
-    Leave it as a context and every process is stopped.
+    Leave it as a context and every process is stopped. With `host`, the server is that of another deployment.
     """
 
-    def __init__(self, folder: Path, names) -> None:
-        self.home = Home(folder / "server")
+    def __init__(self, folder: Path, names, host=None) -> None:
+        self.home = Home(folder / "server") if host is None else host.home
         self.folder, self.names = folder, list(names)
         self.supervisor = Supervisor(folder / "logs")
-        self.port = free_port()
+        self.port = free_port() if host is None else host.port
+        self.server = None if host is None else host.server
         make_credentials(self.home.credentials.folder, [], self.names)
         self.nodes = {}
         self.clock = SettableClock(folder)
@@ -80,7 +81,33 @@ class Deployment:
 
     def run_to_the_end(self, settings):
         """Submit a run from this process, and return its result."""
-        return follow(self.home, submit(self.home, settings, force=True), 180.0, check=self.supervisor.check)
+        return follow(self.home, submit(self.home, settings, force=True), 180.0, check=self.check)
+
+    def check(self):
+        """Fail if the server or a node has ended that was not ended on purpose."""
+        for process in (self.server, *self.nodes.values()):
+            assert process.is_running, process.tail(40)
+
+    @contextmanager
+    def admit(self, *names):
+        """Let further nodes in until the block ends."""
+        make_credentials(self.home.credentials.folder, [], names)
+
+        def are_known():
+            with open_control(self.home) as control:
+                return {node["name"] for node in control.nodes()} >= set(names)
+
+        wait_until(are_known, 60.0, "the server to register new keys")
+        yield
+        for name in names:
+            revoke_node(self.home, name)
+
+    @contextmanager
+    def lend_server(self, folder, *names):
+        """Give a deployment of other nodes at the same server, which has none yet; they leave when the block ends."""
+        assert not self.nodes, "every node takes part in every run: run these tests before those with nodes"
+        with self.admit(*names), Deployment(folder, names, self) as guests:
+            yield guests
 
     def number(self, k):
         """Return the number by which node `k` is drawn."""
@@ -116,17 +143,6 @@ SCENARIO = Scenario(
     iterations=6,
     attack=Gaussian(num_byzantine=1, probability=0.5),
 )
-
-
-@contextmanager
-def three_nodes(folder):
-    """Run a server and three nodes, the first of them Byzantine, for :data:`SCENARIO` and others like it."""
-    with Deployment(folder, NAMES) as deployed:
-        deployed.start_server()
-        deployed.start_node(0, "--byzantine")
-        for k in (1, 2):
-            deployed.start_node(k)
-        yield deployed
 
 
 def run_in_process(settings, partitions, folder, *, byzantine=None, numbers=None):

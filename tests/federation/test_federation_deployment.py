@@ -1,6 +1,7 @@
 """Keys, processes, the relay, settings and results, each by itself."""
 
 import dataclasses
+import datetime
 import json
 import logging
 import os
@@ -27,6 +28,7 @@ from psofed.federation.deploy import superlink, supernode
 from psofed.federation.deploy.app import client_app, run_server
 from psofed.federation.deploy.credentials import make_credentials
 from psofed.federation.deploy.demo import demo_settings, predict_demo
+from psofed.federation.deploy.door import FrontDoor
 from psofed.federation.deploy.processes import (
     OFFLINE,
     Supervisor,
@@ -90,6 +92,20 @@ def test_a_node_is_named_so_that_its_name_can_be_a_file_and_be_printed(name, tmp
     with pytest.raises(PsofedError, match="node"):
         make_credentials(tmp_path / "c", [], ["pump-1", name])
     assert not (tmp_path / "c").exists()
+
+
+def test_damaged_credentials_are_refused_by_name(tmp_path):
+    made = make_credentials(tmp_path, [], [])
+    (tmp_path / "ca.key").write_text("damaged")
+    with pytest.raises(PsofedError, match=r"ca\.key is not a key made by psofed"):
+        make_credentials(tmp_path, ["new.example"], [])
+    made.certificate.write_text("damaged")
+    with pytest.raises(PsofedError, match=r"server\.pem is not a certificate; restore it, or move it away"):
+        make_credentials(tmp_path, [], [])
+    assert "server.pem is not a certificate" in made.warning(datetime.datetime.now(datetime.UTC))
+    made.make_link_certificate()
+    with pytest.raises(PsofedError, match="are damaged or not a pair"):
+        FrontDoor("127.0.0.1", 0, 1, made, tmp_path / "counts", str(tmp_path / "bell"))
 
 
 def test_a_host_that_no_certificate_can_name_is_refused(tmp_path):

@@ -6,12 +6,12 @@ import logging
 
 import numpy as np
 import pytest
-from deployments import Deployment
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
+from stations import STATIONS, federate, gateway, rows_of, settings_of, write_table
 
-from psofed import PsofedError, Scenario
+from psofed import PsofedError
 from psofed.common.files import read_json
 from psofed.defences import Cusum
 from psofed.federation import PSOFed, partial_sharing
@@ -20,9 +20,8 @@ from psofed.federation.client.online import read_stream
 from psofed.federation.client.shared_table import SharedTable
 from psofed.federation.client.sources import Position
 from psofed.federation.client.state import memory_of
-from psofed.federation.deploy.app import ReadyMadeApp, client_app, run_server
+from psofed.federation.deploy.app import ReadyMadeApp, run_server
 from psofed.federation.deploy.export import load_model
-from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import status_lines
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
@@ -32,47 +31,6 @@ from psofed.federation.server.rounds import mean_of
 from psofed.federation.testing import InProcessGrid
 
 pytestmark = pytest.mark.federation
-
-STATIONS = [f"s{k}" for k in range(6)]
-
-
-def rows_of(stations, count, seed=0):
-    rng = np.random.default_rng(seed)
-    lines = []
-    for _ in range(count):
-        for station in stations:
-            x = rng.standard_normal(2)
-            lines.append(
-                f"{station},{x[0]:.4f},{x[1]:.4f},{x @ [1.0, -2.0] + 0.1 * rng.standard_normal():.4f}\n"
-            )
-    return lines
-
-
-def write_table(path, stations, count=60, seed=0):
-    path.write_text("station,a,b,y\n" + "".join(rows_of(stations, count, seed)))
-    return path
-
-
-def settings_of(clients, rounds, **changes):
-    scenario = Scenario(
-        num_clients=max(clients, 2), dimension=2, num_participants=clients, num_shared=1, iterations=rounds,
-        stepsize=0.05, aggregation="mean",
-    )  # fmt: skip
-    return RunSettings(scenario=scenario, **{"samples_per_round": 1, "min_nodes": 1, **changes})
-
-
-def federate(folder, nodes, clients, rounds, **changes):
-    """Run the ready-made app; `nodes` are node configurations by id."""
-    settings = settings_of(clients, rounds, **changes)
-    grid = InProcessGrid(dict.fromkeys(nodes, client_app), node_config=nodes)
-    for context in grid.contexts.values():
-        context.run_config = settings.to_config()
-    run_server(grid, settings, Home(folder))
-    return grid, read_json(folder / "result.json")
-
-
-def gateway(path, **more):
-    return {"data": str(path), "client-column": "station", "target-column": "y", "features": "a,b", **more}
 
 
 @pytest.mark.parametrize(
@@ -97,30 +55,6 @@ def test_clients_at_gateways_learn_what_they_learn_by_themselves(tmp_path, colum
     assert [*result["bad_replies"].values()] == [*expected["bad_replies"].values()]
     messages = [message for message in grid.sent if message.metadata.group_id == "30"]
     assert len(messages) == 2
-
-
-@pytest.mark.slow
-def test_gateways_in_processes_of_their_own_learn_the_same(tmp_path):
-    """Half of the clients take part, drawn and masked by numbers that follow from the gateways' keys."""
-    settings = settings_of(3, 6, min_nodes=2, features=("a", "b"), target_column="y")
-    with Deployment(tmp_path, ["gate-0", "gate-1"]) as deployed:
-        tables = [
-            write_table(tmp_path / f"{k}.csv", STATIONS[3 * k : 3 * k + 3], count=30, seed=k) for k in (0, 1)
-        ]
-        deployed.start_server()
-        for k, table in enumerate(tables):
-            deployed.start_node(k, "--data", table, "--client-column", "station")
-        result = deployed.run_to_the_end(settings)
-        numbers = [deployed.number(k) for k in (0, 1)]
-        assert deployed.status()["gateways"] == {"gate-0": STATIONS[:3], "gate-1": STATIONS[3:]}
-    nodes = {number: gateway(table) for number, table in zip(numbers, tables, strict=True)}
-    _, expected = federate(
-        tmp_path / "here", nodes, 3, 6, min_nodes=2, features=("a", "b"), target_column="y"
-    )
-    assert result["model"] == expected["model"]
-    assert [record["participants"] for record in result["history"]] == [
-        record["participants"] for record in expected["history"]
-    ]
 
 
 def counting_app(names, step=1.0, fails=()):

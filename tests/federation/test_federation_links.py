@@ -110,9 +110,10 @@ def test_a_run_of_the_ready_made_app_is_quantised_and_private_and_reports_it(tmp
 
 def test_what_a_node_is_told_comes_before_what_the_run_says() -> None:
     run = RunSettings(scenario=SCENARIO.replace(channel=Links(up=Quantised(bits=8, reach=2.0))))
-    assert links_of({}, run) == (Quantised(bits=8, reach=2.0),)
-    config = NodeOptions(bits=4, reach=1.0, clip=0.1, multiplier=2.0).to_node_config()
-    assert links_of(config, run) == (Private(clip=0.1, multiplier=2.0), Quantised(bits=4, reach=1.0))
+    assert links_of(NodeOptions(), run) == (Quantised(bits=8, reach=2.0),)
+    node = NodeOptions(bits=4, reach=1.0, clip=0.1, multiplier=2.0)
+    assert NodeOptions.from_node_config(node.to_node_config()) == node
+    assert links_of(node, run) == (Private(clip=0.1, multiplier=2.0), Quantised(bits=4, reach=1.0))
 
 
 @pytest.mark.parametrize(

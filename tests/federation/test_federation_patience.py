@@ -4,13 +4,10 @@ import time
 
 import numpy as np
 import pytest
-from deployments import Deployment
 from flwr.proto.node_pb2 import NodeInfo
 
-from psofed import Scenario
 from psofed.common.errors import InvalidValueError
 from psofed.federation import PSOFed
-from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checks import Conduct
 from psofed.federation.server.patience import Patience
@@ -222,30 +219,3 @@ def test_a_late_reply_counts_with_its_weight_on_the_entries_it_was_made_with(mak
     for entries, entry_values in [*others, (shared, values)]:
         expected[entries] += (entry_values - models[1][entries]) / 4
     np.testing.assert_allclose(models[2], expected, rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_slow_node_over_the_network_counts_late_and_costs_nobody_a_round(tmp_path, monkeypatch):
-    """Its data take three seconds to read; the others answer round after round."""
-    (tmp_path / "streams.py").write_text(
-        "import time\nimport numpy as np\n\n\ndef stream(partition, start):\n"
-        "    rng = np.random.default_rng(partition)\n"
-        "    while True:\n"
-        "        if partition == 3:\n            time.sleep(3.0)\n"
-        "        x = rng.standard_normal(2)\n        yield x, x @ [1.0, -1.0]\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    scenario = Scenario(
-        num_clients=4, dimension=2, num_shared=1, num_participants=4, iterations=12, stepsize=0.1
-    )
-    limits = {"late_weight": 0.5, "grace": 0.0, "rest_rounds": 0}
-    with Deployment(tmp_path, [f"node-{k}" for k in range(4)]) as deployed:
-        deployed.start_server()
-        for k in range(4):
-            deployed.start_node(k, "--data", "streams:stream")
-        settings = RunSettings(scenario=scenario, samples_per_round=1, min_nodes=4, interval=1.0, **limits)
-        result = deployed.run_to_the_end(settings)
-    late = [record for record in result["history"] if "node-3" in record.get("late", {})]
-    assert late
-    assert all(1 <= record["late"]["node-3"] <= 20 and "node-3" in record["accepted"] for record in late)
-    assert set(result["bad_replies"].get("node-3", {})) <= {"no-reply"}

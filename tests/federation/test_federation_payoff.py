@@ -7,6 +7,7 @@ from psofed.federation.deploy.demo import demo_settings
 from psofed.federation.deploy.payoff import DemoPayoff, _replay, pay_off
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.flower import number_of_key, public_key_of
+from psofed.render import Report
 
 pytestmark = pytest.mark.federation
 
@@ -21,11 +22,14 @@ def test_the_defence_keeps_the_error_below_that_of_the_same_streams_without_it(t
     full, partial, defended = payoff.curves.values()
     assert partial[0] == defended[0], "the same streams, masks and lies"
     assert full[-1] > partial[-1] > defended[-1]
-    *_, sentence = payoff.lines()
-    assert sentence.startswith("The Byzantine node-0 was found in round 3; error 0.")
+    assert payoff.headline.startswith("The Byzantine node-0 was found in round 3; error 0.")
 
 
 def test_a_node_that_was_not_found_is_said_so():
-    lines = DemoPayoff("node-0", None, {"without": [1.0, 2.0], "with": [1.0, 0.5]}).lines()
-    assert lines[1:3] == ["without  ▄█     3.0 dB", "with     ▄▁    −3.0 dB"]
-    assert lines[3] == "The Byzantine node-0 was not found; error 0.5 instead of 2."
+    payoff = DemoPayoff("node-0", None, {"without": [1.0, 2.0], "with": [1.0, 0.5]})
+    assert payoff.headline == "The Byzantine node-0 was not found; error 0.5 instead of 2."
+    report = str(Report(payoff.headline, tables=(payoff.table(),)))
+    assert [line.split() for line in report.splitlines()[-2:]] == [
+        ["without", "▄█", "3.0"],
+        ["with", "▄▁", "−3.0"],
+    ]

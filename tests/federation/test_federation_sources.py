@@ -270,7 +270,9 @@ def test_what_arrived_is_kept_in_the_nodes_folder_if_it_has_one(monkeypatch, tmp
     kept = []
     function = SimpleNamespace(learn_arrived=lambda _context, folder: kept.append(folder))
     monkeypatch.setattr(ready_made, "_texts", lambda _context: ())
-    monkeypatch.setattr(ready_made, "_prepare", lambda: (SimpleNamespace(samples_per_round=0), function))
+    monkeypatch.setattr(
+        ready_made, "_prepare", lambda: (SimpleNamespace(samples_per_round=0), None, function)
+    )
     for config in ({STATE_DIRECTORY: str(tmp_path)}, {}):
         ready_made.ReadyMadeApp().learn_arrived(SimpleNamespace(node_config=config))
     assert kept == [tmp_path, None]

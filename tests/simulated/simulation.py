@@ -33,7 +33,6 @@ from psofed.federation.client.online import online_regression
 from psofed.federation.client.sharing import CLIENT, partial_sharing
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.synthetic import SyntheticSource
-from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
 from psofed.federation.flower.signing import TimeSigner
@@ -428,7 +427,7 @@ class NodeActor:
         self.world.sleep(self.random.uniform(0.0, 0.01) + self.wrong("pause", 0.0))
         if self.wrong("fails", False):
             raise RuntimeError("training failed")
-        reply = apply_mods(self._train_one, [self._gateway])(message, context)
+        reply = self._gateway(message, context, self._train_one)
         if self.name in self.simulation.plan.byzantine and self.random.random() < 0.3:
             return spoil(self.random.choice(BAD_REPLIES), reply)
         if self.random.random() < 0.3:

@@ -86,7 +86,7 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     if not path.exists():
         raise PsofedError(f"--data {path}: no such file or folder.")
     options = options.replace(data=str(path.resolve()))
-    source = open_data(options.to_node_config(), 0)
+    source = open_data(options, 0)
     assert isinstance(source, TableSource)  # generators have returned above
     if path.is_file() and not path.stat().st_size:
         log(f"{path} is still empty.")
@@ -113,12 +113,10 @@ def _check_attack(options: NodeOptions) -> None:
     if options.attack is None:
         return
     from psofed.federation.client.attacks import rehearse
-    from psofed.scenario.changes import attack_from_mapping
+    from psofed.federation.deploy.app import attack_of
 
-    given = {"probability": options.attack_probability, "strength": options.attack_strength}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    attack = attack_from_mapping({"kind": options.attack, "num_byzantine": 1, **chosen})
-    if not attack.poisons_samples():
+    attack = attack_of(options)
+    if attack is not None and not attack.poisons_samples():
         rehearse(attack)
 
 

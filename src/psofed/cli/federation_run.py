@@ -102,14 +102,10 @@ def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
                 supernodes=options.supernodes,
             )
         if options.undefended:
-            _show_outcome(result, predict_demo(settings), place, output)
+            _show_outcome(result, place, output, prediction=predict_demo(settings))
             return
         say("replaying the same streams without partial sharing and without the defence")
-        payoff = pay_off(result, settings, place)
-        result["payoff"] = {"node": payoff.node, "found": payoff.found, "server_msd": dict(payoff.curves)}
-        _show_outcome(result, None, place, output)
-        if not output.as_json:
-            typer.echo("\n" + "\n".join(payoff.lines()))
+        _show_outcome(result, place, output, payoff=pay_off(result, settings, place))
 
 
 def _show_level(status: dict[str, Any], levels: list[float], show: Callable[[], None]) -> None:
@@ -203,17 +199,15 @@ def rollback(options: RollbackOptions, home: HomeFolder) -> None:
     Everything learned since is discarded, by the clients too: each receives the full model when it is next selected.
     """
     with ready():
-        from psofed.common.files import read_json, write_json
         from psofed.federation.deploy.submit import check_free
         from psofed.federation.server.checkpoint import CheckpointStore
 
         place = home.open()
         check_free(place, force=True)
         state = CheckpointStore(place.checkpoint).rollback(options.to_round)
-        if place.status.exists():
-            status = read_json(place.status)
+        if status := place.read_status():
             status.pop("replaces", None)  # the run that the checkpoint belongs to is the one to continue
-            write_json(place.status, {**status, "round": state.round_number, "state": "rolled back"})
+            place.write_status(status, round=state.round_number, state="rolled back")
         typer.echo(f"back at round {state.round_number}; `psofed federation resume` continues from there")
 
 
@@ -267,7 +261,7 @@ def _submit_and_follow(
     with progress("federation", "rounds") as update:
         patience = settings.wait_for_nodes + settings.deadline + settings.interval + 60.0
         result = follow(home, identity, patience, on_progress=lambda status: _show_round(status, update))
-    _show_outcome(result, None, home, output)
+    _show_outcome(result, home, output)
     _check_learned(result)
 
 
@@ -306,10 +300,10 @@ def _show_round(status: dict[str, Any], update: Any) -> None:
     _said.update(last["remarks"])
 
 
-def _show_outcome(result: dict[str, Any], prediction: Any, home: "Home", output: PlotOutput) -> None:
+def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput, **compared: Any) -> None:
     from psofed.federation.deploy.outcome import FederationOutcome
 
     files = f"Result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}."
-    outcome = FederationOutcome(result, prediction, files)
+    outcome = FederationOutcome(result, files=files, **compared)
     output.draw(outcome)
     output.show(outcome.to_json, outcome.report)

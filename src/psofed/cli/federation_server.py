@@ -80,13 +80,12 @@ def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: 
     with ready():
         logs.start()
         plugins.load()
-        from psofed.common.files import read_json
         from psofed.federation.deploy.server import exposure_warning, serve
 
         place = home.open()
         host, port = options.host, options.port
         if port is None:
-            port = int(read_json(place.server_info)["port"]) if place.server_info.exists() else 9092
+            port = int(place.read_server().get("port", 9092))
         warning = exposure_warning(host, port)
         if warning:
             log(warning)

@@ -8,8 +8,9 @@ data from its node's settings. So nobody who submits a run can name a file on so
 import dataclasses
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import only_one, read_json, write_json
+from psofed.common.files import only_one
 from psofed.common.logs import write_log_lines
 from psofed.federation.client.attacks import PoisonedSource, rehearse
 from psofed.federation.client.columns import TableSource
@@ -28,19 +29,19 @@ from psofed.federation.client.gateway import Gateway
 from psofed.federation.client.learners import Learners
 from psofed.federation.client.online import OnlineRegression, online_regression
 from psofed.federation.client.shared_table import ClientRows, SharedTable
-from psofed.federation.client.sharing import ClientFunction, Mod, state_folder
+from psofed.federation.client.sharing import state_folder
 from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource, evaluate_model
 from psofed.federation.client.uplink import Uplink
 from psofed.federation.deploy.guard import die_with_parent
-from psofed.federation.deploy.report import benched, columns_of, latest_errors
+from psofed.federation.deploy.report import latest_errors, standing
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import write_result
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.bounds import MAX_CONFIG, READY_MADE_ENTRIES, check_scenario
 from psofed.federation.protocol.masks import Sharing
-from psofed.federation.protocol.node_options import LINK
+from psofed.federation.protocol.node_options import LINK, NodeOptions
 from psofed.federation.protocol.wire import client_number
 from psofed.federation.server.adoption import ADOPT
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
@@ -63,11 +64,11 @@ server_app: ServerApp = ServerApp()
 @client_app.train()
 def train(message: Message, context: Context) -> Message:
     """Learn from all samples since the last call, and share a part."""
-    settings, learners = _prepare(*_texts(context))
-    attack = _attack_of(dict(context.node_config), settings)
+    settings, node, learners = _prepare(*_texts(context))
+    attack = attack_of(node, settings.scenario.attack)
     lies = attack is not None and not attack.poisons_samples()
     # A lie is sent as it is.
-    links = () if lies else links_of(dict(context.node_config), settings)
+    links = () if lies else links_of(node, settings)
     gateway = Gateway(
         catch_up=True,
         max_entries=READY_MADE_ENTRIES,
@@ -81,8 +82,9 @@ def train(message: Message, context: Context) -> Message:
         content = gateway.answer(message.content, context, folder, learners.learn, evaluates=False)
         return Message(content, reply_to=message)
 
-    mods = [rehearse(attack, seed=settings.seed)] if attack is not None and lies else []
-    return apply_mods(answer, mods)(message, context)
+    if attack is not None and lies:
+        return rehearse(attack, seed=settings.seed)(message, context, answer)
+    return answer(message, context)
 
 
 class ReadyMadeApp:
@@ -100,7 +102,7 @@ class ReadyMadeApp:
 
     def learn_arrived(self, context: Context) -> int:
         """Learn from what has arrived, and keep the state on disk if this node has a folder for it."""
-        settings, learners = _prepare(*_texts(context))
+        settings, _, learners = _prepare(*_texts(context))
         if settings.samples_per_round:
             return 0  # samples are counted out by round
         return learners.learn_arrived(context, state_folder(context))
@@ -115,14 +117,14 @@ def main(grid: Grid, context: Context) -> None:
         )
     home = Home(Path(os.environ[HOME_VARIABLE]))
     write_log_lines("psofed.federation", as_json=bool(os.environ.get(LOG_JSON_VARIABLE)))
+    sys.modules.setdefault("dask", None)  # type: ignore[arg-type]  # xarray would import it, half a second for nothing
     die_with_parent()  # SuperExec, which the server has started: a run without its server holds the lock for nothing
     try:
         run_server(grid, RunSettings.from_config(context.run_config), home)
     except Exception as error:
-        status = read_json(home.status) if home.status.exists() else {"round": 0, "rounds": 0}
         word = "stopped" if home.stop_mark.exists() else "failed"
         reason = str(error) if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
-        write_json(home.status, {**status, "state": word, "reason": reason})
+        home.write_status({"round": 0, "rounds": 0} | home.read_status(), state=word, reason=reason)
         raise
 
 
@@ -137,37 +139,27 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
     scenario = settings.scenario
     counted = read_traffic(home.traffic)
     began = {"time": time.time(), "traffic": None if counted is None else dataclasses.asdict(counted)}
-    submitted = read_json(home.status) if home.status.exists() else {}
-    run = str(submitted.get("run", ""))
+    submitted = home.read_status()
     if submitted:  # from now on the server continues the run should this process die
-        write_json(home.status, {**submitted, "state": "running", "began": began})
+        home.write_status(submitted, state="running", began=began)
 
     errors: dict[str, float] = {}
 
     def write_status(state: ServerState, word: str = "running") -> None:
         errors.update(latest_errors(state))
-        document: dict[str, Any] = {
-            "session": state.session,
-            "round": state.round_number,
-            "rounds": settings.num_rounds,
-        }
-        document |= {"run": run, "began": began}
-        last = state.history[-1] if state.history else None
-        write_json(
-            home.status,
-            {
-                **document,
-                "state": word,
-                "last": last,
-                "conduct": state.conduct,
-                "benched": benched(state, settings),
-                "seen": state.seen,
-                "gateways": state.clients.get("rosters", {}),
-                "refused": state.clients.get("refused", {}),
-                "errors": errors,
-                "columns": columns_of(state),
-                **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
-            },
+        home.write_status(
+            standing(state, settings),
+            state=word,
+            run=str(submitted.get("run", "")),
+            began=began,
+            rounds=settings.num_rounds,
+            round=state.round_number,
+            last=state.history[-1] if state.history else None,
+            conduct=state.conduct,
+            seen=state.seen,
+            gateways=state.clients.get("rosters", {}),
+            refused=state.clients.get("refused", {}),
+            errors=errors,
         )
 
     checkpoints = CheckpointStore(home.checkpoint, replaces=True)  # `submit` has asked
@@ -212,17 +204,6 @@ def _planned_defence(scenario: Scenario) -> Defence | None:
     return scenario.defence.replace(threshold=plan.threshold)
 
 
-def apply_mods(function: ClientFunction, mods: Sequence[Mod]) -> ClientFunction:
-    """Wrap `function` in `mods`, the first outermost, as Flower does."""
-    for mod in reversed(mods):
-        function = _wrap(mod, function)
-    return function
-
-
-def _wrap(mod: Mod, inner: ClientFunction) -> ClientFunction:
-    return lambda message, context: mod(message, context, inner)
-
-
 def _texts(context: Context) -> tuple[str, str]:
     return json.dumps(dict(context.run_config), sort_keys=True), json.dumps(
         dict(context.node_config), sort_keys=True
@@ -230,92 +211,77 @@ def _texts(context: Context) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, Learners]:
-    """Return a run's settings and a node's clients, made once and then kept."""
-    node = json.loads(node_config)
-    planned = bool(node.get("byzantine")) and "attack" not in node
+def _prepare(run_config: str, node_config: str) -> tuple[RunSettings, NodeOptions, Learners]:
+    """Return a run's settings, a node's own and its clients, made once and then kept."""
+    node = NodeOptions.from_node_config(json.loads(node_config))
+    planned = node.byzantine and node.attack is None
     given = json.loads(run_config)
     if len(str(given.get("scenario", ""))) > MAX_CONFIG:
         raise PsofedError(f"the server's scenario is longer than {MAX_CONFIG:,} characters")
     settings = RunSettings.for_client(given, attack=planned)
     check_scenario(settings.scenario)
     source = _clean_source(node, settings)
-    attack = _attack_of(node, settings)
+    attack = attack_of(node, settings.scenario.attack)
     poisons = attack is not None and attack.poisons_samples()
-    partition = int(str(node.get("partition", 0)))
 
     def make(samples: Source, client: str) -> OnlineRegression:
         scaled = isinstance(samples, TableSource | ClientRows)
         if attack is not None and poisons:
-            samples = PoisonedSource(samples, attack, client_number(partition, client), settings.seed)
+            samples = PoisonedSource(samples, attack, client_number(node.partition, client), settings.seed)
         stepsize = settings.scenario.common_stepsize
         return online_regression(samples, stepsize, settings.samples_per_round, scaled=scaled)
 
-    return settings, Learners(source, make)
+    return settings, node, Learners(source, make)
 
 
-def _attack_of(node_config: Mapping[str, Any], settings: RunSettings) -> Attack | None:
-    """Return the attack that a node rehearses: the one its settings name, the scenario's, or the paper's."""
-    if not node_config.get("byzantine"):
+def attack_of(node: NodeOptions, planned: Attack | None = None) -> Attack | None:
+    """Return the attack that a node rehearses: the one its settings name, the `planned` one, or the paper's."""
+    if not node.byzantine:
         return None
-    values: dict[str, Any] = {"kind": node_config["attack"]} if "attack" in node_config else {}
-    planned = settings.scenario.attack
+    values: dict[str, Any] = {} if node.attack is None else {"kind": node.attack}
     if not values and planned is not None:
         values = {name: value for name, value in planned.to_mapping().items() if name != "clients"}
-    values |= {"num_byzantine": 1, "byzantine_set": "fixed"}
-    for name in ("probability", "strength"):
-        if f"attack-{name}" in node_config:
-            values[name] = float(node_config[f"attack-{name}"])
-    return attack_from_mapping(values)
+    given = {"probability": node.attack_probability, "strength": node.attack_strength}
+    values |= {name: value for name, value in given.items() if value is not None}
+    return attack_from_mapping({**values, "num_byzantine": 1, "byzantine_set": "fixed"})
 
 
-def links_of(node_config: Mapping[str, Any], settings: RunSettings) -> tuple[Channel, ...]:
+def links_of(node: NodeOptions, settings: RunSettings) -> tuple[Channel, ...]:
     """Return what a node does to its uploads: what its own settings say, otherwise what the run's scenario says."""
-    given = {name: node_config[name] for name in LINK if name in node_config}
+    given = {name: value for name in LINK if (value := getattr(node, name)) is not None}
     if not given:
         links = settings.scenario.channel
         return () if links is None else links.up
-    own: list[Channel] = []
-    if "clip" in given:
-        own.append(
-            Private(**{name: float(given[name]) for name in ("clip", "multiplier", "delta") if name in given})
-        )
-    if "bits" in given:
-        rounding = str(given.get("rounding", "dithered"))
-        own.append(Quantised(bits=int(given["bits"]), reach=float(given["reach"]), rounding=rounding))
-    return tuple(own)
+    kinds = {Private: ("clip", "multiplier", "delta"), Quantised: ("bits", "reach", "rounding")}
+    named = {kind: {name: given[name] for name in names if name in given} for kind, names in kinds.items()}
+    return tuple(kind(**values) for kind, values in named.items() if values)
 
 
-def _clean_source(node_config: Mapping[str, Any], settings: RunSettings) -> Source | SharedTable:
+def _clean_source(node: NodeOptions, settings: RunSettings) -> Source | SharedTable:
     """Return a node's samples, or the table of a gateway."""
-    partition = int(str(node_config.get("partition", 0)))
-    is_gateway = "client-column" in node_config and "client" not in node_config
-    if settings.synthetic and is_gateway:
+    if settings.synthetic and node.is_gateway:
         raise PsofedError(
             "this node is a gateway, whose clients have rows of their own: a synthetic run has none"
         )
     if settings.synthetic:
-        return SyntheticSource(settings.scenario, partition, settings.seed)
-    name = node_config.get("data")
-    if name is None:
+        return SyntheticSource(settings.scenario, node.partition, settings.seed)
+    if not node.data:
         raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
-    source = open_data(node_config, settings.scenario.dimension, partition)
-    return SharedTable(source) if is_gateway and isinstance(source, TableSource) else source
+    source = open_data(node, settings.scenario.dimension)
+    return SharedTable(source) if node.is_gateway and isinstance(source, TableSource) else source
 
 
-def open_data(node_config: Mapping[str, Any], dimension: int, partition: int = 0) -> Source:
+def open_data(node: NodeOptions, dimension: int) -> Source:
     """Return the samples that a node's settings name: a table with named columns, or any other source."""
-    name = str(node_config["data"])
-    if not node_config.keys() & {"target-column", "features", "units", "client-column"}:
-        return open_source(name, dimension, partition)
-    units = (text.partition("=") for text in str(node_config.get("units", "")).split(",") if text.strip())
-    features, target = str(node_config.get("features", "")), node_config.get("target-column")
+    if not node.describes_table:
+        return open_source(node.data, dimension, node.partition)
+    units = (text.partition("=") for text in node.units)
     return TableSource(
-        Path(name),
+        Path(node.data),
         dimension,
-        None if target is None else str(target),
-        tuple(column.strip() for column in features.split(",") if column.strip()),
-        str(node_config.get("client-column", "")),
-        str(node_config.get("client", "")),
+        node.target_column,
+        tuple(node.features),
+        node.client_column or "",
+        node.client or "",
         units=tuple((column.strip(), unit.strip()) for column, _, unit in units),
     )

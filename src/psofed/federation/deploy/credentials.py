@@ -5,7 +5,6 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -22,42 +21,43 @@ WARN_DAYS = 30
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
+_NEVER = dict.fromkeys(
+    (
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "encipher_only",
+        "decipher_only",
+    ),
+    False,
+)  # uses of a key that nobody needs
 
-@dataclass(frozen=True)
+
 class Credentials:
     """Files of one federation's credentials within `folder`.
 
-    ``ca.pem`` goes to every machine; ``server.pem`` and ``server.key`` stay with the server; ``ca.key`` is
-    needed only to renew the server's certificate and is best kept elsewhere; each node gets its
-    ``node-i.key``, whose ``node-i.pub`` the server registers.
+    Attributes
+    ----------
+    authority : path
+        The authority's certificate ``ca.pem``, which goes to every machine. Its key ``ca.key`` is needed only to renew
+        the server's certificate and is best kept elsewhere.
+    certificate, key : path
+        The server's certificate and private key, which stay with the server.
+    link_certificate, link_key : path
+        The same of the SuperLink on loopback, its own authority; made whenever the server starts.
+    secret : path
+        Secret that the server's processes show to its SuperLink; made whenever the server starts.
     """
 
-    folder: Path
-
-    @property
-    def authority(self) -> Path:
-        """The certificate of the authority."""
-        return self.folder / "ca.pem"
-
-    @property
-    def certificate(self) -> Path:
-        """The server's certificate."""
-        return self.folder / "server.pem"
-
-    @property
-    def key(self) -> Path:
-        """The server's private key."""
-        return self.folder / "server.key"
-
-    @property
-    def link_certificate(self) -> Path:
-        """Certificate of the SuperLink on loopback, its own authority; made whenever the server starts."""
-        return self.folder / "superlink.pem"
-
-    @property
-    def link_key(self) -> Path:
-        """The SuperLink's private key."""
-        return self.folder / "superlink.key"
+    def __init__(self, folder: Path) -> None:
+        self.folder: Path = folder
+        self.authority: Path = folder / "ca.pem"
+        self.certificate: Path = folder / "server.pem"
+        self.key: Path = folder / "server.key"
+        self.link_certificate: Path = folder / "superlink.pem"
+        self.link_key: Path = folder / "superlink.key"
+        self.secret: Path = folder / "superlink.secret"
 
     def make_link_certificate(self) -> None:
         """Make the SuperLink's certificate, so that no renewal of the server's concerns it."""
@@ -67,28 +67,21 @@ class Credentials:
         write_atomically(self.link_certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
     def warning(self, now: datetime.datetime) -> str:
-        """Return which certificate expires within a month and what to do; empty if none does."""
-        for path, renewal in (
-            (
-                self.certificate,
-                "`psofed federation certs` makes a new one, which a running server takes up by itself",
-            ),
-            (self.authority, "new ones for all machines must be made in another folder"),
-        ):
-            ends = (
-                x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
-                if path.exists()
-                else None
-            )
-            if ends is not None and ends < now + datetime.timedelta(days=WARN_DAYS):
-                word = "ended" if ends < now else "ends"
-                return f"{path} {word} on {ends.date().isoformat()}: {renewal}"
+        """Return which certificate is damaged or expires within a month, and what to do; empty if none does."""
+        renewals = {
+            self.certificate: "`psofed federation certs` makes a new one, which a running server takes up by itself",
+            self.authority: "new ones for all machines must be made in another folder",
+        }
+        for path, renewal in renewals.items():
+            if path.exists():
+                try:
+                    ends = _read_certificate(path).not_valid_after_utc
+                except PsofedError as error:  # a running server has read it before
+                    return str(error)
+                if ends < now + datetime.timedelta(days=WARN_DAYS):
+                    word = "ended" if ends < now else "ends"
+                    return f"{path} {word} on {ends.date().isoformat()}: {renewal}"
         return ""
-
-    @property
-    def secret(self) -> Path:
-        """Secret that the server's processes show to its SuperLink; made whenever the server starts."""
-        return self.folder / "superlink.secret"
 
     def make_secret(self) -> str:
         """Make a new secret, readable by its owner only, and return it."""
@@ -108,7 +101,7 @@ class Credentials:
             ) from None
 
     def node_key(self, name: str) -> Path:
-        """Return the private key of the node `name`."""
+        """Return the private key of the node `name`, which goes to that node; the server registers its public half."""
         return self.folder / f"{name}.key"
 
     def public_keys(self) -> list[Path]:
@@ -131,9 +124,14 @@ class Credentials:
 
     def check_server(self) -> None:
         """Raise a clear error if the server's files are missing."""
-        for path in (self.authority, self.certificate, self.key):
-            if not path.is_file():
-                raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
+        check_made(self.authority, self.certificate, self.key)
+
+
+def check_made(*files: Path) -> None:
+    """Raise a PsofedError if one of these files is missing."""
+    for path in files:
+        if not path.is_file():
+            raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
 
 
 def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -> Credentials:
@@ -174,7 +172,7 @@ def _check_name(name: str) -> str:
     """Return a node's name if it can be the name of a file, and printed."""
     if not _NAME.fullmatch(name) or name in ("ca", "server", "superlink"):
         raise InvalidValueError(
-            "node",
+            "--node",
             name,
             "up to 64 letters, digits, '-', '_' and '.', a letter or digit first; not ca, server or superlink",
         )
@@ -188,10 +186,13 @@ def _make_server_certificate(credentials: Credentials, names: list[x509.GeneralN
             f"{credentials.folder} holds only one of ca.pem and ca.key; a new certificate needs both"
         )
     if credentials.authority.exists():
-        authority = x509.load_pem_x509_certificate(credentials.authority.read_bytes())
-        loaded = serialization.load_pem_private_key(authority_key_path.read_bytes(), None)
+        authority = _read_certificate(credentials.authority)
+        try:
+            loaded = serialization.load_pem_private_key(authority_key_path.read_bytes(), None)
+        except (ValueError, TypeError):  # a TypeError asks for the password of an encrypted key
+            loaded = None
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-            raise PsofedError(f"{authority_key_path} is not a key made by psofed")
+            raise PsofedError(f"{authority_key_path} is not a key made by psofed; restore it")
         authority_key = loaded
     else:
         authority_key = ec.generate_private_key(ec.SECP384R1())
@@ -221,36 +222,23 @@ def _sign(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + datetime.timedelta(days=VALID_DAYS * (10 if issuer is None else 1)))
-        .add_extension(
-            x509.BasicConstraints(ca=issuer is None, path_length=0 if issuer is None else None), critical=True
-        )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
-        )
-        .add_extension(_usage(is_authority=issuer is None, serves=bool(hosts)), critical=True)
     )
+    is_authority = issuer is None
+    usage = x509.KeyUsage(
+        digital_signature=bool(hosts), key_cert_sign=is_authority, crl_sign=is_authority, **_NEVER
+    )
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), True),
+        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), False),
+        (usage, True),
+    ]
     if hosts:
-        alternatives = x509.SubjectAlternativeName(hosts)
-        builder = builder.add_extension(alternatives, critical=False)
-        builder = builder.add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-        )
+        extensions.append((x509.SubjectAlternativeName(hosts), False))
+        extensions.append((x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False))
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical=critical)
     return builder.sign(issuer_key, hashes.SHA384())
-
-
-def _usage(*, is_authority: bool, serves: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=serves,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _general_name(host: str) -> x509.GeneralName:
@@ -259,7 +247,7 @@ def _general_name(host: str) -> x509.GeneralName:
     except ValueError:
         if not _HOST.fullmatch(host):
             raise InvalidValueError(
-                "host", host, "an IP address, or a name of ASCII letters, digits, '-' and '.'"
+                "--host", host, "an IP address, or a name of ASCII letters, digits, '-' and '.'"
             ) from None
         return x509.DNSName(host)
 
@@ -268,11 +256,20 @@ def _hosts_of(path: Path) -> tuple[list[x509.GeneralName], bool]:
     """Return whom the certificate names, and whether it is there and will be valid for another month."""
     if not path.exists():
         return [], False
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    certificate = _read_certificate(path)
     found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=WARN_DAYS)
     fresh = certificate.not_valid_after_utc > soon
     return list(found), fresh
+
+
+def _read_certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError:
+        raise PsofedError(
+            f"{path} is not a certificate; restore it, or move it away and run: psofed federation certs"
+        ) from None
 
 
 def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -92,7 +92,13 @@ class FrontDoor:
         self.meter: Meter = Meter(counts)
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._tls.load_cert_chain(credentials.certificate, credentials.key)
+        try:
+            self._tls.load_cert_chain(credentials.certificate, credentials.key)
+        except ssl.SSLError:
+            raise PsofedError(
+                f"{credentials.certificate} and {credentials.key} are damaged or not a pair; move both away and run: "
+                "psofed federation certs"
+            ) from None
         inward = ssl.create_default_context(cafile=str(credentials.link_certificate))
         self._upstream = Upstream(target, inward, credentials.read_secret())
         self._quotas = NodeQuotas(self.limits)
@@ -116,7 +122,9 @@ class FrontDoor:
         self._ready.wait(timeout=10)
         if self._failure is not None:
             self.__exit__()
-            raise PsofedError(f"cannot listen on {self.host}:{self.port}: {self._failure.strerror}")
+            raise PsofedError(
+                f"cannot listen on {self.host}:{self.port}: {self._failure.strerror}; choose another --host or --port"
+            )
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -5,12 +5,11 @@ ServerApp of ours holds a lock while it works, which the kernel frees when the p
 """
 
 import contextlib
-import dataclasses
 import logging
 from typing import Any
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import is_locked, read_json, write_json
+from psofed.common.files import is_locked, read_json
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.submit import has_completed_round, submit
 from psofed.federation.deploy.superlink import Home, open_control
@@ -41,7 +40,7 @@ class RunKeeper:
         if resume:
             status = self._status()
             if status.get("state") in ("submitted", "failed") and not is_locked(home.run_lock):
-                write_json(home.status, {**status, "state": "interrupted"})
+                home.write_status(status, state="interrupted")
         self._missing = 0
         self._tries = 0
         self._round = -1
@@ -62,9 +61,9 @@ class RunKeeper:
         self._tries += 1
         if self._tries > _TRIES:
             reason = f"its process died {_TRIES} times after round {status['round']}"
-            write_json(self.home.status, {**status, "state": "failed", "reason": reason})
+            self.home.write_status(status, state="failed", reason=reason)
             return
-        write_json(self.home.status, {**status, "state": "interrupted"})
+        self.home.write_status(status, state="interrupted")
         _log.warning("continuing the run after round %d, since no process works on it", status["round"])
         try:
             self._continue(str(status["run"]))
@@ -80,10 +79,10 @@ class RunKeeper:
     def _status(self) -> dict[str, Any]:
         """Return the status of the latest run; empty without a run, or if its file is damaged (commands say so)."""
         try:
-            status = read_json(self.home.status) if self.home.status.exists() else {}
+            status = self.home.read_status()
         except PsofedError:
             status = {}
-        return dict(status) if isinstance(status, dict) and {"state", "round", "run"} <= status.keys() else {}
+        return status if {"state", "round", "run"} <= status.keys() else {}
 
     def _continue(self, run: str) -> None:
         with (
@@ -94,4 +93,4 @@ class RunKeeper:
                 control.stop_run(int(run))
         settings = RunSettings.from_config(read_json(self.home.settings))
         saved = has_completed_round(self.home)
-        submit(self.home, dataclasses.replace(settings, resume=saved), force=True)
+        submit(self.home, settings.replace(resume=saved), force=True)

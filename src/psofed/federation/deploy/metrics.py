@@ -1,6 +1,6 @@
 """Metrics for Prometheus, read on every request."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,51 +22,51 @@ class FederationCollector:
 
         found = federation_status(self.home)
         run = found["run"] or {}
-        yield GaugeMetricFamily("psofed_round", "Last completed round of the run", run.get("round", 0))
-        yield GaugeMetricFamily("psofed_rounds", "Rounds of the run", run.get("rounds", 0))
-        yield GaugeMetricFamily(
-            "psofed_running", "Whether a run is in progress", run.get("state") == "running"
+        last, errors, nodes = run.get("last") or {}, run.get("errors", {}), found["nodes"]
+        plain = {
+            "psofed_round": ("Last completed round of the run", run.get("round", 0)),
+            "psofed_rounds": ("Rounds of the run", run.get("rounds", 0)),
+            "psofed_running": ("Whether a run is in progress", run.get("state") == "running"),
+            "psofed_round_seconds": ("Duration of the last round", last.get("seconds", 0)),
+            "psofed_participants": ("Nodes asked in the last round", len(last.get("participants", ()))),
+            "psofed_accepted_replies": ("Replies accepted in the last round", len(last.get("accepted", ()))),
+        }
+        if errors:
+            mean = mean_without_overflow(list(errors.values()))
+            plain["psofed_network_mse"] = ("Mean of the nodes' last squared errors", mean)
+        for name, (text, value) in plain.items():
+            yield GaugeMetricFamily(name, text, value)
+
+        def by_node(kind: Any, name: str, text: str, values: Mapping[str, Any]) -> Any:
+            family = kind(name, text, labels=["node"])
+            for node, value in values.items():
+                family.add_metric([node], value)
+            return family
+
+        online = {node["name"]: node["status"] == "online" for node in nodes}
+        seen = {node["name"]: max(0, node["last_round"]) for node in nodes}
+        out = {name: bool(about["out"]) for name, about in found["suspects"].items()}
+        late = run.get("conduct", {}).get("late", {})
+        yield by_node(GaugeMetricFamily, "psofed_node_online", "Whether a node is online", online)
+        yield by_node(GaugeMetricFamily, "psofed_node_last_round", "Last round accepted from a node", seen)
+        yield by_node(
+            GaugeMetricFamily,
+            "psofed_node_squared_error",
+            "Mean squared error in a node's last report",
+            errors,
         )
-        last = run.get("last") or {}
-        yield GaugeMetricFamily("psofed_round_seconds", "Duration of the last round", last.get("seconds", 0))
-        online = GaugeMetricFamily("psofed_node_online", "Whether a node is online", labels=["node"])
-        seen = GaugeMetricFamily("psofed_node_last_round", "Last round accepted from a node", labels=["node"])
+        yield by_node(GaugeMetricFamily, "psofed_node_excluded", "Whether the defence excludes a node", out)
+        yield by_node(
+            CounterMetricFamily, "psofed_late_replies", "Replies that counted in a later round", late
+        )
         bad = CounterMetricFamily("psofed_bad_replies", "Dropped replies", labels=["node", "kind"])
-        error = GaugeMetricFamily(
-            "psofed_node_squared_error", "Mean squared error in a node's last report", labels=["node"]
-        )
-        errors = run.get("errors", {})
-        for name, value in errors.items():
-            error.add_metric([name], value)
-        for node in found["nodes"]:
-            online.add_metric([node["name"]], node["status"] == "online")
-            seen.add_metric([node["name"]], max(0, node["last_round"]))
-        late = CounterMetricFamily(
-            "psofed_late_replies", "Replies that counted in a later round", labels=["node"]
-        )
-        for name, count in run.get("conduct", {}).get("late", {}).items():
-            late.add_metric([name], count)
         for name, counts in found["bad_replies"].items():
             for kind, count in counts.items():
                 bad.add_metric([name, kind], count)
         traffic = CounterMetricFamily("psofed_bytes", "Bytes at the nodes' sockets", labels=["direction"])
         for direction in ("up", "down"):
             traffic.add_metric([direction], (found["traffic"] or {}).get(direction, 0))
-        if errors:
-            yield GaugeMetricFamily(
-                "psofed_network_mse", "Mean of the nodes' last squared errors",
-                mean_without_overflow(list(errors.values())),
-            )  # fmt: skip
-        participants = len(last.get("participants", ()))
-        yield GaugeMetricFamily("psofed_participants", "Nodes asked in the last round", participants)
-        accepted = len(last.get("accepted", ()))
-        yield GaugeMetricFamily("psofed_accepted_replies", "Replies accepted in the last round", accepted)
-        out = GaugeMetricFamily(
-            "psofed_node_excluded", "Whether the defence excludes a node", labels=["node"]
-        )
-        for name, about in found["suspects"].items():
-            out.add_metric([name], bool(about["out"]))
-        yield from (online, seen, error, out, bad, late, traffic)
+        yield from (bad, traffic)
 
 
 @contextmanager
@@ -83,7 +83,9 @@ def serve_metrics(home: Home, port: int, host: str = "127.0.0.1") -> Iterator[in
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
-        raise PsofedError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        raise PsofedError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another --metrics-host or --metrics-port"
+        ) from None
     try:
         yield int(server.server_port)
     finally:

@@ -7,9 +7,7 @@ configuration is read.
 """
 
 import contextlib
-import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +19,8 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
 from psofed.common.scheduler import scheduler
 from psofed.federation.client.gateway import NODE_NUMBER
+from psofed.federation.deploy.credentials import check_made
+from psofed.federation.deploy.processes import undisturbed
 from psofed.federation.flower import (
     HEARTBEAT,
     Announcement,
@@ -83,9 +83,7 @@ class LongLivedNode:
         app: App,
         say: Callable[[str], None],
     ) -> None:
-        for path in (authority, key):
-            if not path.is_file():
-                raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
+        check_made(authority, key)
         self.home = home
         self.settings: dict[str, Any] = dict(settings)
         self.app = app
@@ -115,7 +113,7 @@ class LongLivedNode:
                         self.say(f"{_reason(error)}; connecting again")
                         self._connect()
             finally:
-                with _undisturbed():
+                with undisturbed():
                     self._ended.set()
                     if self._fleet.node_id and self._fleet.deactivate():
                         with contextlib.suppress(OSError):
@@ -270,17 +268,3 @@ def _reason(error: Exception) -> str:
     """Return what went wrong in one short line."""
     known = isinstance(error, PsofedError | httpx.HTTPError)
     return clean_text(error if known else f"{type(error).__name__}: {error}")
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM while the node shuts down."""
-    previous = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(ValueError):  # not in the main thread, which alone gets signals
-            previous[number] = signal.signal(number, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

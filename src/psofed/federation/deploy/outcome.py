@@ -14,6 +14,7 @@ from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     from psofed.federation.deploy.demo import RunPrediction
+    from psofed.federation.deploy.payoff import DemoPayoff
 
 _MOST_ROWS = 25  # of a learning curve; the result has all
 
@@ -28,29 +29,36 @@ class FederationOutcome(Reported):
         As in ``result.json``.
     prediction : RunPrediction, optional
         Shown beside the run.
+    payoff : DemoPayoff, optional
+        The same streams without the run's protection.
     files : str
         Where its files are, in a sentence.
     """
 
     result: dict[str, Any]
     prediction: "RunPrediction | None" = None
+    payoff: "DemoPayoff | None" = None
     files: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result with the prediction, if there is one."""
-        return (
-            self.result if self.prediction is None else {**self.result, "prediction": vars(self.prediction)}
-        )
+        """Return the result with the prediction and the payoff, if there are any."""
+        payoff = self.payoff
+        compared = {
+            "prediction": self.prediction and vars(self.prediction),
+            "payoff": payoff
+            and {"node": payoff.node, "found": payoff.found, "server_msd": dict(payoff.curves)},
+        }
+        return self.result | {name: value for name, value in compared.items() if value is not None}
 
     def report(self) -> Report:
         """Return the learning curve, the traffic, and which nodes were dropped or are suspect."""
-        result = self.result
+        result, payoff = self.result, self.payoff
         scenario = Scenario.from_mapping(result["scenario"])
         return Report(
-            _headline(result),
+            _headline(result) if payoff is None else payoff.headline,
             f"{counted(len(result['nodes']), 'node')}, {count(scenario.num_byzantine)} Byzantine; "
             f"sharing {scenario.num_shared} of {scenario.dimension} parameters.",
-            (_curve(result, self.prediction),),
+            (*([] if payoff is None else [payoff.table()]), _curve(result, self.prediction)),
             (*_remarks(result), *filter(None, [self.files])),
             None,
             lambda: (self.chart(),),

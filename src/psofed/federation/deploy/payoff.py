@@ -15,6 +15,7 @@ from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.flower import number_of_key, public_key_of
 from psofed.federation.testing import InProcessGrid
+from psofed.render import Column, Kind, Table
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -37,20 +38,22 @@ class DemoPayoff:
     found: int | None
     curves: Mapping[str, Sequence[float]]
 
-    def lines(self) -> list[str]:
-        """Return a small chart, then the outcome in a sentence."""
-        width = max(map(len, self.curves))
+    @property
+    def headline(self) -> str:
+        """The outcome in a sentence: the error is the mean over the last quarter of the rounds."""
+        ends = [float(np.mean(curve[-max(1, len(curve) // 4) :])) for curve in self.curves.values()]
+        what = "was not found" if self.found is None else f"was found in round {self.found}"
+        return f"The Byzantine {self.node} {what}; error {ends[-1]:.2g} instead of {ends[0]:.2g}."
+
+    def table(self) -> Table:
+        """Return the curves as small charts on the same scale."""
         levels = {name: to_decibels(np.array(curve, dtype=np.float64)) for name, curve in self.curves.items()}
         low, high = min(map(np.min, levels.values())), max(map(np.max, levels.values()))
-        chart = [
-            f"{name:{width}}  {bars(level, low, high)}  {level[-1]:6.1f} dB".replace("-", "−")
-            for name, level in levels.items()
-        ]
-        ends = {name: _end(curve) for name, curve in self.curves.items()}
-        (_, unprotected), *_, (_, protected) = ends.items()
-        what = "was not found" if self.found is None else f"was found in round {self.found}"
-        sentence = f"The Byzantine {self.node} {what}; error {protected:.2g} instead of {unprotected:.2g}."
-        return ["Server MSD by round (lower is better):", *chart, sentence]
+        return Table(
+            "Server MSD (lower is better)",
+            (Column("shared"), Column("by round"), Column("at the end", Kind.LEVEL, digits=1)),
+            tuple((name, bars(levels[name], low, high), curve[-1]) for name, curve in self.curves.items()),
+        )
 
 
 def bars(level: Any, low: float, high: float, width: int = 40) -> str:
@@ -97,8 +100,3 @@ def _replay(settings: RunSettings, numbers: Sequence[int]) -> list[float]:
         home = Home(Path(folder) / "replay")
         run_server(grid, settings, home)
         return list(read_json(home.result)["learning_curve"]["server_msd"])
-
-
-def _end(curve: Sequence[float]) -> float:
-    """Return the mean over the last quarter of the rounds."""
-    return float(np.mean(curve[-max(1, len(curve) // 4) :]))

@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -188,9 +189,7 @@ class Supervisor:
         self._ended = []
         if not processes:
             return
-        # A second Ctrl-C must not leave half of them running.
-        previous = _ignore_interrupts()
-        try:
+        with undisturbed():  # a second Ctrl-C must not leave half of them running
             # One signal to each, and to its descendants only if it leaves some: a SuperNode that gets a second
             # one before it has said goodbye is taken for online for another minute.
             for process in reversed(processes):
@@ -201,8 +200,6 @@ class Supervisor:
             _wait(lambda: not any(process.signal(0) for process in left), self.patience / 2)
             for process in processes:
                 process.kill()
-        finally:
-            _restore_interrupts(previous)
 
 
 def wait_until(
@@ -237,13 +234,15 @@ def _wait(condition: Callable[[], bool], timeout: float) -> None:
         wait_until(condition, timeout, "stopping")
 
 
-def _ignore_interrupts() -> object:
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM while processes are shut down."""
+    previous = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):  # not in the main thread, which alone gets signals
+            previous[number] = signal.signal(number, signal.SIG_IGN)
     try:
-        return signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # not in the main thread, which alone gets signals
-        return None
-
-
-def _restore_interrupts(previous: object) -> None:
-    if previous is not None:
-        signal.signal(signal.SIGINT, previous)  # type: ignore[arg-type]
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -59,7 +59,7 @@ def build_result(
         "scenario": settings.scenario.to_mapping(),
         "seed": settings.seed,
         "settings": settings.options_to_config(),
-        "session": state.session,
+        **standing(state, settings),
         "started": _clock(window[0]),
         "finished": _clock(window[1]),
         "window": list(window),
@@ -71,18 +71,24 @@ def build_result(
         "idle_rounds": summary.totals["idle"],
         "nodes": dict(sorted(summary.nodes.items())),
         "bad_replies": state.conduct["counts"],
-        "benched": benched(state, settings),
-        **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
-        "columns": columns_of(state),
         "model": state.model.tolist() if state.model.size <= 10_000 else None,
         "history": state.history,
     }
 
 
-def columns_of(state: ServerState) -> dict[str, Any] | None:
-    """Return the names of the run's columns; None if they have none."""
+def standing(state: ServerState, settings: RunSettings) -> dict[str, Any]:
+    """Return what both status and result say: the session, the names of its columns, and who is left out.
+
+    Benched nodes are no longer asked. Suspects are there only if the run has a defence.
+    """
     columns = state.layout.columns
-    return None if columns is None else columns.to_mapping()
+    conduct = Conduct.from_mapping(state.conduct, settings.limits)
+    return {
+        "session": state.session,
+        "columns": None if columns is None else columns.to_mapping(),
+        "benched": sorted(map(str, conduct.benched)),
+        **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
+    }
 
 
 def latest_errors(state: ServerState) -> dict[str, float]:
@@ -90,11 +96,6 @@ def latest_errors(state: ServerState) -> dict[str, float]:
     record = state.history[-1] if state.history else {"metrics": {}}
     reported = {node: list(squared_errors(metrics).values()) for node, metrics in record["metrics"].items()}
     return {node: mean_without_overflow(values) for node, values in reported.items() if values}
-
-
-def benched(state: ServerState, settings: RunSettings) -> list[str]:
-    """Return the nodes that were no longer asked at the end."""
-    return sorted(str(node) for node in Conduct.from_mapping(state.conduct, settings.limits).benched)
 
 
 def save_result(result: dict[str, Any], path: Path) -> None:

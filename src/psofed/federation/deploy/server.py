@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import only_one, read_json, write_json
+from psofed.common.files import only_one, write_json
 from psofed.common.logs import OncePerChange
 from psofed.federation.deploy.app import HOME_VARIABLE, LOG_JSON_VARIABLE
 from psofed.federation.deploy.door import FrontDoor
@@ -141,7 +141,7 @@ def serve(
     """
     home.credentials.check_server()
     home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    previous = read_json(home.server_info) if home.server_info.exists() else {}
+    previous = home.read_server()
     where = f", at {previous['host']}:{previous['port']}" if previous else ""
     link_port = free_port()
     with (

@@ -1,6 +1,6 @@
 """Settings of a run of the ready-made app: one frozen, validated value, also as Flower's config."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -136,80 +136,68 @@ class RunSettings(RunOptions):
 
 def _check_covered(scenario: Scenario, synthetic: bool) -> None:
     """Refuse what only the simulator can do."""
-    given = {"algorithm": scenario.algorithm.kind, "uplink": scenario.uplink}
-    for name, value in {"algorithm": "pso-fed", "uplink": "same"}.items():
-        if given[name] != value:
-            raise NotCoveredError(f'a federation runs {name} = "{value}" only, not "{given[name]}"')
-    if scenario.model.kind != "linear":
-        raise NotCoveredError(
-            f'a federation\'s clients fit linear models, not model.kind = "{scenario.model.kind}"; '
-            "let them make features of their inputs before they learn"
-        )
-    if scenario.learner.kind != "lms":
-        raise NotCoveredError(
-            f'learner.kind = "{scenario.learner.kind}": a federation\'s clients run LMS; '
-            "other learners can only be simulated"
-        )
-    if not scenario.data.stream.is_independent:
-        raise NotCoveredError(
-            f'data.stream.kind = "{scenario.data.stream.kind}": a federation\'s inputs are what its clients observe; '
-            "a stream can only be simulated"
-        )
+    for reason in _uncovered(scenario, synthetic):
+        raise NotCoveredError(reason)
     _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
-    if scenario.drift is not None:
-        raise NotCoveredError(
-            f'drift.kind = "{scenario.drift.kind}": a federation\'s data drift by themselves; leave out [drift]'
-        )
-    if scenario.data.rows is not None:
-        rows = scenario.data.rows
-        reading = rows.source.reading
-        for name in ("warmup", "clip", "epochs"):
-            value, fixed = getattr(reading, name), StreamSettings.options()[name].default
-            if value != fixed:
-                raise NotCoveredError(f"data.{name} = {value}: a federation's nodes have {name} = {fixed}")
-    if synthetic and scenario.data.rows is not None:
-        raise NotCoveredError(
-            "synthetic clients draw their data; this scenario's come from a table: leave out --synthetic"
-        )
-    if synthetic and scenario.data.function is not None:
-        raise NotCoveredError(
-            f'data.function = "{scenario.data.function.kind}": synthetic clients draw linear streams, y = wᵀx + ν'
-        )
-    for name in ("availability", "delay"):
-        part = getattr(scenario, name)
-        if part is not None:
-            raise NotCoveredError(
-                f'{name}.kind = "{part.kind}": real nodes come, go and answer late by themselves; leave [{name}] out'
-            )
+    check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
     if scenario.channel is not None:
         from psofed.federation.client.uplink import check_links
 
-        if scenario.channel.down:
-            raise NotCoveredError(
-                f'channel.down.kind = "{scenario.channel.down[0].kind}": a federation has real links; leave '
-                "[channel.down] out"
-            )
         check_links(scenario.channel.up)
     if scenario.attack is not None:
         from psofed.federation.protocol.corruption import check_rehearsal
 
         check_rehearsal(scenario.attack)
+
+
+def _uncovered(scenario: Scenario, synthetic: bool) -> Iterator[str]:
+    """Yield the reasons why a federation cannot run a scenario."""
+    given = {"algorithm": scenario.algorithm.kind, "uplink": scenario.uplink}
+    for name, value in {"algorithm": "pso-fed", "uplink": "same"}.items():
+        if given[name] != value:
+            yield f'a federation runs {name} = "{value}" only, not "{given[name]}"'
+    if scenario.model.kind != "linear":
+        yield (
+            f'a federation\'s clients fit linear models, not model.kind = "{scenario.model.kind}"; '
+            "let them make features of their inputs before they learn"
+        )
+    if scenario.learner.kind != "lms":
+        yield (
+            f'learner.kind = "{scenario.learner.kind}": a federation\'s clients run LMS; '
+            "other learners can only be simulated"
+        )
+    data, defence = scenario.data, scenario.defence
+    if not data.stream.is_independent:
+        yield (
+            f'data.stream.kind = "{data.stream.kind}": a federation\'s inputs are what its clients observe; '
+            "a stream can only be simulated"
+        )
+    if scenario.drift is not None:
+        yield f'drift.kind = "{scenario.drift.kind}": a federation\'s data drift by themselves; leave out [drift]'
+    if data.rows is not None:
+        for name in ("warmup", "clip", "epochs"):
+            value, fixed = getattr(data.rows.source.reading, name), StreamSettings.options()[name].default
+            if value != fixed:
+                yield f"data.{name} = {value}: a federation's nodes have {name} = {fixed}"
+    if synthetic and data.rows is not None:
+        yield "synthetic clients draw their data; this scenario's come from a table: leave out --synthetic"
+    if synthetic and data.function is not None:
+        yield f'data.function = "{data.function.kind}": synthetic clients draw linear streams, y = wᵀx + ν'
+    for name in ("availability", "delay"):
+        if (part := getattr(scenario, name)) is not None:
+            yield f'{name}.kind = "{part.kind}": real nodes come, go and answer late by themselves; leave [{name}] out'
+    if scenario.channel is not None and scenario.channel.down:
+        kind = scenario.channel.down[0].kind
+        yield f'channel.down.kind = "{kind}": a federation has real links; leave [channel.down] out'
     if len(scenario.attacks) > 1:
-        raise NotCoveredError(
-            "several groups of attackers can only be simulated; a federation rehearses one attack"
-        )
-    check_choice("selection.pattern", scenario.selection.pattern.kind, PATTERNS)
-    if scenario.defence is not None and not scenario.defence.excluded_download:
-        raise NotCoveredError(
-            "defence.excluded_download = false: in a federation every participant is sent its share"
-        )
-    if scenario.defence is not None and scenario.defence.variance == "theory":
-        raise NotCoveredError(
-            'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
-        )
+        yield "several groups of attackers can only be simulated; a federation rehearses one attack"
+    if defence is not None and not defence.excluded_download:
+        yield "defence.excluded_download = false: in a federation every participant is sent its share"
+    if defence is not None and defence.variance == "theory":
+        yield 'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
     if scenario.evasion is not None:
-        raise NotCoveredError("[evasion] is measured in a simulation; a federation does not measure it")
+        yield "[evasion] is measured in a simulation; a federation does not measure it"
     if scenario.aggregation.has_root_data:
-        raise NotCoveredError(
+        yield (
             f'aggregation = "{scenario.aggregation.kind}" needs root data on the server; a federation has none'
         )

@@ -5,7 +5,7 @@ import datetime
 from typing import Any
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import is_locked, read_json
+from psofed.common.files import is_locked
 from psofed.federation.deploy.superlink import Home, open_control
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.column_names import ColumnNames
@@ -14,10 +14,8 @@ from psofed.render.numbers import listed
 
 def server_address(home: Home) -> str | None:
     """Return where the server of `home` listens for nodes, or None if it does not run."""
-    if not home.server_info.exists() or not is_locked(home.server_lock):
-        return None
-    info = read_json(home.server_info)
-    return f"{info['host']}:{info['port']}"
+    info = home.read_server()
+    return f"{info['host']}:{info['port']}" if info and is_locked(home.server_lock) else None
 
 
 def federation_status(home: Home) -> dict[str, Any]:
@@ -25,7 +23,7 @@ def federation_status(home: Home) -> dict[str, Any]:
     if not home.folder.is_dir():
         raise PsofedError(f"there is no federation in {home.folder}; name its folder with --home")
     address = server_address(home)
-    run = read_json(home.status) if home.status.exists() else None
+    run = home.read_status() or None
     if run and run.get("state") == "running" and not is_locked(home.run_lock):
         run = {**run, "state": "interrupted"}  # its process has died; the server continues it within seconds
     saved = None

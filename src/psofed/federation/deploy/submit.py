@@ -6,7 +6,7 @@ from typing import Any
 
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
-from psofed.common.files import is_locked, read_json, write_json
+from psofed.common.files import is_locked, read_json, write_atomically, write_json
 from psofed.common.toml import toml_value
 from psofed.federation.deploy.processes import wait_until
 from psofed.federation.deploy.report import build_result, save_result
@@ -40,6 +40,7 @@ clientapp = "psofed_run.apps:client_app"
 """
 
 _ASK_FLOWER_EVERY = 15.0
+_RESUME = "`psofed federation resume` continues it"
 
 _MODULE = '''\
 """The app is part of psofed, which every machine has installed."""
@@ -52,12 +53,11 @@ __all__ = ["client_app", "server_app"]
 
 def write_app(home: Home, config: Mapping[str, Any]) -> None:
     """Write the Flower app that carries a run's `config` to server and nodes; the code itself is psofed's own."""
-    package = home.app / "psofed_run"
-    package.mkdir(parents=True, exist_ok=True)
     lines = "\n".join(f"{name} = {toml_value(value)}" for name, value in config.items())
-    (home.app / "pyproject.toml").write_text(_PYPROJECT.format(version=__version__, config=lines))
-    (package / "__init__.py").write_text("")
-    (package / "apps.py").write_text(_MODULE)
+    project = _PYPROJECT.format(version=__version__, config=lines)
+    files = {"pyproject.toml": project, "psofed_run/__init__.py": "", "psofed_run/apps.py": _MODULE}
+    for name, text in files.items():
+        write_atomically(home.app / name, text.encode())
 
 
 def check_free(home: Home, *, force: bool = False) -> None:
@@ -76,9 +76,9 @@ def check_free(home: Home, *, force: bool = False) -> None:
 
 def has_completed_round(home: Home) -> bool:
     """Whether the checkpoint in `home` is of the latest run, rather than of an earlier one that it is to replace."""
-    status = read_json(home.status) if home.status.exists() else {}
-    return home.checkpoint.exists() and not (
-        "replaces" in status and status["replaces"] == CheckpointStore(home.checkpoint).session()
+    replaced = home.read_status().get("replaces")
+    return home.checkpoint.exists() and (
+        replaced is None or replaced != CheckpointStore(home.checkpoint).session()
     )
 
 
@@ -88,7 +88,7 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
     config = settings.to_config()
     write_app(home, config)
     write_json(home.settings, config)
-    done = read_json(home.status)["round"] if settings.resume and home.status.exists() else 0
+    done = home.read_status().get("round", 0) if settings.resume else 0
     with open_control(home) as control:
         run = control.start_run(home.app.resolve())
     status = {"round": done, "rounds": settings.num_rounds, "state": "submitted", "run": str(run)}
@@ -96,13 +96,13 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> int:
         home.result.unlink(missing_ok=True)
         if home.checkpoint.exists():  # stays until the new run has completed a round
             status["replaces"] = CheckpointStore(home.checkpoint).session()
-    write_json(home.status, status)
+    home.write_status(status)
     return run
 
 
 def stop(home: Home) -> int:
     """Stop the current run, and return the last round it completed."""
-    status = read_json(home.status) if home.status.exists() else {}
+    status = home.read_status()
     if status.get("state") not in ("submitted", "running", "interrupted"):
         raise PsofedError(f"no run is in progress in {home.folder}")
     home.stop_mark.touch()
@@ -111,11 +111,11 @@ def stop(home: Home) -> int:
             control.stop_run(int(status["run"]))
         # Flower only marks the run as ended: its process notices when it next speaks with the SuperLink.
         wait_until(lambda: not is_locked(home.run_lock), 60.0, "ending the run")
-        status = read_json(home.status)
+        status = home.read_status()
         if not status["rounds"] and "began" in status and has_completed_round(home):
             # A run without an end has its result when it is stopped.
             write_result(home, RunSettings.from_config(read_json(home.settings)), status["began"])
-        write_json(home.status, {**status, "state": "stopped"})
+        home.write_status(status, state="stopped")
     finally:
         home.stop_mark.unlink(missing_ok=True)
     return int(status["round"])
@@ -156,7 +156,7 @@ def follow(
     seen, moved, asked = -1, time.monotonic(), time.monotonic()
     while True:
         stopping = home.stop_mark.exists()
-        status = read_json(home.status)
+        status = home.read_status()
         if status["round"] != seen:
             seen, moved = status["round"], time.monotonic()
             if on_progress is not None:
@@ -165,13 +165,9 @@ def follow(
         if (with_result and not stopping) or status["state"] == "finished":
             return dict(read_json(home.result))
         if status["state"] == "stopped" and not stopping:
-            raise PsofedError(
-                f"the run was stopped after round {seen}; `psofed federation resume` continues it"
-            )
+            raise PsofedError(f"the run was stopped after round {seen}; {_RESUME}")
         if status["state"] == "failed":
-            raise PsofedError(
-                f"the run has failed: {status['reason']}; `psofed federation resume` continues it"
-            )
+            raise PsofedError(f"the run has failed: {status['reason']}; {_RESUME}")
         if check is not None:
             check()
         if server_address(home) is None:
@@ -182,19 +178,15 @@ def follow(
         if not stopping and time.monotonic() - asked > _ASK_FLOWER_EVERY:
             # For a ServerApp that could not even say that it failed.
             asked = time.monotonic()
-            reason = failure_of(home, int(read_json(home.status)["run"] or run))
-            if home.stop_mark.exists() or read_json(home.status)["state"] in ("interrupted", "stopped"):
+            reason = failure_of(home, int(status["run"] or run))
+            status = home.read_status()  # it may have changed meanwhile
+            if home.stop_mark.exists() or status["state"] in ("interrupted", "stopped"):
                 continue  # it is being stopped, or the server submits it again
             if reason is not None and "stopped" in reason:
                 # Flower knows it before our status says so.
-                round_number = read_json(home.status)["round"]
-                raise PsofedError(
-                    f"the run was stopped after round {round_number}; `psofed federation resume` continues it"
-                )
-            if reason is not None and read_json(home.status)["state"] != "finished":
-                raise PsofedError(
-                    f"the run has failed ({reason}); see {home.logs}; `psofed federation resume` continues it"
-                )
+                raise PsofedError(f"the run was stopped after round {status['round']}; {_RESUME}")
+            if reason is not None and status["state"] != "finished":
+                raise PsofedError(f"the run has failed ({reason}); see {home.logs}; {_RESUME}")
         if time.monotonic() - moved > timeout:
             raise PsofedError(f"no progress for {timeout:g} s; see {home.logs}")
         time.sleep(0.2)

@@ -7,13 +7,13 @@ the round that it cuts short, and each request is twice as fast as with Flower's
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import read_json
+from psofed.common.files import read_json, write_json
 from psofed.federation.deploy.credentials import Credentials
 from psofed.federation.flower import SECRET_VARIABLE, Control, number_of_key, public_key_of
 
@@ -21,76 +21,63 @@ _log = logging.getLogger("psofed.federation")
 _skipped: set[Path] = set()  # files named already; the server looks for new keys every second
 
 
-@dataclass(frozen=True)
 class Home:
-    """The files of one federation on one machine, all within `folder`."""
+    """The files of one federation on one machine, all within `folder`.
 
-    folder: Path
+    Attributes
+    ----------
+    credentials : Credentials
+        Certificates and keys.
+    logs, flower, app : path
+        Folders: all processes' logs, Flower's own files (FLWR_HOME), and the Flower app that is submitted.
+    server_info, server_lock : path
+        Where the running server listens, and the lock that it holds.
+    traffic : path
+        The front door's counts of bytes.
+    settings, status, checkpoint, result : path
+        Of the latest run: its settings, its progress, the strategy's checkpoint, and the result as JSON. The labelled
+        arrays lie beside the result as NetCDF.
+    run_lock : path
+        Lock held by the current run.
+    stop_mark : path
+        Exists while a run is being stopped, so that the run does not report a failure.
+    """
 
-    @property
-    def credentials(self) -> Credentials:
-        """Certificates and keys."""
-        return Credentials(self.folder / "credentials")
+    def __init__(self, folder: Path) -> None:
+        self.folder: Path = folder
+        self.credentials: Credentials = Credentials(folder / "credentials")
+        self.logs: Path = folder / "logs"
+        self.flower: Path = folder / "flower"
+        self.app: Path = folder / "app"
+        self.server_info: Path = folder / "server.json"
+        self.server_lock: Path = folder / "server.lock"
+        self.traffic: Path = folder / "traffic.bin"
+        self.settings: Path = folder / "run.json"
+        self.status: Path = folder / "status.json"
+        self.checkpoint: Path = folder / "checkpoint.npz"
+        self.result: Path = folder / "result.json"
+        self.run_lock: Path = folder / "run.lock"
+        self.stop_mark: Path = folder / "stopping"
 
-    @property
-    def logs(self) -> Path:
-        """Folder of all processes' logs."""
-        return self.folder / "logs"
+    def read_status(self) -> dict[str, Any]:
+        """Return the progress of the latest run; empty if there was none."""
+        return _read_table(self.status)
 
-    @property
-    def flower(self) -> Path:
-        """Flower's own folder (FLWR_HOME)."""
-        return self.folder / "flower"
+    def write_status(self, status: Mapping[str, Any], **changes: Any) -> None:
+        """Write the progress of the latest run, with some changes."""
+        write_json(self.status, {**status, **changes})
 
-    @property
-    def app(self) -> Path:
-        """The Flower app that is submitted."""
-        return self.folder / "app"
+    def read_server(self) -> dict[str, Any]:
+        """Return where the server that was started last listens; empty if there was none."""
+        return _read_table(self.server_info)
 
-    @property
-    def server_info(self) -> Path:
-        """Where the running server listens."""
-        return self.folder / "server.json"
 
-    @property
-    def server_lock(self) -> Path:
-        """Lock held by the running server."""
-        return self.folder / "server.lock"
-
-    @property
-    def traffic(self) -> Path:
-        """The front door's counts of bytes."""
-        return self.folder / "traffic.bin"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The strategy's checkpoint."""
-        return self.folder / "checkpoint.npz"
-
-    @property
-    def run_lock(self) -> Path:
-        """Lock held by the current run."""
-        return self.folder / "run.lock"
-
-    @property
-    def stop_mark(self) -> Path:
-        """Exists while a run is being stopped, so that the run does not report a failure."""
-        return self.folder / "stopping"
-
-    @property
-    def settings(self) -> Path:
-        """Settings of the latest run."""
-        return self.folder / "run.json"
-
-    @property
-    def status(self) -> Path:
-        """Progress of the latest run."""
-        return self.folder / "status.json"
-
-    @property
-    def result(self) -> Path:
-        """Result of the latest run, as JSON; the labelled arrays lie beside it as NetCDF."""
-        return self.folder / "result.json"
+def _read_table(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty if there is no file."""
+    found = read_json(path) if path.exists() else {}
+    if not isinstance(found, dict):
+        raise PsofedError(f"{path} is damaged: it holds no JSON object; move it away")
+    return found
 
 
 def superlink_command(home: Home, port: int) -> list[str]:
@@ -166,10 +153,11 @@ def revoke_node(home: Home, name: str) -> bool:
 @contextmanager
 def open_control(home: Home) -> Iterator[Control]:
     """Speak with the SuperLink of a running server; raise PsofedError if no server is running."""
-    if not home.server_info.exists():
+    server, credentials = home.read_server(), home.credentials
+    if not server:
         raise PsofedError(f"no server is running in {home.folder}; start it with: psofed federation server")
-    port = int(read_json(home.server_info)["superlink_port"])
-    with Control(port, home.credentials.link_certificate, home.credentials.read_secret()) as control:
+    port, secret = int(server["superlink_port"]), credentials.read_secret()
+    with Control(port, credentials.link_certificate, secret) as control:
         yield control
 
 

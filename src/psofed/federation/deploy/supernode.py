@@ -7,6 +7,7 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.toml import toml_value
+from psofed.federation.deploy.credentials import check_made
 from psofed.federation.deploy.processes import Process, Supervisor, flower_environment, free_port
 
 HASTY_END = 15.0
@@ -17,9 +18,7 @@ def supernode_command(
     server: str, authority: Path, key: Path, port: int, settings: Mapping[str, Any]
 ) -> list[str]:
     """Return the command of a SuperNode; `port` is for its own processes and on loopback."""
-    for path in (authority, key):
-        if not path.is_file():
-            raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
+    check_made(authority, key)
     return [
         "flower-supernode",
         *("--superlink", server),

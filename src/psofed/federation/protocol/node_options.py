@@ -1,9 +1,10 @@
 """The settings of one node: its server, its data, and the attack that it rehearses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -13,10 +14,19 @@ LINK = ("bits", "reach", "rounding", "clip", "multiplier", "delta")
 _CREDENTIALS = Path("psofed-federation/credentials")
 
 
+def _check_server(name: str, value: Any) -> str:
+    host, _, port = str(value).rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise InvalidValueError(name, value, "HOST:PORT, such as server.example:9092")
+    return str(value)
+
+
 class NodeOptions(Settings):
     """Settings of one node."""
 
-    server: str = option(default="127.0.0.1:9092", metavar="HOST:PORT", text="address of the server")
+    server: str = option(
+        default="127.0.0.1:9092", metavar="HOST:PORT", check=_check_server, text="address of the server"
+    )
     key: Path = option(default=_CREDENTIALS / "node-0.key", metavar="FILE", text="private key of this node")
     authority: Path = option(
         default=_CREDENTIALS / "ca.pem",
@@ -166,6 +176,15 @@ class NodeOptions(Settings):
             value = getattr(self, name)
             config[_flag(name)] = ",".join(value) if isinstance(value, tuple) else value
         return config
+
+    @classmethod
+    def from_node_config(cls, config: Mapping[str, Any]) -> "NodeOptions":
+        """Read what :meth:`to_node_config` gave; other entries, such as Flower's own, are left aside."""
+        values = {name: config[_flag(name)] for name in cls.options() if _flag(name) in config}
+        for name in ("features", "units"):
+            if name in values:
+                values[name] = [entry.strip() for entry in str(values[name]).split(",") if entry.strip()]
+        return cls(**values)
 
     def _given(self, *names: str) -> list[str]:
         return [name for name in names if getattr(self, name) not in (None, (), "", False)]

@@ -13,7 +13,7 @@ import calls
 import httpx
 import numpy as np
 import pytest
-from deployments import Deployment, run_in_process
+from deployments import NAMES, run_in_process
 from families import family_memory
 from flwr.proto.fleet_pb2 import PullMessagesRequest, PushMessagesRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, Message, Metadata
@@ -21,6 +21,7 @@ from flwr.proto.node_pb2 import Node
 from flwr.proto.recorddict_pb2 import RecordDict
 
 from psofed import Scenario
+from psofed.attacks import Gaussian
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
 from psofed.federation.deploy.processes import wait_until
@@ -31,9 +32,13 @@ from psofed.federation.flower.link import SECRET_HEADER
 
 pytestmark = [pytest.mark.federation, pytest.mark.slow, pytest.mark.takes(26)]
 
-NAMES = ["node-0", "node-1", "node-2", "mallory"]
-HONEST = NAMES[:3]
-SCENARIO = Scenario(num_clients=4, dimension=4, num_participants=4, num_shared=2, iterations=20)
+SCENARIO = Scenario(
+    num_clients=4,
+    dimension=4,
+    num_participants=4,
+    num_shared=2,
+    attack=Gaussian(num_byzantine=1, probability=0.0),  # nobody but Mallory lies
+)
 
 
 def settings(rounds, **changes):
@@ -108,11 +113,8 @@ class Mallory(FleetConnection):
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory):
-    with Deployment(tmp_path_factory.mktemp("hostile"), NAMES) as deployment:
-        deployment.start_server()
-        for k in range(3):
-            deployment.start_node(k)
+def deployed(deployment):
+    with deployment.admit("mallory"):
         yield deployment
 
 
@@ -122,7 +124,7 @@ def running(deployed, settings):
     result = []
     run = submit(deployed.home, settings, force=True)
     following = threading.Thread(
-        target=lambda: result.append(follow(deployed.home, run, 180.0, check=deployed.supervisor.check))
+        target=lambda: result.append(follow(deployed.home, run, 180.0, check=deployed.check))
     )
     following.start()
     yield result
@@ -134,7 +136,7 @@ def check_unharmed(result, rounds):
     """Check that every honest node counted in every round and that nobody but Mallory was blamed."""
     assert len(result["history"]) == rounds
     for record in result["history"]:
-        assert set(HONEST) <= set(record["accepted"]), record
+        assert set(NAMES) <= set(record["accepted"]), record
     assert set(result["bad_replies"]) <= {"mallory"}
 
 

@@ -1,6 +1,6 @@
 """Real processes on loopback, with TLS and node keys: strangers, bad replies, a flood, a server and nodes killed.
 
-The tests share one server and three nodes, and leave them running; but for the last one, which revokes a node.
+The tests share one server and three nodes, and leave them running.
 """
 
 import contextlib
@@ -14,10 +14,11 @@ import subprocess
 import sys
 import time
 
+import byzantine
 import numpy as np
 import pytest
-from deployments import NAMES, SCENARIO, run_in_process, three_nodes
-from families import command_of, family, family_memory, kill_family
+from deployments import NAMES, SCENARIO, run_in_process
+from families import command_of, family, family_memory, living
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
@@ -33,16 +34,13 @@ pytestmark = [pytest.mark.federation, pytest.mark.slow, pytest.mark.takes(70)]
 NODES = len(NAMES)
 
 
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory):
-    with three_nodes(tmp_path_factory.mktemp("federation")) as deployed:
-        yield deployed
-
-
 def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path):
     first = deployment.run("run", SCENARIO.replace(iterations=16), "--seed", "5")
     wait_until(deployment.round_done(2, of=16), 150.0, "two rounds", check=lambda: deployment.wait("", first))
-    kill_family(deployment.server)  # kill -9 of the command, its SuperLink and its ServerApp at once
+    everybody = family(deployment.server.pid)
+    assert len(everybody) > 3  # the command, SuperLink, SuperExec and ServerApp
+    deployment.server.kill()  # kill -9 of the command; the kernel ends what it has started
+    wait_until(lambda: not living(everybody), 180.0, "its processes to end")
     interrupted = deployment.status()["round"]
     wait_until(lambda: not first.is_running, 120.0, "the run to notice")
     assert first.process.returncode == 2
@@ -66,6 +64,22 @@ def test_a_killed_server_resumes_as_if_nothing_had_happened(deployment, tmp_path
     ]
     np.testing.assert_allclose(result["model"], undisturbed["model"], rtol=0, atol=1e-14)
     assert result["communication"]["socket_bytes_up"] > 0
+
+
+@pytest.mark.parametrize(("rule", "lie"), [("median", "1e300"), ("mean", "bias -0.15")])
+def test_lies_count_as_on_a_grid_within_one_process(deployment, tmp_path, rule, lie):
+    """So all rules and lies can be tried on a Grid (test_federation_byzantine.py)."""
+    few = {"iterations": 6, "num_clients": NODES, "num_participants": NODES}
+    settings = byzantine.settings(rule, lie, **few).replace(min_nodes=NODES)
+    result = deployment.run_to_the_end(settings)
+    numbers = [deployment.number(k) for k in range(NODES)]
+    same = run_in_process(settings, range(NODES), tmp_path, byzantine=0, numbers=numbers)
+    assert len(result["history"]) == few["iterations"]
+    np.testing.assert_allclose(result["model"], same["model"], rtol=0, atol=1e-14)
+    # The guard sees the crude lie and benches the Byzantine node. The others it lets pass: they are for the rule.
+    dropped = [{"implausible": 3}] if lie == "1e300" else []
+    assert [*result["bad_replies"].values()] == [*same["bad_replies"].values()] == dropped
+    assert set(result["bad_replies"]) <= {"node-0"}
 
 
 def test_a_node_gives_up_on_what_cannot_heal_and_says_why(deployment, tmp_path):
@@ -141,7 +155,7 @@ def test_a_run_whose_clock_is_set_or_whose_process_is_killed_is_continued(deploy
     """Flower would end the run: at once if the clock is set a minute ahead, and a minute after the kill."""
     rounds = 400
     scenario = SCENARIO.replace(num_participants=NODES, iterations=rounds)
-    run = deployment.run("run-killed", scenario)
+    run = deployment.run("run-killed", scenario, "--interval", "0.1")
     wait_until(deployment.round_done(3, of=rounds), 120.0, "the first rounds", lambda: None)
     for ahead in (60, -60, 0):
         deployment.clock.set_ahead(ahead)  # without effect where there is no C compiler
@@ -227,12 +241,7 @@ def test_a_stock_supernode_works_beside_long_lived_nodes(deployment, psofed_comm
     # A SuperNode starts a Python for every message, which no long-lived node has the patience for.
     scenario = SCENARIO.replace(num_participants=NODES, iterations=2)
     settings = RunSettings(scenario=scenario, synthetic=True, min_nodes=NODES, patience=0.0, deadline=90.0)
-    before = os.umask(0o077)  # as the commands have it
-    try:
-        run = submit(deployment.home, settings, force=True)
-    finally:
-        os.umask(before)
-    result = follow(deployment.home, run, 240.0)
+    result = follow(deployment.home, submit(deployment.home, settings, force=True), 240.0)
     assert [record["accepted"] for record in result["history"]] == [NAMES] * 2
     assert result["bad_replies"] == {}
     status = json.loads(deployment.in_here(monkeypatch, psofed_command, "status", "--json").stdout)
