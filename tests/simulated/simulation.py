@@ -29,11 +29,11 @@ from simulated_time import Process, World
 from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
+from psofed.federation.client.gateway import Gateway, Learned, Lesson
 from psofed.federation.client.online import online_regression
-from psofed.federation.client.sharing import CLIENT, partial_sharing
+from psofed.federation.client.sharing import state_folder
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.synthetic import SyntheticSource
-from psofed.federation.deploy.app import apply_mods
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
 from psofed.federation.flower.signing import TimeSigner
@@ -114,7 +114,10 @@ class Simulation:
             stack.enter_context(simulated_flower(self.world, self.link))
             stack.enter_context(patch("psofed.federation.flower.fleet.open_client", self._open_client))
             stack.enter_context(patch("psofed.federation.flower.fleet.bound_answers", lambda client: None))
+            # There is nothing to learn between rounds: samples are counted out by round.
+            stack.enter_context(patch("psofed.federation.deploy.node._LEARN_EVERY", 5.0))
             supervisor = Process("supervisor", SERVER)
+            self.link.restart()  # Flower draws the nodes' ids, now from the simulation
             try:
                 for node in self.nodes.values():
                     node.start()
@@ -400,7 +403,7 @@ class NodeActor:
         clean = SyntheticSource(_scenario(len(plan.nodes)), partition, plan.seed)
         source = ShuffledSource(clean, COLUMNS.features[:: -1 if partition % 2 else 1])
         self._train = online_regression(source, stepsize=0.1, samples_per_round=1, scaled=False)
-        self._gateway = partial_sharing(
+        self._gateway = Gateway(
             catch_up=True, columns=self._train, clients=self._clients if plan.clients_of(name) else None
         )
 
@@ -428,7 +431,10 @@ class NodeActor:
         self.world.sleep(self.random.uniform(0.0, 0.01) + self.wrong("pause", 0.0))
         if self.wrong("fails", False):
             raise RuntimeError("training failed")
-        reply = apply_mods(self._train_one, [self._gateway])(message, context)
+        content = self._gateway.answer(
+            message.content, context, state_folder(context), self._learn, evaluates=False
+        )
+        reply = Message(content, reply_to=message)
         if self.name in self.simulation.plan.byzantine and self.random.random() < 0.3:
             return spoil(self.random.choice(BAD_REPLIES), reply)
         if self.random.random() < 0.3:
@@ -447,11 +453,10 @@ class NodeActor:
             names += [name for node, others in plan.clients if node != self.name for name in others[:1]]
         return names
 
-    def _train_one(self, message: Message, context: Context) -> Message:
-        client = str(message.content.config_records["config"].get(CLIENT, ""))
-        if self.wrong("one_fails", False) and client.endswith(".1"):
+    def _learn(self, lesson: Lesson) -> Learned:
+        if self.wrong("one_fails", False) and lesson.client.endswith(".1"):
             raise RuntimeError("training failed")
-        return self._train(message, context)
+        return self._train.learn(lesson)
 
     def learn_arrived(self, context: Context) -> int:
         """Learn nothing: samples are counted out by round."""

@@ -36,7 +36,7 @@ from psofed.federation.client.sources import (
     most_samples,
     source_of_run,
 )
-from psofed.federation.client.state import ClientMemory, Recordable
+from psofed.federation.client.state import ClientMemory, as_record
 from psofed.federation.flower import fill
 from psofed.federation.protocol.column_names import ColumnNames
 
@@ -118,7 +118,7 @@ class OnlineRegression:
             int(str(config[ROUND])),
         )
         for key, value in found.records.items():
-            context.state[key] = value.to_record() if isinstance(value, Recordable) else value
+            context.state[key] = as_record(value)
         metrics = MetricRecord({**found.metrics, "num-examples": found.num_examples})
         content = RecordDict({"arrays": ArrayRecord({name: Array(found.model)}), "metrics": metrics})
         if found.remark or found.warning:
