@@ -216,7 +216,9 @@ class Link:
         with self.world.clock_of(SERVER):
             if self.state.get_task_by_token(self.token) is None:
                 raise refusal(401)
-        return self._handle(getattr(runtime_handlers, call_of(method).replace("-", "_")), request, self.state, self.task)
+        return self._handle(
+            getattr(runtime_handlers, call_of(method).replace("-", "_")), request, self.state, self.task
+        )
 
     def _handle(self, handler: Callable[..., Any], request: Any, *rest: Any) -> Any:
         try:

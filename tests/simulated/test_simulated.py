@@ -4,6 +4,7 @@ import pytest
 from breaks import BREAKS, broken
 from plans import AT_FORGERS, AT_GATEWAYS, EXACT, HOSTILE, ROUGH, draw_plan
 from shrinking import promise_of, shrink, tell
+from simulated_federation import expected_models
 from simulation import Finding, Simulation, simulate
 
 pytestmark = [pytest.mark.federation, pytest.mark.common, pytest.mark.takes(60)]
@@ -48,6 +49,13 @@ def test_a_seed_always_tells_the_same_story():
     assert first.world.story == second.world.story
     assert first.models == second.models
     assert first.world.steps == second.world.steps
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_a_run_to_which_nothing_happens_has_the_expected_models(seed):
+    plan = draw_plan(seed, 20)
+    assert plan.exact
+    assert Simulation(plan.undisturbed).run().models == expected_models(plan)
 
 
 def test_every_kind_of_incident_is_drawn():
