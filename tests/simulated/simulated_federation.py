@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,9 @@ def strategy_of(plan: Plan, on_round: Callable[[ServerState], None], **options: 
 def learner_of(plan: Plan, name: str) -> OnlineRegression:
     """Return the training of a node, which every second node does on columns in another order."""
     place = plan.nodes.index(name)
-    clean = SyntheticSource(_scenario(len(plan.nodes)), place, plan.seed)
-    source = ShuffledSource(clean, COLUMNS.features[:: -1 if place % 2 else 1])
+    source = ShuffledSource(
+        partial(_draw, len(plan.nodes), place, plan.seed), COLUMNS.features[:: -1 if place % 2 else 1]
+    )
     return online_regression(source, stepsize=0.1, samples_per_round=1, scaled=False)
 
 
@@ -119,7 +120,7 @@ def silence() -> Iterator[None]:
 class ShuffledSource:
     """A node's data with its columns in another order than the run's, which is found by name."""
 
-    source: SyntheticSource
+    source: Callable[[int, int], Samples]
     order: tuple[str, ...]
     chosen: tuple[str, ...] = ()
 
@@ -133,7 +134,7 @@ class ShuffledSource:
 
     def read(self, start: Position, limit: int) -> Samples:
         """Read the columns as they lie, and reorder them by name."""
-        samples = self.source.read(start, limit)
+        samples = self.source(start.samples, limit)
         stored = samples.inputs[:, [COLUMNS.features.index(name) for name in self.order]]
         return replace(samples, inputs=stored[:, [self.order.index(name) for name in self.chosen]])
 
@@ -156,6 +157,17 @@ def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="psofed-simulated-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+@lru_cache(maxsize=4096)
+def _draw(nodes: int, place: int, seed: int, start: int, limit: int) -> Samples:
+    """Draw samples of a node, which all clients of a gateway learn from, and the expected run once more."""
+    return _source(nodes, place, seed).read(Position(start), limit)
+
+
+@lru_cache(maxsize=16)
+def _source(nodes: int, place: int, seed: int) -> SyntheticSource:
+    return SyntheticSource(_scenario(nodes), place, seed)
 
 
 @cache

@@ -132,10 +132,11 @@ class Simulation:
                 self.link.restart()
                 self.world.tell("the server's machine is up again")
             self.promises.check_disk()
-            self._roll_back()
-            if isinstance(self.app and self.app.failure, Violation):
-                raise self.app.failure
-            self.promises.check_disk()
+            if self._rollback is not None:
+                self._roll_back()
+                if isinstance(self.app and self.app.failure, Violation):
+                    raise self.app.failure
+                self.promises.check_disk()
             self.app = Process("ServerApp", SERVER, must_live=False)
             self.world.spawn(self.app, self._serve)
             beats = 0
@@ -185,8 +186,6 @@ class Simulation:
 
     def _roll_back(self) -> None:
         """Go back to an earlier round, as the operator's command does; that, too, can be cut short."""
-        if self._rollback is None:
-            return
         random, self._rollback = Random(f"rollback {self.plan.seed} {self._rollback}"), None
         accident = random.choice(("", "full disk", "kill", "power loss"))
         self.app = Process("rollback", SERVER, must_live=False)
