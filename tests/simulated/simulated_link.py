@@ -355,7 +355,7 @@ class FleetClient:
         state = link.state
         if (wait := link.admit(self.key, body, timestamp)) > 0.0:
             world.sleep(wait)
-        if call == "pull-messages" and link.bell.is_connected:
+        if call == "pull-messages" and link.bell.is_connected and not link.gate.has_ignored(self.key):
             link.bell.hold(number_of_key(self.key))
         if link.state is not state or not link.up:
             raise httpx.ReadError("the connection was closed")
