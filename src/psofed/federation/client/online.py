@@ -356,7 +356,9 @@ def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dic
     report["squared-errors"] = [mean]
     if rounds > 1:
         # As many samples belong to each round, but for one more or less in a stream that does not keep time.
-        parts = np.array_split(squared, min(rounds, len(squared)))  # rounds beyond the samples would have none
+        parts = np.array_split(
+            squared, min(rounds, len(squared))
+        )  # rounds beyond the samples would have none
         report["squared-errors"] = [float(part.mean()) for part in parts][-_ERRORS_REPORTED:]
     if phase == CURRENT:
         report["mse"] = mean
