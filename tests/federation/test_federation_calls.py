@@ -318,3 +318,14 @@ def test_the_gate_forgets_old_messages():
 @given(answer=st.binary(max_size=60))
 def test_no_answer_crashes_the_gate(call, answer):
     gate_with_a_question("question").note(call, KEY, b"", answer)
+
+
+def test_a_node_that_leaves_a_message_unanswered_asks_once_without_being_held():
+    gate = Gate()
+    gate.note("activate-node", KEY, b"", ActivateNodeResponse(node_id=7).SerializeToString())
+    assert not gate.has_ignored(KEY)
+    gate.note("pull-messages", KEY, b"", calls.question(7, "a").SerializeToString())
+    assert [gate.has_ignored(KEY), gate.has_ignored(KEY)] == [True, False]
+    gate.note("pull-messages", KEY, b"", calls.question(7, "b").SerializeToString())
+    gate.note("push-messages", KEY, b"", PushMessagesResponse().SerializeToString())
+    assert not gate.has_ignored(KEY)

@@ -47,7 +47,7 @@ def test_the_installed_flower_is_one_that_the_long_lived_node_was_tested_with():
 
 @pytest.mark.parametrize("installed", ["1.39.2", "1.43.0", "2.0.0", "1.4"])
 def test_other_versions_are_told(monkeypatch, installed):
-    monkeypatch.setattr(flower.versions, "version", lambda name: installed)
+    monkeypatch.setattr(flower.versions, "_installed", lambda: installed)
     assert flower.untested_version() == installed
 
 

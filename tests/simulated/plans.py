@@ -79,8 +79,6 @@ AT_FORGERS = {CHURN: "{who} gives its clients new names in every round, for a wh
 PAST_THE_DOOR = tuple(kind for kind in ROUGH if kind.startswith("past the door: "))
 """Messages that a front door with a hole lets pass: server and nodes must withstand them by themselves."""
 
-_NONSENSE = ("misdelivery", "past the door: instruction without children")
-
 EXACT = (
     "kill app", "kill server", "power loss", "kill at file operation", "power loss at file operation", "full disk",
     "requests doubled", "long delays", "replay", "flood", "empty reply_to", "empty reply_to, never sent",
@@ -248,9 +246,7 @@ def _without_starving(plan: Plan) -> list[Incident]:
     """Return the incidents of a plan without those after which an honest node could not answer in time.
 
     A flood uses up the flooder's own quota. One leaves enough for its replies, if the bell lets the front door fill up
-    the quota with every message. A message that is not meant for a node costs it four seconds, until it asks for
-    messages again, of the ten by which it may delay the others.
+    the quota with every message.
     """
     floods = [incident for incident in plan.incidents if incident.kind == "flood"][plan.bell :]
-    nonsense = [incident for incident in plan.incidents if incident.kind in _NONSENSE][2:]
-    return [incident for incident in plan.incidents if incident not in floods + nonsense]
+    return [incident for incident in plan.incidents if incident not in floods]

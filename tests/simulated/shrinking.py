@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from plans import Incident, Plan
-from simulation import Finding, expected_models, simulate
+from simulated_federation import expected_models
+from simulation import Finding, simulate
 
 
 def shrink(finding: Finding, most_runs: int = 60) -> Finding:

@@ -21,11 +21,15 @@ class _File:
     written: float = 0.0
 
 
+Change = Callable[[dict[str, _File]], Any]
+"""A change of the names in a folder."""
+
+
 @dataclass
 class _Folder:
     names: dict[str, _File] = field(default_factory=dict)
     synced: dict[str, _File] = field(default_factory=dict)
-    pending: list[Callable[[dict[str, _File]], Any]] = field(default_factory=list)
+    pending: list[Change] = field(default_factory=list)
 
 
 class SimulatedDisk:
@@ -48,8 +52,9 @@ class SimulatedDisk:
         self.clock = clock
         self.full: Callable[[Path], bool] = lambda path: False
         self.locks: set[Path] = set()
-        self._folders: dict[Path, _Folder] = {Path("/"): _Folder()}
-        self._lasting: set[Path] = {Path("/")}
+        # By their names as text, which is several times as fast as by paths.
+        self._folders: dict[str, _Folder] = {"/": _Folder()}
+        self._lasting: set[str] = {"/"}
         self._temporaries = 0
 
     # --- what Disk promises ---------------------------------------------------------------------------
@@ -58,25 +63,27 @@ class SimulatedDisk:
         return self._file(path).data
 
     def exists(self, path: Path) -> bool:
-        return path in self._folders or path.name in self._folders.get(path.parent, _Folder()).names
+        place, name = _split(path)
+        return str(path) in self._folders or (place in self._folders and name in self._folders[place].names)
 
     def names(self, folder: Path) -> list[str]:
-        held = self._folders.get(folder, _Folder()).names
-        return sorted([*held, *(place.name for place in self._folders if place.parent == folder != place)])
+        place = str(folder)
+        held = self._folders[place].names if place in self._folders else {}
+        return sorted([*held, *(_split(inner)[1] for inner in self._inside(place))])
 
     def modified(self, path: Path) -> float:
         return self._file(path).written
 
     def make_folder(self, folder: Path, mode: int) -> None:
         self._change("make folder", folder, grows=True)
-        self._folder(folder.parent)
-        self._folders.setdefault(folder, _Folder())
+        self._folder(_split(folder)[0])
+        self._folders.setdefault(str(folder), _Folder())
 
     def create(self, path: Path, mode: int) -> None:
         self._change("create", path, grows=True)
         if self.exists(path):
             raise OSError(errno.EEXIST, "File exists")
-        self._rename_in(path.parent, _put(path.name, _File(written=self.clock())))
+        self._rename_in(path, _put, _File(written=self.clock()))
 
     def append(self, path: Path, data: bytes) -> None:
         file = self._file(path)
@@ -95,33 +102,34 @@ class SimulatedDisk:
 
     def sync_folder(self, folder: Path) -> None:
         self._change("sync folder", folder)
-        held = self._folder(folder)
+        held = self._folder(str(folder))
         held.synced, held.pending = dict(held.names), []
-        self._lasting.update(place for place in self._folders if place.parent == folder)
+        self._lasting.update(self._inside(str(folder)))
 
     def rename(self, source: Path, target: Path) -> None:
-        assert source.parent == target.parent, "between folders a rename is two changes"
+        target_place, target_name = _split(target)
+        assert _split(source)[0] == target_place, "between folders a rename is two changes"
         self._change("rename", target)
         self._file(source)
-        self._rename_in(source.parent, _move(source.name, target.name))
+        self._rename_in(source, _move, target_name)
 
     def link(self, source: Path, target: Path) -> None:
         self._change("link", target, grows=True)
         if self.exists(target):
             raise OSError(errno.EEXIST, "File exists")
-        self._rename_in(target.parent, _put(target.name, self._file(source)))
+        self._rename_in(target, _put, self._file(source))
 
     def unlink(self, path: Path) -> None:
         self._change("unlink", path)
         self._file(path)
-        self._rename_in(path.parent, _drop(path.name))
+        self._rename_in(path, _drop)
 
     def remove_folder(self, folder: Path) -> None:
         self._change("remove folder", folder)
         if self.names(folder):
             raise OSError(errno.ENOTEMPTY, "Directory not empty")
-        self._folders.pop(folder, None)
-        self._lasting.discard(folder)
+        self._folders.pop(str(folder), None)
+        self._lasting.discard(str(folder))
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[bool]:
@@ -142,8 +150,8 @@ class SimulatedDisk:
 
     def lose_power(self, machine: Path, random: Random) -> None:
         """Let the folders under `machine` be what has reached the platter, and by chance some of the rest."""
-        for place in [place for place in self._folders if place == machine or machine in place.parents]:
-            if place != machine and place not in self._lasting and random.random() < 0.5:
+        for place in self._under(machine):
+            if place != str(machine) and place not in self._lasting and random.random() < 0.5:
                 del self._folders[place]
                 continue
             held = self._folders[place]
@@ -159,10 +167,7 @@ class SimulatedDisk:
     def count(self, machine: Path) -> tuple[int, int]:
         """Return the number of files under `machine` and their bytes."""
         files = {
-            id(file): file
-            for place, held in self._folders.items()
-            if place == machine or machine in place.parents
-            for file in held.names.values()
+            id(file): file for place in self._under(machine) for file in self._folders[place].names.values()
         }
         return len(files), sum(len(file.data) for file in files.values())
 
@@ -186,32 +191,50 @@ class SimulatedDisk:
         if grows and self.full(path):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    def _folder(self, place: Path) -> _Folder:
+    def _under(self, machine: Path) -> list[str]:
+        """Return the folders of a machine."""
+        place, inside = str(machine), f"{machine}/"
+        return [folder for folder in self._folders if folder == place or folder.startswith(inside)]
+
+    def _inside(self, place: str) -> list[str]:
+        """Return the folders in a folder."""
+        return [folder for folder in self._folders if folder != "/" and _split(folder)[0] == place]
+
+    def _folder(self, place: str) -> _Folder:
         if place not in self._folders:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(place))
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", place)
         return self._folders[place]
 
     def _file(self, path: Path) -> _File:
-        held = self._folder(path.parent).names
-        if path.name not in held:
+        place, name = _split(path)
+        held = self._folder(place).names
+        if name not in held:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
-        return held[path.name]
+        return held[name]
 
-    def _rename_in(self, place: Path, change: Callable[[dict[str, _File]], Any]) -> None:
-        held = self._folder(place)
-        change(held.names)
-        held.pending.append(change)
+    def _rename_in(self, path: Path, change: Callable[..., Change], *what: Any) -> None:
+        """Change the names in the folder of `path`."""
+        place, name = _split(path)
+        held, made = self._folder(place), change(name, *what)
+        made(held.names)
+        held.pending.append(made)
 
 
-def _put(name: str, file: _File) -> Callable[[dict[str, _File]], Any]:
+def _split(path: Path | str) -> tuple[str, str]:
+    """Return the folder of a path, and its name there."""
+    place, _, name = str(path).rpartition("/")
+    return place or "/", name
+
+
+def _put(name: str, file: _File) -> Change:
     return lambda names: names.__setitem__(name, file)
 
 
-def _drop(name: str) -> Callable[[dict[str, _File]], Any]:
+def _drop(name: str) -> Change:
     return lambda names: names.pop(name, None)
 
 
-def _move(source: str, target: str) -> Callable[[dict[str, _File]], Any]:
+def _move(source: str, target: str) -> Change:
     def change(names: dict[str, _File]) -> None:
         if source in names:
             names[target] = names.pop(source)

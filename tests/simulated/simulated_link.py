@@ -5,19 +5,21 @@ doubled requests, and the front door, whose rule is the real one.
 """
 
 import contextlib
+import datetime
 import io
 import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import httpx
-from simulated_time import World
+from simulated_time import BEGIN, World
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -44,6 +46,7 @@ from psofed.federation.flower.trees import most_objects
 
 SERVER = Path("/server")
 _WITH_STORE = ("pull-messages", "confirm-message-received")
+_HOLD_SECONDS = DoorLimits().hold_seconds
 _HEAD_BYTES = 600  # of a request, with its signature
 _ASTRAY = 1.0  # seconds, after which the right node gets a message that another one has not asked for
 _LOST_AFTER = 10.0  # seconds, after which a client gives a request up
@@ -74,6 +77,7 @@ class Link:
     def restart(self) -> None:
         """Begin with an empty state, as a SuperLink that keeps everything in memory."""
         self.clock = SteadyClock(self.server_time, self.world.monotonic)
+        self._dated_at, self._date = self.world.now, self.clock.now()
         with self.world.clock_of(SERVER):
             self.state = InMemoryLinkState(NoOpFederationManager(), InMemoryObjectStore())
             for name, key in self.keys.items():
@@ -91,8 +95,13 @@ class Link:
 
     def server_time(self) -> float:
         """Return the time of day on the server's machine."""
-        with self.world.clock_of(SERVER):
-            return self.world.time()
+        return BEGIN + self.world.now + self.world.offsets.get(SERVER, 0.0)
+
+    def steady_date(self) -> datetime.datetime:
+        """Return the date by which the SuperLink keeps heartbeats; Flower asks for it hundreds of times a round."""
+        if self.world.now != self._dated_at:
+            self._dated_at, self._date = self.world.now, self.clock.now()
+        return self._date
 
     def revoke(self, name: str) -> None:
         """Revoke a node's access."""
@@ -207,8 +216,9 @@ class Link:
         with self.world.clock_of(SERVER):
             if self.state.get_task_by_token(self.token) is None:
                 raise refusal(401)
-        name = re.sub(r"(?<!^)([A-Z])", r"_\1", method).lower()
-        return self._handle(getattr(runtime_handlers, name), request, self.state, self.task)
+        return self._handle(
+            getattr(runtime_handlers, call_of(method).replace("-", "_")), request, self.state, self.task
+        )
 
     def _handle(self, handler: Callable[..., Any], request: Any, *rest: Any) -> Any:
         try:
@@ -285,7 +295,7 @@ class Bell:
         self._news.set()
         event = self._world.event()
         self._held.setdefault(number, []).append(event)
-        event.wait(DoorLimits().hold_seconds)
+        event.wait(_HOLD_SECONDS)
         held = self._held.get(number, [])
         if event in held:
             held.remove(event)
@@ -328,7 +338,7 @@ class FleetClient:
         pass
 
     def __getattr__(self, method: str) -> Callable[[Any], Any]:
-        call = re.sub(r"(?<!^)([A-Z])", r"-\1", method).lower()
+        call = call_of(method)
         if call not in _REQUESTS:
             raise AttributeError(method)
         return lambda request: self.call(call, request.SerializeToString(deterministic=True))
@@ -343,8 +353,9 @@ class FleetClient:
             world.sleep(_LOST_AFTER if link.up else 0.0)
             raise httpx.ReadTimeout("no answer") if link.up else httpx.ConnectError("connection refused")
         state = link.state
-        world.sleep(link.admit(self.key, body, timestamp))
-        if call == "pull-messages" and link.bell.is_connected:
+        if (wait := link.admit(self.key, body, timestamp)) > 0.0:
+            world.sleep(wait)
+        if call == "pull-messages" and link.bell.is_connected and not link.gate.has_ignored(self.key):
             link.bell.hold(number_of_key(self.key))
         if link.state is not state or not link.up:
             raise httpx.ReadError("the connection was closed")
@@ -382,6 +393,12 @@ class RuntimeClient:
         return call
 
 
+@cache
+def call_of(method: str) -> str:
+    """Return the name of a call in the path of its requests, as ``pull-messages``."""
+    return re.sub(r"(?<!^)([A-Z])", r"-\1", method).lower()
+
+
 def refusal(status: int, reason: str = "") -> httpx.HTTPStatusError:
     """Return the error of a client whose request was answered with `status`."""
     request = httpx.Request("POST", "https://server/")
@@ -414,7 +431,7 @@ def simulated_flower(world: World, link: Link) -> Iterator[None]:
         for module in dated:
             stack.enter_context(patch.object(module, "now", world.date))
         for name in KEEPERS:  # of heartbeats, by a clock that does not jump
-            stack.enter_context(patch.object(importlib.import_module(name), "now", lambda: link.clock.now()))
+            stack.enter_context(patch.object(importlib.import_module(name), "now", link.steady_date))
         for target, name, value in (
             (core.in_memory_corestate, "uuid4", lambda: _uuid(world)),
             (core.utils, "urandom", lambda count: world.random.randbytes(count)),
@@ -480,7 +497,7 @@ def _protobuf() -> tuple[dict[str, Any], dict[str, Any]]:
     def find(name: str) -> Any:
         return next(getattr(module, name) for module in modules if hasattr(module, name))
 
-    calls = {re.sub(r"(?<!^)([A-Z])", r"-\1", name).lower(): name for name in names}
+    calls = {call_of(name): name for name in names}
     return (
         {call: find(f"{name}Request") for call, name in calls.items()},
         {call: find(f"{name}Response") for call, name in calls.items()},

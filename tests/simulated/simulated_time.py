@@ -7,8 +7,7 @@ are due at the same moment, the one that was put there first continues, so a run
 import datetime
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -142,14 +141,9 @@ class World:
         """Do something at a moment, outside of all processes; it must not wait."""
         heapq.heappush(self._queue, (due, next(self._order), work))
 
-    @contextmanager
-    def clock_of(self, machine: Path) -> Iterator[None]:
-        """Read the clock of another machine: a request is served there."""
-        before, self._clock_of = self._clock_of, machine
-        try:
-            yield
-        finally:
-            self._clock_of = before
+    def clock_of(self, machine: Path) -> "_ClockOf":
+        """Read the clock of another machine within the block: a request is served there."""
+        return _ClockOf(self, machine)
 
     def check_alive(self) -> None:
         """Raise Killed in a process that is dead."""
@@ -217,7 +211,21 @@ class World:
         return datetime.datetime.fromtimestamp(self.time(), datetime.UTC)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
+class _ClockOf:
+    """See :meth:`World.clock_of`."""
+
+    world: World
+    machine: Path | None
+
+    def __enter__(self) -> None:
+        self.world._clock_of, self.machine = self.machine, self.world._clock_of
+
+    def __exit__(self, *error: object) -> None:
+        self.world._clock_of = self.machine
+
+
+@dataclass(eq=False, slots=True)
 class _Ticket:
     """The right to be woken once."""
 

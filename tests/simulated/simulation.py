@@ -1,55 +1,37 @@
 """A whole federation in one process: server, nodes, clocks, disks and network, from one seed."""
 
-import atexit
-import logging
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from hostile import Hands
 from plans import BAD_CLIENTS, BAD_REPLIES, CHURN, HOSTILE, LYING, Incident, Plan
 from promises import LIMITS, Promises
 from simulated_disk import SimulatedDisk
+from simulated_federation import DIMENSION, expected_models, key_of, learner_of, silence, strategy_of
 from simulated_link import SERVER, FleetClient, Link, Violation, simulated_flower
 from simulated_time import Process, World
 
 from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
-from psofed.federation.client.online import online_regression
-from psofed.federation.client.sharing import CLIENT, partial_sharing
-from psofed.federation.client.sources import Position, Samples
-from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.client.gateway import Gateway, Learned, Lesson
+from psofed.federation.client.sharing import state_folder
 from psofed.federation.deploy.node import LongLivedNode
 from psofed.federation.flower import identify, number_of_key
 from psofed.federation.flower.signing import TimeSigner
 from psofed.federation.protocol.answers import LEARNED
-from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.masks import Sharing
-from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import SETTINGS
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.exchange import MessageExchange
-from psofed.federation.server.step import Combination
-from psofed.federation.server.strategy import PSOFed
-from psofed.scenario import Data, Scenario
 
 CHECKPOINT = SERVER / "home" / "checkpoint.npz"
-DIMENSION = 6
-COLUMNS = ColumnNames(("wind", "pressure", "humidity", "rain", "sun", "hour"), "output")
 _FURTHEST_CLOCK = 250.0  # seconds from the true time; a node follows the server's clock within 900
 _LONGEST = 60.0  # simulated seconds for each round, on average
 _MOST_STEPS = 5_000  # for each round, on average
@@ -105,15 +87,16 @@ class Simulation:
     def run(self) -> "Simulation":
         """Run it; a Finding says which promise was broken."""
         with ExitStack() as stack:
-            for logger in (logging.getLogger("psofed.federation"), logging.getLogger("flwr")):
-                stack.callback(logger.setLevel, logger.level)
-                logger.setLevel(logging.CRITICAL)
+            stack.enter_context(silence())
             stack.enter_context(use_disk(self.disk))
             stack.enter_context(use_scheduler(self.world))
             stack.enter_context(simulated_flower(self.world, self.link))
             stack.enter_context(patch("psofed.federation.flower.fleet.open_client", self._open_client))
             stack.enter_context(patch("psofed.federation.flower.fleet.bound_answers", lambda client: None))
+            # There is nothing to learn between rounds: samples are counted out by round.
+            stack.enter_context(patch("psofed.federation.deploy.node._LEARN_EVERY", 5.0))
             supervisor = Process("supervisor", SERVER)
+            self.link.restart()  # Flower draws the nodes' ids, now from the simulation
             try:
                 for node in self.nodes.values():
                     node.start()
@@ -149,10 +132,11 @@ class Simulation:
                 self.link.restart()
                 self.world.tell("the server's machine is up again")
             self.promises.check_disk()
-            self._roll_back()
-            if isinstance(self.app and self.app.failure, Violation):
-                raise self.app.failure
-            self.promises.check_disk()
+            if self._rollback is not None:
+                self._roll_back()
+                if isinstance(self.app and self.app.failure, Violation):
+                    raise self.app.failure
+                self.promises.check_disk()
             self.app = Process("ServerApp", SERVER, must_live=False)
             self.world.spawn(self.app, self._serve)
             beats = 0
@@ -178,17 +162,8 @@ class Simulation:
         self.link.bell.is_connected = self.plan.bell
         identify(grid.run.run_id, 1)
         plan = self.plan
-        strategy = PSOFed(
-            Sharing(plan.num_shared, coordinated=False),
-            seed=plan.seed,
-            num_participants=plan.participants,
-            rounds=RoundPlan(min_nodes=len(plan.nodes) if plan.exact else 1, wait_for_nodes=120.0),
-            aggregation=Combination(weighted=plan.weighted),
-            limits=LIMITS,
-            checkpoint=CHECKPOINT,
-            resume=self.disk.exists(CHECKPOINT),
-            on_round=self.promises.check_round,
-            columns=COLUMNS,
+        strategy = strategy_of(
+            plan, self.promises.check_round, checkpoint=CHECKPOINT, resume=self.disk.exists(CHECKPOINT)
         )
         strategy._exchange = MessageExchange(self.link.bell)  # type: ignore[arg-type]
         begin = strategy.configure_train
@@ -211,8 +186,6 @@ class Simulation:
 
     def _roll_back(self) -> None:
         """Go back to an earlier round, as the operator's command does; that, too, can be cut short."""
-        if self._rollback is None:
-            return
         random, self._rollback = Random(f"rollback {self.plan.seed} {self._rollback}"), None
         accident = random.choice(("", "full disk", "kill", "power loss"))
         self.app = Process("rollback", SERVER, must_live=False)
@@ -355,29 +328,6 @@ class Simulation:
         return self.nodes[self.world.process.name].open_client(interceptors[-1])
 
 
-@dataclass(frozen=True)
-class ShuffledSource:
-    """A node's data with its columns in another order than the run's, which is found by name."""
-
-    source: SyntheticSource
-    order: tuple[str, ...]
-    chosen: tuple[str, ...] = ()
-
-    def columns(self) -> ColumnNames:
-        """Return the names in the node's own order."""
-        return ColumnNames(self.order, COLUMNS.target)
-
-    def choose(self, columns: ColumnNames) -> "ShuffledSource":
-        """Take the run's order."""
-        return replace(self, chosen=columns.features)
-
-    def read(self, start: Position, limit: int) -> Samples:
-        """Read the columns as they lie, and reorder them by name."""
-        samples = self.source.read(start, limit)
-        stored = samples.inputs[:, [COLUMNS.features.index(name) for name in self.order]]
-        return replace(samples, inputs=stored[:, [self.order.index(name) for name in self.chosen]])
-
-
 class NodeActor:
     """One node: its machine, its process, and what is wrong with it at the moment."""
 
@@ -395,11 +345,8 @@ class NodeActor:
         self._wrong: dict[str, tuple[float, Any]] = {}
         self._leaving = False
         plan = simulation.plan
-        partition = plan.nodes.index(name)
-        clean = SyntheticSource(_scenario(len(plan.nodes)), partition, plan.seed)
-        source = ShuffledSource(clean, COLUMNS.features[:: -1 if partition % 2 else 1])
-        self._train = online_regression(source, stepsize=0.1, samples_per_round=1, scaled=False)
-        self._gateway = partial_sharing(
+        self._train = learner_of(plan, name)
+        self._gateway = Gateway(
             catch_up=True, columns=self._train, clients=self._clients if plan.clients_of(name) else None
         )
 
@@ -427,7 +374,10 @@ class NodeActor:
         self.world.sleep(self.random.uniform(0.0, 0.01) + self.wrong("pause", 0.0))
         if self.wrong("fails", False):
             raise RuntimeError("training failed")
-        reply = self._gateway(message, context, self._train_one)
+        content = self._gateway.answer(
+            message.content, context, state_folder(context), self._learn, evaluates=False
+        )
+        reply = Message(content, reply_to=message)
         if self.name in self.simulation.plan.byzantine and self.random.random() < 0.3:
             return spoil(self.random.choice(BAD_REPLIES), reply)
         if self.random.random() < 0.3:
@@ -446,11 +396,10 @@ class NodeActor:
             names += [name for node, others in plan.clients if node != self.name for name in others[:1]]
         return names
 
-    def _train_one(self, message: Message, context: Context) -> Message:
-        client = str(message.content.config_records["config"].get(CLIENT, ""))
-        if self.wrong("one_fails", False) and client.endswith(".1"):
+    def _learn(self, lesson: Lesson) -> Learned:
+        if self.wrong("one_fails", False) and lesson.client.endswith(".1"):
             raise RuntimeError("training failed")
-        return self._train(message, context)
+        return self._train.learn(lesson)
 
     def learn_arrived(self, context: Context) -> int:
         """Learn nothing: samples are counted out by round."""
@@ -592,40 +541,8 @@ def spoil_client(kind: str, reply: Message) -> Message:
     return reply
 
 
-@cache
-def key_of(name: str) -> tuple[Path, bytes]:
-    """Return a file with a node's private key, which follows from its name, and its public key."""
-    private = ec.derive_private_key(int.from_bytes(name.encode(), "big"), ec.SECP384R1())
-    path = _folder() / f"{name}.key"
-    path.write_bytes(
-        private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        )
-    )
-    return path, public_key_to_bytes(private.public_key())
-
-
-@cache
-def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="psofed-simulated-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-@cache
-def _scenario(nodes: int) -> Scenario:
-    return Scenario(
-        num_clients=nodes, dimension=DIMENSION, num_participants=nodes, num_shared=1, data=Data(fleet_seed=1)
-    )
-
-
 def simulate(plan: Plan, expected: dict[int, bytes] | None = None) -> Simulation:
     """Run a plan; one that is exact is compared with `expected`, by default a run of it without incidents."""
     if plan.exact and plan.incidents and expected is None:
         expected = expected_models(plan)
     return Simulation(plan, expected).run()
-
-
-def expected_models(plan: Plan) -> dict[int, bytes]:
-    """Return the model after each round if nothing happens."""
-    return Simulation(plan.undisturbed).run().models

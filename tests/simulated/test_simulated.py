@@ -2,13 +2,14 @@
 
 import pytest
 from breaks import BREAKS, broken
-from plans import AT_FORGERS, AT_GATEWAYS, EXACT, HOSTILE, ROUGH, draw_plan
+from plans import AT_FORGERS, AT_GATEWAYS, EXACT, HOSTILE, PAST_THE_DOOR, ROUGH, Incident, draw_plan
 from shrinking import promise_of, shrink, tell
+from simulated_federation import expected_models
 from simulation import Finding, Simulation, simulate
 
-pytestmark = [pytest.mark.federation, pytest.mark.common, pytest.mark.takes(60)]
+pytestmark = [pytest.mark.federation, pytest.mark.common, pytest.mark.takes(50)]
 
-SEEDS, ROUNDS = 30, 20
+SEEDS, ROUNDS = 30, 100
 BREAK_ROUNDS = 20  # as in docs/tables/federation_breaks.csv
 FOUND_BY = {
     "take-everything": 1,
@@ -16,7 +17,7 @@ FOUND_BY = {
     "trust-any-instruction": 31,
     "die-of-a-bad-tree": 18,
     "open-door": 105,
-    "signatures-for-ever": 36,
+    "signatures-for-ever": 24,
     "ignore-revocation": 6,
     "rollback-removes-first": 12,
     "offer-every-round": 15,
@@ -48,6 +49,24 @@ def test_a_seed_always_tells_the_same_story():
     assert first.world.story == second.world.story
     assert first.models == second.models
     assert first.world.steps == second.world.steps
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_a_run_to_which_nothing_happens_has_the_expected_models(seed):
+    plan = draw_plan(seed, 20)
+    assert plan.exact
+    assert Simulation(plan.undisturbed).run().models == expected_models(plan)
+
+
+@pytest.mark.parametrize("kind", ["misdelivery", PAST_THE_DOOR[-1]])
+def test_a_message_that_is_not_for_a_node_costs_it_one_question(kind):
+    plan = draw_plan(3, 20)
+    assert plan.bell
+    who = plan.honest[0] if kind == "misdelivery" else plan.forgers[0]
+    incidents = [Incident(kind, number, after, who, 0.5) for number in range(3, 19) for after in (0.0, 0.02)]
+    simulation = simulate(plan.only(incidents))
+    assert any("ignored" in text for _, text in simulation.world.story)
+    assert max(entry["seconds"] for entry in simulation.history[1:]) < 1.5  # a few requests at 20 ms each
 
 
 def test_every_kind_of_incident_is_drawn():

@@ -36,7 +36,7 @@ from psofed.federation.client.sources import (
     most_samples,
     source_of_run,
 )
-from psofed.federation.client.state import ClientMemory, Recordable
+from psofed.federation.client.state import ClientMemory, as_record
 from psofed.federation.flower import fill
 from psofed.federation.protocol.column_names import ColumnNames
 
@@ -98,6 +98,7 @@ class OnlineRegression:
             else check_boolean("scaled", scaled)
         )
         self.problem: str = ""
+        self._chosen: tuple[ColumnNames | None, Source] | None = None
 
     def columns(self) -> ColumnNames | None:
         """Return the names of the source's columns, None if they have none."""
@@ -118,7 +119,7 @@ class OnlineRegression:
             int(str(config[ROUND])),
         )
         for key, value in found.records.items():
-            context.state[key] = value.to_record() if isinstance(value, Recordable) else value
+            context.state[key] = as_record(value)
         metrics = MetricRecord({**found.metrics, "num-examples": found.num_examples})
         content = RecordDict({"arrays": ArrayRecord({name: Array(found.model)}), "metrics": metrics})
         if found.remark or found.warning:
@@ -190,11 +191,19 @@ class OnlineRegression:
             _log.warning(
                 "the run's columns are %s; this node states no units (--units), make sure they fit", columns
             )
-        pending = source_of_run(self.source, columns).read(stream.position, limit)
+        pending = self._source(columns).read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
             raise PsofedError("values are missing, which only scaled data may have")
         return pending
+
+    def _source(self, columns: ColumnNames | None) -> Source:
+        """Return the source with the columns of a run; for rows of a shared table, whose columns are fixed, once."""
+        if not isinstance(self.source, ClientRows):
+            return source_of_run(self.source, columns)
+        if self._chosen is None or self._chosen[0] is not columns:
+            self._chosen = columns, source_of_run(self.source, columns)
+        return self._chosen[1]
 
     @property
     def _states_units(self) -> bool:
@@ -343,11 +352,15 @@ def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dic
     if not len(errors):
         return report
     squared = np.square(errors)
-    # As many samples belong to each round, but for one more or less in a stream that does not keep time.
-    parts = np.array_split(squared, min(rounds, len(squared)))  # rounds beyond the samples would have none
-    means = [float(part.mean()) for part in parts][-_ERRORS_REPORTED:]
-    report["squared-errors"] = means
+    mean = float(squared.mean())
+    report["squared-errors"] = [mean]
+    if rounds > 1:
+        # As many samples belong to each round, but for one more or less in a stream that does not keep time.
+        parts = np.array_split(
+            squared, min(rounds, len(squared))
+        )  # rounds beyond the samples would have none
+        report["squared-errors"] = [float(part.mean()) for part in parts][-_ERRORS_REPORTED:]
     if phase == CURRENT:
-        report["mse"] = float(squared.mean())
+        report["mse"] = mean
         report["last-round"] = n
     return report

@@ -31,19 +31,17 @@ class SharedTable:
 
     def __init__(self, table: TableSource) -> None:
         self.table = table
-        self._feeds: dict[ColumnNames | None, _TableQueues] = {}
+        self._feed: _TableQueues | None = None  # a node works for one run at a time
         self._columns: ColumnNames | None = None
 
     def names(self) -> tuple[str, ...]:
         """Read what the file has gained, and return the clients that it has rows of."""
-        if not self._feeds:
+        if self._feed is None:
             found = {row.client for row in _client_rows(self.table, self.table.open(), with_values=False)}
-            return check_client_names(sorted(found), gateway=True)
-        for feed in self._feeds.values():
-            feed.refresh()
-        return check_client_names(
-            sorted({name for feed in self._feeds.values() for name in feed.names}), True
-        )
+        else:
+            self._feed.refresh()
+            found = self._feed.names
+        return check_client_names(sorted(found), gateway=True)
 
     def columns(self) -> ColumnNames | None:
         """Return the names of the columns, None if there is no header line."""
@@ -57,12 +55,11 @@ class SharedTable:
 
     def feed(self, columns: ColumnNames | None) -> "_TableQueues":
         """Return the queues of the clients' rows, with a run's columns."""
-        if columns not in self._feeds:
-            table = self.table if columns is None else self.table.choose(columns)
-            feed = _TableQueues(table)
+        if self._feed is None or self._feed.columns != columns:
+            feed = _TableQueues(self.table if columns is None else self.table.choose(columns), columns)
             feed.refresh()
-            self._feeds = {columns: feed}  # a node works for one run at a time
-        return self._feeds[columns]
+            self._feed = feed
+        return self._feed
 
 
 @dataclass(frozen=True)
@@ -111,8 +108,9 @@ class _Queue:
 class _TableQueues:
     """The queues of a table's clients, for one choice of columns."""
 
-    def __init__(self, table: TableSource) -> None:
+    def __init__(self, table: TableSource, columns: ColumnNames | None) -> None:
         self.table = table
+        self.columns = columns
         self.names: set[str] = set()
         self._queues: dict[str, _Queue] = {}
         self._position = Position()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
@@ -32,7 +32,6 @@ _ARCHIVE = "archive"
 _SESSIONS_KEPT = 4
 
 
-@runtime_checkable
 class Recordable(Protocol):
     """Something that a client keeps as a value, and that becomes a record where it must be written."""
 
@@ -272,11 +271,16 @@ def commit(context: Context, memory: NodeMemory, directory: Path | None) -> None
     context.state = fill(RecordDict(), {**context.state, MEMORY: HeldMemory(memory)})
 
 
+def as_record(value: Any) -> Any:
+    """Return what a client keeps under one name as one of Flower's records."""
+    return value if isinstance(value, ArrayRecord | MetricRecord | ConfigRecord) else value.to_record()
+
+
 def to_records(values: Mapping[str, Any]) -> RecordDict:
     """Return what a client keeps as records on which a training function may work without touching the original."""
     made = RecordDict()
     for name, value in values.items():
-        record = value.to_record() if isinstance(value, Recordable) else value
+        record = as_record(value)
         if isinstance(record, ArrayRecord):
             made[name] = ArrayRecord(dict(record))
         else:
@@ -288,7 +292,7 @@ def _describe(records: Mapping[str, Any], arrays: dict[str, Any], prefix: str) -
     """Return records as JSON holds them; their arrays are added to `arrays`."""
     described = []
     for name, value in records.items():
-        record = value.to_record() if isinstance(value, Recordable) else value
+        record = as_record(value)
         if isinstance(record, ArrayRecord):
             keys = {key: f"records/{prefix}/{len(arrays) + i}" for i, key in enumerate(record)}
             described.append({"name": name, "type": "arrays", "keys": keys})

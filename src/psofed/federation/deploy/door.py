@@ -289,7 +289,7 @@ class FrontDoor:
         reason = self._gate.why_refused(request.call, body, key, most_objects(self._model_bytes))
         if reason is not None:
             raise RefusedError(reason)
-        if request.call == "pull-messages":
+        if request.call == "pull-messages" and not self._gate.has_ignored(key):
             await self._bell.hold(number, self.limits.hold_seconds)
             if reader.at_eof() or writer.is_closing():
                 raise EOFError  # gone meanwhile: a message handed out now would be lost

@@ -41,7 +41,7 @@ from psofed.federation.protocol.wire import SETTINGS, clean_text
 
 _LONGEST_PAUSE = 5.0
 _LEARN_EVERY = 0.2
-_AFTER_NONSENSE = 1.0  # seconds, before a server that sends nonsense is asked again
+_MOST_NONSENSE = 20  # messages in a row; beyond that the server is asked once a second
 
 
 class App(Protocol):
@@ -173,19 +173,23 @@ class LongLivedNode:
 
     def _serve(self) -> None:
         """Ask for messages and answer them, until the connection is lost."""
-        pause = 0.05
+        pause, nonsense = 0.05, 0
         while True:
             if self._forgotten.is_set():
                 raise ForgottenError("the server no longer knows this node")
             asked = scheduler().monotonic()
             try:
                 question = self._fleet.ask()
+                if question is not None:
+                    self._answer(question)
             except BadMessageError as error:
+                # One such message costs one question: the right one may be waiting behind it.
                 self.say(f"ignored: {error}")
-                scheduler().sleep(_AFTER_NONSENSE)
+                nonsense += 1
+                scheduler().sleep(0.0 if nonsense <= _MOST_NONSENSE else 1.0)
                 continue
+            nonsense = 0
             if question is not None:
-                self._answer(question)
                 pause = 0.05
             elif scheduler().monotonic() - asked < 0.5:
                 # A server without our front door does not make us wait.
@@ -204,11 +208,8 @@ class LongLivedNode:
             self._fleet.send(reply, scheduler().monotonic() - started, whole)
         except NotRunningError:
             pass  # the run has ended meanwhile
-        except (UnknownKeyError, WrongAuthorityError, ForgottenError):
+        except (UnknownKeyError, WrongAuthorityError, ForgottenError, BadMessageError):
             raise
-        except BadMessageError as error:
-            self.say(f"ignored: {error}")
-            scheduler().sleep(_AFTER_NONSENSE)
         except Exception as error:
             self.say(f"a reply was lost: {_reason(error)}")
 

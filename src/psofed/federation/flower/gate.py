@@ -53,6 +53,7 @@ class _Record:
     messages: "OrderedDict[str, _Handed]" = field(default_factory=OrderedDict)
     sessions: "OrderedDict[str, set[str]]" = field(default_factory=OrderedDict)
     runs: "OrderedDict[int, None]" = field(default_factory=OrderedDict)
+    owes_answer: bool = False  # it was handed a message, and has neither answered nor asked again
 
 
 class Gate:
@@ -72,6 +73,16 @@ class Gate:
     def node_id(self, public_key: bytes) -> int | None:
         """Return Flower's id of a key's node; None until the SuperLink has activated it."""
         return self._record(public_key).node_id
+
+    def has_ignored(self, public_key: bytes) -> bool:
+        """Whether a node that asks for a message now has left the last one unanswered; True once for each.
+
+        A message that is not for the node, or that no node can read, may have come in place of the one the bell was
+        rung for. Then the question must not be held: nobody will ring again.
+        """
+        record = self._record(public_key)
+        ignored, record.owes_answer = record.owes_answer, False
+        return ignored
 
     def why_refused(
         self, call: str, body: bytes, public_key: bytes, most_objects: int = MAX_OBJECTS
@@ -104,10 +115,12 @@ class Gate:
             elif call == "pull-messages":
                 pulled = PullMessagesResponse.FromString(answer)
                 for message, tree in zip(pulled.messages_list, pulled.message_object_trees, strict=True):
+                    record.owes_answer = True
                     _hand(record, message, tree)
                     for object_id, children in _children_in(tree):
                         _keep(self._children, object_id, children, _OBJECTS)
             elif call == "push-messages":
+                record.owes_answer = False
                 pushed = PushMessagesResponse.FromString(answer)
                 _keep(record.sessions, pushed.session_id, set(pushed.objects_to_push), _SESSIONS)
             elif call == "push-object" and PushObjectResponse.FromString(answer).stored:

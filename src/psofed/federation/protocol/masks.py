@@ -85,8 +85,8 @@ class DerivedMasks:
         owner = 0 if self.coordinated else node
         if self.num_shared == self.dimension:
             return _all_of(self.dimension)
-        derive = _derive_random if self.pattern == "random" else _derive_round_robin
-        return derive(self.seed, round_number, owner, self.dimension, self.num_shared)
+        derive = _derive_few if self.num_shared <= _FEW else _derive_many
+        return derive(self.pattern, self.seed, round_number, owner, self.dimension, self.num_shared)
 
 
 @lru_cache(maxsize=64)
@@ -217,7 +217,6 @@ def resolve_num_shared(num_shared: int | float, dimension: int) -> int:
     return check_integer("num_shared", num_shared, 1, dimension, "the model's size")
 
 
-@lru_cache(maxsize=8)
 def _derive_random(seed: int, round_number: int, node: int, dimension: int, num_shared: int) -> Indices:
     # The M entries with the smallest words are a uniform subset. Only words below a cut that holds at
     # least M of them, but for one case in 10⁹, are kept; in that one case all are looked at again.
@@ -247,11 +246,21 @@ def _words_below(
     return np.concatenate(positions), np.concatenate(kept)
 
 
-@lru_cache(maxsize=8)
 def _derive_round_robin(seed: int, round_number: int, node: int, dimension: int, num_shared: int) -> Indices:
     offset = int(derive_words(seed, node, 0, OFFSET, 1)[0]) % dimension
     first = (offset + (round_number - 1) * num_shared) % dimension
     return _frozen(np.sort((first + np.arange(num_shared, dtype=np.int64)) % dimension))
+
+
+def _derive(pattern: str, *arguments: int) -> Indices:
+    return (_derive_random if pattern == "random" else _derive_round_robin)(*arguments)
+
+
+# A mask is needed again in the next round, when the entries that were uploaded are sent back: small ones are kept for
+# all clients of a fleet (10 MB at most), large ones for one after the other.
+_FEW = 256
+_derive_few = lru_cache(maxsize=4096)(_derive)
+_derive_many = lru_cache(maxsize=8)(_derive)
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,7 @@ nobody has answered is withdrawn, and an answer that arrives later is deleted.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -91,6 +91,115 @@ class _Pull:
             self.outcome = error
 
 
+class _Collection:
+    """The replies to one round's messages, while they are collected.
+
+    Parameters
+    ----------
+    exchange : MessageExchange
+        Whose messages they are.
+    sent : mapping of str to int
+        Node that each message was sent to, by the message's id.
+    start : float
+        When the round began, on the scheduler's clock.
+    """
+
+    def __init__(
+        self,
+        exchange: "MessageExchange",
+        grid: Grid,
+        sent: Mapping[str, int],
+        nodes: Mapping[int, Node],
+        timeout: float,
+        patience: Patience,
+        start: float,
+    ) -> None:
+        self.answers = NodeAnswers()
+        self.under_way: dict[str, _Pull] = {}
+        self._exchange, self._grid, self._nodes = exchange, grid, nodes
+        self._sent, self._waiting = sent, dict(sent)
+        self._start, self._deadline = start, start + timeout
+        self._left: dict[str, float] = {}  # when it was noticed that a node has left, and come back
+        self._names = {key: nodes[node_id].name for key, node_id in sent.items() if node_id in nodes}
+        self.wait = patience.begin(list(self._names.values()), timeout)
+
+    def collect(self) -> None:
+        """Take replies until all have arrived, or no further one is waited for."""
+        bell = self._exchange.bell
+        look_every = _LOOK_EVERY if bell.is_connected else _POLL_EVERY
+        next_look = self._start + (look_every if bell.is_connected else 0.0)
+        next_roll_call = self._start + _ROLL_CALL_EVERY
+        while self._waiting:
+            pause = max(0.0, min(next_look, self._end()) - scheduler().monotonic())
+            heard = bell.wait(min(pause, _SLOW_LOOK_EVERY) if self.under_way else pause)
+            now = scheduler().monotonic()
+            everybody = now >= next_look or now >= self._end()
+            if everybody:
+                next_look = now + look_every
+            self._finish(list(self.under_way), 0.0)
+            self._fetch(
+                key
+                for key, node_id in self._waiting.items()
+                if key not in self.under_way
+                and (everybody or (node_id in self._nodes and self._nodes[node_id].number in heard))
+            )
+            if self._waiting and now >= self._end():
+                return
+            if self._waiting and now >= next_roll_call:
+                next_roll_call = now + _ROLL_CALL_EVERY
+                self._call_roll(now)
+
+    def unanswered(self) -> list[str]:
+        """Return the messages without an answer, readable or not."""
+        replied = {message.metadata.reply_to_message_id for message in self.answers.replies}
+        return [key for key in self._sent if key not in replied and key not in self.answers.unreadable]
+
+    def _end(self) -> float:
+        missing = [self._names[key] for key in self._waiting if key in self._names]
+        return self._start + self.wait.ends(missing)
+
+    def _call_roll(self, now: float) -> None:
+        """Wait no longer for nodes that have gone offline, or came back some time ago."""
+        online = {int(info.node_id): info.last_activated_at for info in self._grid.get_nodes()}
+        for key, node_id in self._waiting.items():
+            if node_id in self._nodes and online.get(node_id) != self._nodes[node_id].activated:
+                self._left.setdefault(key, now)
+        gone = [
+            key
+            for key, node_id in self._waiting.items()
+            if node_id not in online or now - self._left.get(key, now) >= _AFTER_RETURN
+        ]
+        self._fetch(gone)
+        for message_id in gone:
+            self._waiting.pop(message_id, None)
+
+    def _fetch(self, message_ids: Iterable[str]) -> None:
+        """Take the replies that are there; those that consist of objects are fetched beside, and may take longer."""
+        looked_for = list(message_ids)
+        asked = {key: self._waiting[key] for key in looked_for if key not in self.under_way}
+        for message_id, outcome in pull_replies(self._grid, asked).items() if asked else ():
+            if isinstance(outcome, AnnouncedReply):
+                bounds = self._exchange.bounds(self._deadline - scheduler().monotonic())
+                self.under_way[message_id] = _Pull(self._grid, outcome, bounds)
+            else:
+                self._take(message_id, outcome, whole=True)
+        self._finish(looked_for, _PATIENCE)
+
+    def _finish(self, message_ids: Sequence[str], seconds: float) -> None:
+        """Take the replies that are fetched, each within `seconds`, and continue without the others."""
+        for message_id in message_ids:
+            if message_id not in self.under_way or not self.under_way[message_id].wait(seconds):
+                continue
+            if (outcome := self.under_way.pop(message_id).outcome) is not None:
+                self._take(message_id, outcome)
+
+    def _take(self, message_id: str, outcome: PulledReply, whole: bool = False) -> None:
+        number = _number(self._nodes, self._waiting.pop(message_id, 0))
+        self._exchange.take(outcome, message_id, number, self.answers, whole)
+        if message_id in self._names:
+            self.wait.answered(self._names[message_id], scheduler().monotonic() - self._start)
+
+
 class MessageExchange:
     """Sends messages and collects replies, and remembers which nodes pack theirs or take them whole.
 
@@ -127,116 +236,42 @@ class MessageExchange:
         that has used up the `patience` of the others. One that has left and come back may have taken its message with
         it: it has a few seconds. `late` are messages of earlier rounds whose replies still count, with their nodes.
         """
-        answers = NodeAnswers()
         if not messages:
-            return answers
+            return NodeAnswers()
         start = scheduler().monotonic()
-        numbers = {node_id: node.number for node_id, node in nodes.items()}
-        waiting = self._push(grid, messages, numbers, timeout)
+        sent = self._push(grid, messages, {key: node.number for key, node in nodes.items()}, timeout)
         late = late or {}
         self._withdraw(grid, late)
-        look_every = _LOOK_EVERY if self.bell.is_connected else _POLL_EVERY
-        next_look = start if not self.bell.is_connected else start + look_every
-        next_roll_call = start + _ROLL_CALL_EVERY
-        under_way: dict[str, _Pull] = {}
-        left: dict[str, float] = {}  # when it was noticed that a node has left, and come back
-        sent = dict(waiting)
-        names = {key: nodes[node_id].name for key, node_id in waiting.items() if node_id in nodes}
-        wait = (patience or Patience(0.0, 0.0)).begin(list(names.values()), timeout)
-
-        def end() -> float:
-            return start + wait.ends([names[key] for key in waiting if key in names])
-
-        def take(message_id: str, outcome: PulledReply, whole: bool = False) -> None:
-            number = numbers.get(waiting.pop(message_id, 0), 0)
-            self._take(outcome, message_id, number, answers, whole)
-            if message_id in names:
-                wait.answered(names[message_id], scheduler().monotonic() - start)
-
-        def pull(message_ids: Sequence[str]) -> None:
-            """Take the replies that are there, and begin to fetch those that consist of objects."""
-            asked = {key: waiting[key] for key in message_ids}
-            for message_id, outcome in pull_replies(grid, asked).items() if asked else ():
-                if not isinstance(outcome, AnnouncedReply):
-                    take(message_id, outcome, whole=True)
-                    continue
-                bounds = ReplyBounds(
-                    objects=most_objects(self._model_bytes),
-                    bytes=2 * self._model_bytes + _REPLY_BYTES,
-                    seconds=start + timeout - scheduler().monotonic(),
-                )
-                under_way[message_id] = _Pull(grid, outcome, bounds)
-
-        def finish(message_ids: Sequence[str], seconds: float) -> None:
-            """Take the replies that are fetched, each within `seconds`, and continue without the others."""
-            for message_id in message_ids:
-                if message_id not in under_way or not under_way[message_id].wait(seconds):
-                    continue
-                if (outcome := under_way.pop(message_id).outcome) is not None:
-                    take(message_id, outcome)
-
-        while waiting:
-            now = scheduler().monotonic()
-            pause = max(0.0, min(next_look, end()) - now)
-            heard = self.bell.wait(min(pause, _SLOW_LOOK_EVERY) if under_way else pause)
-            now = scheduler().monotonic()
-            everybody = now >= next_look or now >= end()
-            if everybody:
-                next_look = now + look_every
-            finish(list(under_way), 0.0)
-            done = [
-                message_id
-                for message_id, node_id in waiting.items()
-                if message_id not in under_way and (everybody or numbers.get(node_id) in heard)
-            ]
-            pull(done)
-            finish(done, _PATIENCE)
-            if waiting and now >= end():
-                break
-            if waiting and now >= next_roll_call:
-                next_roll_call = now + _ROLL_CALL_EVERY
-                online = {int(info.node_id): info.last_activated_at for info in grid.get_nodes()}
-                for key, node_id in waiting.items():
-                    if node_id in nodes and online.get(node_id) != nodes[node_id].activated:
-                        left.setdefault(key, now)
-                gone = [
-                    key
-                    for key, node_id in waiting.items()
-                    if node_id not in online or now - left.get(key, now) >= _AFTER_RETURN
-                ]
-                pull([key for key in gone if key not in under_way])
-                finish(gone, _PATIENCE)
-                for message_id in gone:
-                    waiting.pop(message_id, None)
-        if late:
-            self._pull_late(grid, late, numbers, answers)
-        wait.close(scheduler().monotonic() - start)
+        round_ = _Collection(self, grid, sent, nodes, timeout, patience or Patience(0.0, 0.0), start)
+        round_.collect()
+        self._pull_late(grid, late, nodes, round_.answers)
+        round_.wait.close(scheduler().monotonic() - start)
+        unanswered = round_.unanswered()
         expiry = start + timeout + _LIFE_AFTER_DEADLINE
-        answered = {message.metadata.reply_to_message_id for message in answers.replies} | answers.unreadable
-        self._unanswered |= {key: expiry for key in sent if key not in answered and key not in under_way}
+        self._unanswered |= {key: expiry for key in unanswered if key not in round_.under_way}
         # Who does not answer may have been replaced by a node that cannot read such messages.
-        self._inline -= {numbers[sent[key]] for key in sent if key not in answered and sent[key] in numbers}
-        return answers
+        self._inline -= {nodes[sent[key]].number for key in unanswered if sent[key] in nodes}
+        return round_.answers
+
+    def bounds(self, seconds: float) -> ReplyBounds:
+        """Return how large a reply may be, given how long to wait for it."""
+        most_bytes = 2 * self._model_bytes + _REPLY_BYTES
+        return ReplyBounds(objects=most_objects(self._model_bytes), bytes=most_bytes, seconds=seconds)
 
     def _pull_late(
-        self, grid: Grid, late: Mapping[str, int], numbers: Mapping[int, int], answers: NodeAnswers
+        self, grid: Grid, late: Mapping[str, int], nodes: Mapping[int, Node], answers: NodeAnswers
     ) -> None:
         """Take the replies to earlier messages that are there by now."""
-        for message_id, announced in pull_replies(grid, late).items():
+        for message_id, announced in pull_replies(grid, late).items() if late else ():
             found = NodeAnswers()
             outcome: PulledReply | None = announced
             whole = not isinstance(announced, AnnouncedReply)
             if isinstance(announced, AnnouncedReply):
-                bounds = ReplyBounds(
-                    objects=most_objects(self._model_bytes),
-                    bytes=2 * self._model_bytes + _REPLY_BYTES,
-                    seconds=_PATIENCE,
-                )
-                pull = _Pull(grid, announced, bounds)
+                pull = _Pull(grid, announced, self.bounds(_PATIENCE))
                 outcome = pull.outcome if pull.wait(2 * _PATIENCE) else IncompleteReplyError("too slow")
             if outcome is None:
                 continue  # not there yet
-            self._take(outcome, message_id, numbers.get(late[message_id], 0), found, whole)
+            self.take(outcome, message_id, _number(nodes, late[message_id]), found, whole)
             self._unanswered.pop(message_id, None)
             answers.late.extend(found.replies)
 
@@ -275,7 +310,7 @@ class MessageExchange:
         self.bell.ring(numbers[node_id] for node_id in waiting.values() if node_id in numbers)
         return waiting
 
-    def _take(
+    def take(
         self,
         outcome: PulledReply,
         message_id: str,
@@ -303,3 +338,7 @@ class MessageExchange:
         # A node that fails may have been replaced by one that does not unpack: it gets plain messages again.
         self._packing.add(number) if packed else self._packing.discard(number)
         self._inline.add(number) if inline else self._inline.discard(number)
+
+
+def _number(nodes: Mapping[int, Node], node_id: int) -> int:
+    return nodes[node_id].number if node_id in nodes else 0
