@@ -2,10 +2,9 @@
 
 import numpy as np  # noqa: F401 (for the example)
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Aggregation, option
 from psofed.parts.aggregations._krum import write_krum_ranks
-from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.vectors import add_scaled
 

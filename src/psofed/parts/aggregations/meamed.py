@@ -2,8 +2,7 @@
 
 import numpy as np  # noqa: F401 (for the example)
 
-from psofed.common.options import option
-from psofed.parts.base import Aggregation
+from psofed.parts import Aggregation, option
 from psofed.parts.contexts import Numbers
 from psofed.parts.vectors import mean_near, middle
 
