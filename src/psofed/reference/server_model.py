@@ -18,7 +18,7 @@ from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, combine_uploads, mix_uploads
 from psofed.parts.traffic import Exchange, Momentum
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial
+from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial, draw_uniforms
 from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.scenario import Scenario
 
@@ -168,13 +168,9 @@ def _own_draws(
     normals = np.empty((2 * pairs, 1), np.float32)
     fill_standard_normal(stream.key, stream.gamma, shared, normals)
     width = exchange.client_uniforms
-    each = _uniforms(stream, words * n + pairs + exchange.uniforms, scenario.num_clients * width)
+    each = draw_uniforms(stream, words * n + pairs + exchange.uniforms, scenario.num_clients * width)
     return {
         "normals": normals[: exchange.normals, 0].astype(np.float64),
-        "uniforms": _uniforms(stream, shared + pairs, exchange.uniforms),
+        "uniforms": draw_uniforms(stream, shared + pairs, exchange.uniforms),
         "each": each.reshape(scenario.num_clients, width)[clients],
     }
-
-
-def _uniforms(stream: Stream, first: int, count: int) -> FloatArray:
-    return np.float64(2.0**-53) * (stream.words(first, count)[:, 0] >> np.uint64(11)).astype(np.float64)
