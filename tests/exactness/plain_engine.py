@@ -32,6 +32,11 @@ MODULES = [
 def part_of_lanes(array: np.ndarray, index: int) -> np.ndarray:
     """The vector that begins at a flat index."""
     assert array.flags.c_contiguous
+    if array.dtype == np.uint8 and array.base is not None:
+        # Flags of who is available have one more vector of values behind them.
+        assert 0 <= index < array.size
+        index += array.ctypes.data - array.base.ctypes.data
+        array = array.base.reshape(-1).view(np.uint8)
     assert 0 <= index <= array.size - WIDTH
     return array.reshape(-1)[index : index + WIDTH]
 
@@ -44,7 +49,11 @@ def store(array: np.ndarray, index: int, vector: np.ndarray) -> None:
 
 def fma(a: Any, b: Any, c: Any) -> Any:
     """Single precision is rounded once; double precision twice, which is as near as it gets here."""
-    kind = np.result_type(*(x for x in (a, b, c) if np.ndim(x))) if any(map(np.ndim, (a, b, c))) else c.dtype
+    kind = (
+        np.result_type(*(x for x in (a, b, c) if np.ndim(x)))
+        if any(map(np.ndim, (a, b, c)))
+        else np.asarray(c).dtype
+    )
     return (np.multiply(a, b, dtype=np.float64) + c).astype(kind)
 
 

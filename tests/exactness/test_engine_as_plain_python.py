@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, Scenario, draw_fleet, option
+from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.samples import TableSamples
 from psofed.engine.server_model import ServerModelRun
-from psofed.parts.attacks import Gaussian
+from psofed.parts.attacks import Gaussian, SignFlip
+from psofed.parts.availabilities import Bernoulli
 from psofed.parts.contexts import Message, Received
 from psofed.parts.defences import Cusum
+from psofed.parts.delays import Geometric
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Momentum, Traffic, spend_budget
 from psofed.parts.watching import WatchPlan
 from psofed.reference.literal import run_trial
+from psofed.simulation.baselines import lms_errors
 
 sys.path.insert(0, str(Path(__file__).parent))
 from every_kind import KINDS, PLAN, fleet_of, scenario_of, start
@@ -28,6 +33,7 @@ COMPILED = ("a table", "root data")
 TRIALS = range(12 - 2 * WIDTH, 12)
 
 
+@pytest.mark.thinned(1)  # all of them: nothing is compiled
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_engine_as_plain_python_stays_within_its_memory_and_does_the_same(kind: str) -> None:
     count = 8 if kind == "a table" else 3
@@ -107,3 +113,54 @@ def test_an_algorithm_is_given_all_that_it_asks_for(
     for q, metric in enumerate(METRICS):
         assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
     assert np.array_equal(run.watching.exclusions[:, -1], literal.watch.exclusions)
+
+
+# What follows takes kernels of its own, each of which would take seconds to compile.
+
+SMALL = Scenario(
+    num_clients=7, dimension=5, num_participants=4, num_shared=2, iterations=12,
+    attack=Gaussian(clients=(0, 1), probability=0.5),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("grouping", ["together", "by-delay"])
+def test_models_that_online_fed_uploads_may_arrive_late(grouping: str) -> None:
+    """They also arrive in iterations without an exchange."""
+    scenario = SMALL.replace(
+        algorithm="online-fed",
+        availability=Bernoulli(probability=0.6),
+        delay=Geometric(ratio=0.5, longest=3, weight=0.6, grouping=grouping),
+    )
+    found, fleet = np.empty((12, 3, len(TRIALS))), draw_fleet(scenario)
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        run_as_python(patch)
+        ServerModelRun(scenario, fleet, 5, TRIALS).advance(0, found)
+    literal = run_trial(scenario, 5, 11)
+    for q, metric in enumerate(METRICS):
+        assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
+
+
+def test_groups_attack_side_by_side() -> None:
+    """Two groups that do the same are one group, up to the random numbers they draw."""
+    one = SignFlip(clients=(0, 2), probability=1.0)
+    two = (SignFlip(clients=(2,), probability=1.0), SignFlip(clients=(0,), probability=1.0))
+    fleet, found = draw_fleet(SMALL), np.empty((2, 6, 3, len(TRIALS)))
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        run_as_python(patch)
+        for attack, metrics in zip((one, two), found, strict=True):
+            PsoFedRun(SMALL.replace(attack=attack), fleet, 3, TRIALS).advance(0, metrics)
+    assert np.array_equal(*found)
+
+
+def test_clients_with_rows_of_their_own_that_always_sleep_learn_alone() -> None:
+    asleep = SMALL.replace(attack=None, availability=Bernoulli(probability=0.0))
+    fleet, rng, metrics = draw_fleet(asleep), np.random.default_rng(0), np.empty((6, 3, len(TRIALS)))
+    rows = TableSamples(
+        [rng.normal(size=(6, 5)) for _ in range(7)], [rng.normal(size=6) for _ in range(7)], 1
+    )
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        run_as_python(patch)
+        PsoFedRun(asleep, fleet, 3, TRIALS, rows).advance(0, metrics)
+    alone, _ = lms_errors(rows, fleet.target, asleep.common_stepsize, 7, 6)
+    assert np.allclose(metrics[:, 0], alone.mean(axis=1)[:, None], rtol=1e-12)
+    assert (metrics[:, 1] == metrics[0, 1]).all(), "the server hears from nobody"
