@@ -49,7 +49,7 @@ every_pair, some_pairs = over(EVERY), over(A_THIRD)
 pairs_for_theory = over([pair for pair in EVERY if pair[1] == "mean" or pair in A_THIRD])
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @some_pairs
 def test_a_pair_goes_from_a_file_through_simulation_into_a_file_and_back(
     tmp_path: Path, scenario: Scenario

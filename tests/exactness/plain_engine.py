@@ -16,8 +16,11 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
 import psofed.engine
+from psofed import Scenario, draw_fleet
 from psofed.engine import bodies
 from psofed.engine.bodies import Frame, Hook
+from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.server_model import ServerModelRun
 
 # Lanes in a vector; few, since most loops over lanes are run one by one.
 WIDTH = 2
@@ -120,3 +123,19 @@ def run_as_python(patch: pytest.MonkeyPatch) -> None:
                 patch.setattr(module, name, WIDTH)
             elif value is np:
                 patch.setattr(module, name, UnwrittenNumPy())
+
+
+def advance_as_python(
+    scenario: Scenario, seed: int, iterations: int, trials: range = range(WIDTH), **more: Any
+) -> tuple[np.ndarray, Any]:
+    """Return the metrics (iterations, 3, trials) of a scenario that the engine runs as plain Python, and the run.
+
+    For kernels that no other test needs, each of which would take seconds to compile.
+    """
+    fleet, found = draw_fleet(scenario), np.empty((iterations, 3, len(trials)))
+    kind = PsoFedRun if scenario.algorithm.holds_models else ServerModelRun
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        run_as_python(patch)
+        run = kind(scenario, fleet, seed, trials, **more)
+        run.advance(0, found)
+    return found, run

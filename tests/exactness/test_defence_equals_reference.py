@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from psofed import Scenario, Selection, draw_fleet, simulate
-from psofed.engine.server_model import ServerModelRun
+from psofed import Scenario, Selection, simulate
 from psofed.parts.attacks import ConstantBias, Gaussian, LittleIsEnough, NonFinite
 from psofed.parts.defences import Cusum
 from psofed.reference.literal import run_trial
 from psofed.simulation.watch_plan import make_plan
 
 sys.path.insert(0, str(Path(__file__).parent))
-from plain_engine import WIDTH as LANES
-from plain_engine import run_as_python
+from plain_engine import WIDTH, advance_as_python
 
 pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference, pytest.mark.takes(19)]
 
@@ -76,15 +74,11 @@ def test_a_defence_does_in_the_engine_what_it_does_literally(changes: dict[str, 
 
 @pytest.mark.parametrize("name", SERVER_MODELS)
 def test_a_defence_of_server_models_does_as_plain_python_what_it_does_literally(name: str) -> None:
-    """As plain Python, since their kernel takes long to compile."""
     scenario = BASE.replace(iterations=30, **SERVER_MODELS[name])
-    found, plan, fleet = np.empty((30, 3, LANES)), make_plan(scenario), draw_fleet(scenario)
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        run = ServerModelRun(scenario, fleet, 5, range(LANES), plan)
-        run.advance(0, found)
+    plan = make_plan(scenario)
+    found, run = advance_as_python(scenario, 5, 30, plan=plan)
     assert run.watching.exclusions.sum() > 0
-    for trial in range(LANES):
+    for trial in range(WIDTH):
         literal = run_trial(scenario, 5, trial, plan)
         for metric, curve in zip(METRICS, found[:, :, trial].T, strict=True):
             assert np.allclose(curve, getattr(literal, metric), rtol=1e-7, atol=1e-12)
@@ -110,12 +104,9 @@ def test_a_defence_that_suspects_nobody_changes_no_bit(changes: dict[str, object
 
 def test_a_defence_of_a_server_model_that_suspects_nobody_changes_nothing_as_plain_python() -> None:
     watched = BASE.replace(algorithm="online-fed", defence=Cusum(threshold=1e300))
-    fleet, found = draw_fleet(watched), np.empty((2, 20, 3, LANES))
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        ServerModelRun(watched, fleet, 1, range(LANES), make_plan(watched)).advance(0, found[0])
-        ServerModelRun(watched.replace(defence=None), fleet, 1, range(LANES)).advance(0, found[1])
-    assert np.array_equal(*found)
+    found, _ = advance_as_python(watched, 1, 20, plan=make_plan(watched))
+    alone, _ = advance_as_python(watched.replace(defence=None), 1, 20)
+    assert np.array_equal(found, alone)
 
 
 def test_a_trial_is_the_same_alone_and_among_others() -> None:

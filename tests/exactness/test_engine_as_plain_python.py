@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, Scenario, draw_fleet, option
-from psofed.engine.pso_fed import PsoFedRun
 from psofed.engine.samples import TableSamples
 from psofed.engine.server_model import ServerModelRun
 from psofed.parts.attacks import Gaussian, SignFlip
@@ -22,7 +21,7 @@ from psofed.simulation.baselines import lms_errors
 
 sys.path.insert(0, str(Path(__file__).parent))
 from every_kind import KINDS, PLAN, fleet_of, scenario_of, start
-from plain_engine import WIDTH, run_as_python
+from plain_engine import WIDTH, advance_as_python, run_as_python
 
 pytestmark = pytest.mark.engine
 
@@ -115,7 +114,7 @@ def test_an_algorithm_is_given_all_that_it_asks_for(
     assert np.array_equal(run.watching.exclusions[:, -1], literal.watch.exclusions)
 
 
-# What follows takes kernels of its own, each of which would take seconds to compile.
+# What follows takes kernels that no other test needs.
 
 SMALL = Scenario(
     num_clients=7, dimension=5, num_participants=4, num_shared=2, iterations=12,
@@ -131,11 +130,8 @@ def test_models_that_online_fed_uploads_may_arrive_late(grouping: str) -> None:
         availability=Bernoulli(probability=0.6),
         delay=Geometric(ratio=0.5, longest=3, weight=0.6, grouping=grouping),
     )
-    found, fleet = np.empty((12, 3, len(TRIALS))), draw_fleet(scenario)
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        ServerModelRun(scenario, fleet, 5, TRIALS).advance(0, found)
-    literal = run_trial(scenario, 5, 11)
+    found, _ = advance_as_python(scenario, 5, 12)
+    literal = run_trial(scenario, 5, WIDTH - 1)
     for q, metric in enumerate(METRICS):
         assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
 
@@ -144,23 +140,16 @@ def test_groups_attack_side_by_side() -> None:
     """Two groups that do the same are one group, up to the random numbers they draw."""
     one = SignFlip(clients=(0, 2), probability=1.0)
     two = (SignFlip(clients=(2,), probability=1.0), SignFlip(clients=(0,), probability=1.0))
-    fleet, found = draw_fleet(SMALL), np.empty((2, 6, 3, len(TRIALS)))
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        for attack, metrics in zip((one, two), found, strict=True):
-            PsoFedRun(SMALL.replace(attack=attack), fleet, 3, TRIALS).advance(0, metrics)
-    assert np.array_equal(*found)
+    assert np.array_equal(*(advance_as_python(SMALL.replace(attack=a), 3, 6)[0] for a in (one, two)))
 
 
 def test_clients_with_rows_of_their_own_that_always_sleep_learn_alone() -> None:
     asleep = SMALL.replace(attack=None, availability=Bernoulli(probability=0.0))
-    fleet, rng, metrics = draw_fleet(asleep), np.random.default_rng(0), np.empty((6, 3, len(TRIALS)))
+    rng = np.random.default_rng(0)
     rows = TableSamples(
         [rng.normal(size=(6, 5)) for _ in range(7)], [rng.normal(size=6) for _ in range(7)], 1
     )
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        PsoFedRun(asleep, fleet, 3, TRIALS, rows).advance(0, metrics)
-    alone, _ = lms_errors(rows, fleet.target, asleep.common_stepsize, 7, 6)
+    metrics, _ = advance_as_python(asleep, 3, 6, samples=rows)
+    alone, _ = lms_errors(rows, draw_fleet(asleep).target, asleep.common_stepsize, 7, 6)
     assert np.allclose(metrics[:, 0], alone.mean(axis=1)[:, None], rtol=1e-12)
     assert (metrics[:, 1] == metrics[0, 1]).all(), "the server hears from nobody"

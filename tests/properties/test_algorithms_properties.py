@@ -8,17 +8,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from psofed import Algorithm, InvalidValueError, Scenario, draw_fleet
+from psofed import Algorithm, InvalidValueError, Scenario
 from psofed.common.options import option_of, value_type
-from psofed.engine.pso_fed import PsoFedRun
-from psofed.engine.server_model import ServerModelRun
 from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
-from plain_engine import WIDTH, run_as_python
+from plain_engine import WIDTH, advance_as_python
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
@@ -81,11 +79,7 @@ def test_any_scenario_of_any_algorithm_equals_its_reference(scenario: Scenario) 
     """As plain Python: compiled, every algorithm is compared in tests/exactness/test_algorithms_equal_references.py."""
     # On a line, measurements that were joined can cancel but for rounding, and the sign of that is chance.
     assume(not (getattr(scenario.algorithm, "joint", False) and scenario.dimension == 1))
-    run = PsoFedRun if scenario.algorithm.holds_models else ServerModelRun
-    fleet, found = draw_fleet(scenario), np.empty((scenario.iterations, 3, WIDTH))
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        run(scenario, fleet, 3, range(WIDTH)).advance(0, found)
+    found, _ = advance_as_python(scenario, 3, scenario.iterations)
     reference = run_trial(scenario, 3, WIDTH - 1)
     for q, metric in enumerate(("network_mse", "server_msd", "test_mse")):
         assert np.allclose(found[:, q, -1], getattr(reference, metric), rtol=1e-9, atol=1e-15)

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psofed import Data, Evasion, Scenario, Selection, Uniform, draw_fleet
+from psofed import Data, Evasion, Scenario, Selection, Uniform
 from psofed.common.errors import PsofedError
 from psofed.common.options import option_of, value_type
-from psofed.engine.pso_fed import PsoFedRun
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
-from plain_engine import WIDTH, run_as_python
+from plain_engine import advance_as_python
 
 pytestmark = [pytest.mark.scenario, pytest.mark.parts]
 
@@ -111,10 +110,6 @@ def test_full_sharing_by_all_leaves_every_client_with_the_servers_model(scenario
     full = scenario.replace(
         num_shared=scenario.dimension, num_participants=scenario.num_clients, iterations=5
     )
-    fleet, found = draw_fleet(full), np.empty((2, 5, 3, WIDTH))
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        for name, metrics in zip(part_names("pattern"), found, strict=True):
-            selection = Selection(pattern=name)
-            PsoFedRun(full.replace(selection=selection), fleet, 0, range(WIDTH)).advance(0, metrics)
-    assert np.allclose(found[0, :, 1], found[1, :, 1], rtol=1e-9)
+    patterns = [full.replace(selection=Selection(pattern=name)) for name in part_names("pattern")]
+    first, second = (advance_as_python(each, 0, 5)[0][:, 1] for each in patterns)
+    assert np.allclose(first, second, rtol=1e-9)
