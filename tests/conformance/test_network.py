@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from psofed.parts.channels import Lossy, Noisy, Private, Quantised
 from psofed.parts.contexts import Transmission
 from psofed.parts.delays import Fixed, Geometric
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.literal import run_trial
 from psofed.results.privacy import gaussian_epsilon
 from psofed.results.traffic import measure_communication
 from psofed.scenario.changes import with_values
@@ -50,7 +50,7 @@ def attendance(availability: psofed.Availability, clients: int, iterations: int)
 
 
 @pytest.mark.parametrize("place", range(len(PRODUCT)))
-def test_the_engine_equals_the_literal_form(place: int) -> None:
+def test_the_engine_equals_the_literal_form(as_literally: Callable, place: int) -> None:
     availability, links, delay = PRODUCT[place]
     scenario = BASE.replace(
         availability=availability,
@@ -60,16 +60,15 @@ def test_the_engine_equals_the_literal_form(place: int) -> None:
         selection=Selection(coordinated=place % 2 == 0),
         uplink="redrawn" if place % 3 == 0 else "same",
     )
-    result, reference = simulate(scenario, trials=3, seed=5, keep_trials=True), run_trial(scenario, 5, 2)
-    assert result.trial_curves is not None
-    for metric in ("network_mse", "server_msd", "test_mse"):
-        assert np.allclose(result.trial_curves[metric][2], getattr(reference, metric), rtol=1e-10, atol=0)
+    as_literally(scenario, 3, 5, rtol=1e-10, atol=0.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in part_names("algorithm") if kind != "pso-fed"])
 @pytest.mark.parametrize("knows", [True, False])
-def test_clients_that_hold_no_model_sleep_and_have_links_too(kind: str, knows: bool) -> None:
+def test_clients_that_hold_no_model_sleep_and_have_links_too(
+    as_literally: Callable, kind: str, knows: bool
+) -> None:
     """Two groups of attackers as well; messages get lost both ways, and sometimes nobody is there.
 
     Models may arrive late, also in iterations without an exchange.
@@ -89,10 +88,7 @@ def test_clients_that_hold_no_model_sleep_and_have_links_too(kind: str, knows: b
         ],
         delay=late if kind == "online-fed" else None,
     )
-    result, reference = simulate(scenario, trials=3, seed=5, keep_trials=True), run_trial(scenario, 5, 2)
-    assert result.trial_curves is not None
-    for metric in ("network_mse", "server_msd", "test_mse"):
-        assert np.allclose(result.trial_curves[metric][2], getattr(reference, metric), rtol=1e-8, atol=1e-12)
+    as_literally(scenario, 3, 5, rtol=1e-8, atol=1e-12)
     assert Scenario.from_toml(scenario.to_toml()) == scenario
     with pytest.raises(NotCoveredError, match=r"the theory (covers|does not cover) algorithm"):
         psofed.predict(scenario)
