@@ -1,5 +1,6 @@
 """Availability, channels, delays and groups of attackers written literally, on the draws of the fast engine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -212,7 +213,12 @@ class LiteralGroups:
                     attack.remember(Moment(models[k].copy(), k, n), self._client_memories[place][k])
 
     def corrupt(
-        self, n: int, clients: NDArray[np.int64], uploads: FloatArray, server: FloatArray
+        self,
+        n: int,
+        clients: NDArray[np.int64],
+        uploads: FloatArray,
+        server: FloatArray,
+        corrupt: Callable[..., FloatArray] = corrupt_uploads,
     ) -> FloatArray:
         """Return the uploads (P, D) after all groups' attacks, each of which sees those before any."""
         received = uploads.copy()
@@ -220,8 +226,8 @@ class LiteralGroups:
             if attack.poisons_samples():
                 continue
             attacking = shocks.attacking[n, clients]
-            changed = corrupt_uploads(
-                attack, uploads, attacking, server=server, clients=clients, iteration=n,
+            changed = corrupt(
+                attack=attack, uploads=uploads, attacking=attacking, server=server, clients=clients, iteration=n,
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
                 num_clients=self.scenario.num_clients, memory=self._memories[place],
                 client_memory=self._client_memories[place], **self._members(place, n),
