@@ -136,7 +136,9 @@ class Average(Defence):
     rate: float = option(0.2, low=0.0, high=1.0, open_low=True, text="weight of the newest upload")
 
     def suspicion(self, evidence, memory):
-        newest = np.mean(np.minimum(evidence.scores**2, 100.0))
+        newest = 0.0
+        for score in evidence.scores:
+            newest += min(score**2, 100.0) / evidence.scores.size
         memory[0] += self.rate * (newest - memory[0])
         return memory[0]
 

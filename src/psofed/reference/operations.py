@@ -288,7 +288,8 @@ def _numbers(values: Any, tally: Operations) -> Any:
 def _counting(body: Any, tally: Operations) -> Callable[..., None]:
     """Return an algorithm's method with NumPy and math replaced by versions that keep counted numbers."""
     function = body.__func__
-    names = {**function.__globals__, "np": _CountingNumPy(), "math": _CountingMath(tally)}
+    counting = {"np": _CountingNumPy(), "math": _CountingMath(tally), "middle": _middle}
+    names = {**function.__globals__, **counting}
     copy = types.FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -303,11 +304,10 @@ class _CountingNumPy:
     def empty(count: int) -> Any:
         return np.empty(count, object)
 
-    @staticmethod
-    def median(values: Any) -> Any:
-        ordered = sorted(values)
-        middle = len(ordered) // 2
-        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+def _middle(values: Any) -> Any:
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 class _CountingMath:
