@@ -12,7 +12,6 @@ from psofed.parts.attacks import DropOut, Gaussian, NonFinite
 from psofed.parts.plain import mix_uploads
 from psofed.parts.pre_aggregations import ARC, NNM, Bucketing
 from psofed.parts.registry import find_part, part_names
-from psofed.testing import check_part
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
 
@@ -25,11 +24,6 @@ def of(pre: object, **changes: object) -> Scenario:
     attack = NonFinite(num_byzantine=3, probability=0.5)
     values = {**sizes, "pre_aggregation": pre, "attack": attack, **changes}
     return Scenario(**{"selection": Selection(coordinated=False), **values})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_pre_aggregation_keeps_the_promises_of_its_family(kind: str) -> None:
-    check_part(find_part("pre_aggregation", kind))
 
 
 @pytest.mark.parametrize("rule", RULES)
