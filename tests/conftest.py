@@ -185,6 +185,29 @@ def psofed_command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
     return run
 
 
+@pytest.fixture(scope="session")
+def as_literally() -> Callable[..., Any]:
+    """Simulate a scenario and compare all metrics of some trials, the last by default, with the literal form."""
+    from psofed import simulate
+    from psofed.reference.literal import run_trial
+    from psofed.simulation.watch_plan import make_plan
+
+    def check(
+        scenario: Scenario, trials: int, seed: int, *looked_at: int, rtol: float = 1e-9, atol: float = 1e-15
+    ) -> Any:
+        result = simulate(scenario, trials=trials, seed=seed, keep_trials=True)
+        for trial in looked_at or [trials - 1]:
+            literal = run_trial(scenario, seed, trial, make_plan(scenario))
+            for metric, curves in result.trial_curves.items():
+                expected = getattr(literal, metric)
+                np.testing.assert_allclose(
+                    curves[trial], expected, rtol, atol, equal_nan=False, err_msg=metric
+                )
+        return result
+
+    return check
+
+
 # The engine's hooks are called from here alone, so that a change of their signatures is a change of this file.
 
 

@@ -1,6 +1,7 @@
 """Every attack with every aggregation rule, in every package: TOML, simulation, files, reference, sweep, theory."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 import psofed
 from psofed import NotCoveredError, Scenario, load_result, predict, simulate
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.literal import run_trial
 from psofed.studies.sweeps import execute
 
 pytestmark = [
@@ -49,7 +49,7 @@ every_pair, some_pairs = over(EVERY), over(A_THIRD)
 pairs_for_theory = over([pair for pair in EVERY if pair[1] == "mean" or pair in A_THIRD])
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @some_pairs
 def test_a_pair_goes_from_a_file_through_simulation_into_a_file_and_back(
     tmp_path: Path, scenario: Scenario
@@ -69,14 +69,8 @@ def test_a_pair_goes_from_a_file_through_simulation_into_a_file_and_back(
 
 
 @every_pair
-def test_a_pair_does_in_the_engine_what_it_does_literally(scenario: Scenario) -> None:
-    result = simulate(scenario, trials=TRIALS, seed=SEED, keep_trials=True)
-    assert result.notes == ()
-    for trial in range(TRIALS):
-        literal = run_trial(scenario, SEED, trial)
-        for metric in METRICS:
-            expected = getattr(literal, metric)
-            assert np.allclose(result.trial_curves[metric][trial], expected, rtol=1e-9, atol=1e-15)
+def test_a_pair_does_in_the_engine_what_it_does_literally(as_literally: Callable, scenario: Scenario) -> None:
+    assert as_literally(scenario, TRIALS, SEED, *range(TRIALS)).notes == ()
 
 
 @pairs_for_theory

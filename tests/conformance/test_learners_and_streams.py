@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,10 @@ from psofed.common.errors import PsofedError
 from psofed.fleet import draw_fleet
 from psofed.parts.registry import part_names
 from psofed.reference.draws import draw_trial
-from psofed.reference.literal import run_trial
 from psofed.scenario.changes import with_values
-from psofed.testing import check_part
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.simulation]
 
-METRICS = ("network_mse", "server_msd", "test_mse")
 BASE = Scenario(num_clients=6, dimension=3, num_participants=4, num_shared=2, iterations=20, stepsize=0.1)
 LEARNERS, STREAMS = part_names("learner"), part_names("stream")
 # What varies beside the learner; every two values of different rows meet in one of the scenarios.
@@ -70,32 +68,16 @@ def scenario_of(values: dict) -> Scenario:
     return with_values(BASE, changes)
 
 
-def assert_same(scenario: Scenario, trials: int = 2, seed: int = 7) -> None:
-    result = simulate(scenario, trials=trials, seed=seed, keep_trials=True)
-    assert result.notes == ()
-    literal = run_trial(scenario, seed, trials - 1)
-    for metric in METRICS:
-        found, expected = result.trial_curves[metric][-1], getattr(literal, metric)
-        assert np.allclose(found, expected, rtol=1e-10, atol=1e-15), metric
-
-
 @pytest.mark.parametrize("values", pairwise(), ids=lambda values: values["learner"])
-def test_the_engine_does_what_the_literal_form_does(values: dict) -> None:
-    assert_same(scenario_of(values))
+def test_the_engine_does_what_the_literal_form_does(as_literally: Callable, values: dict) -> None:
+    assert as_literally(scenario_of(values), 2, 7, rtol=1e-10).notes == ()
 
 
 @pytest.mark.parametrize("kind", part_names("algorithm"))
-def test_every_algorithm_takes_a_stream_and_stepsizes_per_client(kind: str) -> None:
+def test_every_algorithm_takes_a_stream_and_stepsizes_per_client(as_literally: Callable, kind: str) -> None:
     data = Data(stream=psofed.streams.DelayLine(pole=0.6))
-    assert_same(BASE.replace(algorithm=kind, data=data, stepsize=Uniform(0.05, 0.2)))
-
-
-@pytest.mark.parametrize("family", ["learner", "stream"])
-def test_every_kind_passes_its_conformance_tests(family: str) -> None:
-    for kind in part_names(family):
-        if not psofed.parts.registry.find_part(family, kind).__module__.startswith("psofed."):
-            continue
-        assert check_part(psofed.parts.registry.find_part(family, kind)).problems == ()
+    scenario = BASE.replace(algorithm=kind, data=data, stepsize=Uniform(0.05, 0.2))
+    assert as_literally(scenario, 2, 7, rtol=1e-10).notes == ()
 
 
 def test_they_go_through_files_sweeps_and_refusals_of_the_theory(tmp_path: Path) -> None:

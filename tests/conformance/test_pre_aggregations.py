@@ -1,5 +1,7 @@
 """Every pre-aggregation, no exceptions: before every rule, in the engine and literally, in files, sweeps and theory."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,12 +12,9 @@ from psofed.parts.attacks import DropOut, Gaussian, NonFinite
 from psofed.parts.plain import mix_uploads
 from psofed.parts.pre_aggregations import ARC, NNM, Bucketing
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.literal import run_trial
-from psofed.testing import check_part
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
 
-METRICS = ("network_mse", "server_msd", "test_mse")
 KINDS, RULES = part_names("pre_aggregation"), part_names("aggregation")
 NAN = np.nan
 
@@ -27,29 +26,17 @@ def of(pre: object, **changes: object) -> Scenario:
     return Scenario(**{"selection": Selection(coordinated=False), **values})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_pre_aggregation_keeps_the_promises_of_its_family(kind: str) -> None:
-    check_part(find_part("pre_aggregation", kind))
-
-
 @pytest.mark.parametrize("rule", RULES)
-def test_every_pair_does_in_the_engine_what_it_does_literally(rule: str) -> None:
+def test_every_pair_does_in_the_engine_what_it_does_literally(as_literally: Callable, rule: str) -> None:
     for kind in KINDS:
-        scenario = of(kind, aggregation=rule)
-        result, literal = simulate(scenario, trials=2, seed=4, keep_trials=True), run_trial(scenario, 4, 1)
+        result = as_literally(of(kind, aggregation=rule), 2, 4)
         assert result.notes == (), "both are compiled"
-        for metric in METRICS:
-            expected = getattr(literal, metric)
-            assert np.allclose(result.trial_curves[metric][1], expected, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("algorithm", part_names("algorithm"))
-def test_every_pre_aggregation_serves_every_algorithm(algorithm: str) -> None:
+def test_every_pre_aggregation_serves_every_algorithm(as_literally: Callable, algorithm: str) -> None:
     for kind in KINDS:
-        scenario = of(kind, algorithm=algorithm, aggregation=Median())
-        result, literal = simulate(scenario, trials=2, seed=4, keep_trials=True), run_trial(scenario, 4, 1)
-        expected = literal.server_msd
-        assert np.allclose(result.trial_curves["server_msd"][1], expected, rtol=1e-7, atol=1e-15)
+        as_literally(of(kind, algorithm=algorithm, aggregation=Median()), 2, 4, rtol=1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -62,7 +62,7 @@ KINDS = {
             down=(Noisy(variance=0.01), Quantised(bits=6, reach=2.0)),
         ),
         "delay": Geometric(ratio=0.5, longest=2, weight=0.6, grouping="by-delay"),
-        "attack": (SignFlip(clients=(1, 4), probability=0.5), DataPoisoning(clients=(0,), probability=0.5)),
+        "attack": SignFlip(clients=(1, 4), probability=0.5),
     },
     "online-fed": {
         "algorithm": "online-fed",
@@ -74,6 +74,11 @@ KINDS = {
     "qs-fed": {"algorithm": "qs-fed"},
     "rosdhb": {"algorithm": "rosdhb"},
     "demoa": {"algorithm": "demoa", "attack": DataPoisoning(**REDRAWN)},
+    # Last, and so not among those of `make test` that are compiled: no other test needs such a kernel.
+    "two groups behind bad links": {
+        "attack": (SignFlip(clients=(1, 4), probability=0.5), DataPoisoning(clients=(0,), probability=0.5)),
+        "channel": Links(up=Lossy(probability=0.2)),
+    },
 }
 
 

@@ -16,8 +16,11 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
 import psofed.engine
+from psofed import Scenario, draw_fleet
 from psofed.engine import bodies
 from psofed.engine.bodies import Frame, Hook
+from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.server_model import ServerModelRun
 
 # Lanes in a vector; few, since most loops over lanes are run one by one.
 WIDTH = 2
@@ -32,6 +35,11 @@ MODULES = [
 def part_of_lanes(array: np.ndarray, index: int) -> np.ndarray:
     """The vector that begins at a flat index."""
     assert array.flags.c_contiguous
+    if array.dtype == np.uint8 and array.base is not None:
+        # Flags of who is available have one more vector of values behind them.
+        assert 0 <= index < array.size
+        index += array.ctypes.data - array.base.ctypes.data
+        array = array.base.reshape(-1).view(np.uint8)
     assert 0 <= index <= array.size - WIDTH
     return array.reshape(-1)[index : index + WIDTH]
 
@@ -44,7 +52,11 @@ def store(array: np.ndarray, index: int, vector: np.ndarray) -> None:
 
 def fma(a: Any, b: Any, c: Any) -> Any:
     """Single precision is rounded once; double precision twice, which is as near as it gets here."""
-    kind = np.result_type(*(x for x in (a, b, c) if np.ndim(x))) if any(map(np.ndim, (a, b, c))) else c.dtype
+    kind = (
+        np.result_type(*(x for x in (a, b, c) if np.ndim(x)))
+        if any(map(np.ndim, (a, b, c)))
+        else np.asarray(c).dtype
+    )
     return (np.multiply(a, b, dtype=np.float64) + c).astype(kind)
 
 
@@ -111,3 +123,19 @@ def run_as_python(patch: pytest.MonkeyPatch) -> None:
                 patch.setattr(module, name, WIDTH)
             elif value is np:
                 patch.setattr(module, name, UnwrittenNumPy())
+
+
+def advance_as_python(
+    scenario: Scenario, seed: int, iterations: int, trials: range = range(WIDTH), **more: Any
+) -> tuple[np.ndarray, Any]:
+    """Return the metrics (iterations, 3, trials) of a scenario that the engine runs as plain Python, and the run.
+
+    For kernels that no other test needs, each of which would take seconds to compile.
+    """
+    fleet, found = draw_fleet(scenario), np.empty((iterations, 3, len(trials)))
+    kind = PsoFedRun if scenario.algorithm.holds_models else ServerModelRun
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        run_as_python(patch)
+        run = kind(scenario, fleet, seed, trials, **more)
+        run.advance(0, found)
+    return found, run

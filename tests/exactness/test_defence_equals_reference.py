@@ -1,5 +1,9 @@
 """A defence does in the engine what it does literally, on the same draws; and without one no bit changes."""
 
+import sys
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,6 +12,9 @@ from psofed.parts.attacks import ConstantBias, Gaussian, LittleIsEnough, NonFini
 from psofed.parts.defences import Cusum
 from psofed.reference.literal import run_trial
 from psofed.simulation.watch_plan import make_plan
+
+sys.path.insert(0, str(Path(__file__).parent))
+from plain_engine import WIDTH, advance_as_python
 
 pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference, pytest.mark.takes(19)]
 
@@ -33,6 +40,9 @@ CASES = {
     "a bias and a median": {"attack": ConstantBias(num_byzantine=3, bias=0.3), "aggregation": "median"},
     "mixed before": {"pre_aggregation": "nnm", "aggregation": "median"},
     "one participant": {"num_participants": 1},
+}
+# Clients hold no models.
+SERVER_MODELS = {
     "online-fed": {"algorithm": "online-fed"},
     "signsgd": {"algorithm": "signsgd", "attack": LOUD},
     "qs-fed": {"algorithm": "qs-fed", "attack": LOUD},
@@ -42,9 +52,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_defence_does_in_the_engine_what_it_does_literally(name: str) -> None:
-    scenario = BASE.replace(**CASES[name])
+@pytest.mark.parametrize(
+    "changes",
+    [*CASES.values(), *(pytest.param(case, marks=pytest.mark.slow) for case in SERVER_MODELS.values())],
+    ids=[*CASES, *SERVER_MODELS],
+)
+def test_a_defence_does_in_the_engine_what_it_does_literally(changes: dict[str, Any]) -> None:
+    scenario = BASE.replace(**changes)
     result = simulate(scenario, trials=3, seed=5, keep_trials=True)
     assert result.notes == ()
     assert result.defence.exclusions.sum() > 0
@@ -58,7 +72,25 @@ def test_a_defence_does_in_the_engine_what_it_does_literally(name: str) -> None:
         assert np.array_equal(result.defence.time_out[trial], literal.watch.time_out(60))
 
 
-@pytest.mark.parametrize("changes", [{}, {"algorithm": "online-fed"}], ids=["pso-fed", "online-fed"])
+@pytest.mark.parametrize("name", SERVER_MODELS)
+def test_a_defence_of_server_models_does_as_plain_python_what_it_does_literally(name: str) -> None:
+    scenario = BASE.replace(iterations=30, **SERVER_MODELS[name])
+    plan = make_plan(scenario)
+    found, run = advance_as_python(scenario, 5, 30, plan=plan)
+    assert run.watching.exclusions.sum() > 0
+    for trial in range(WIDTH):
+        literal = run_trial(scenario, 5, trial, plan)
+        for metric, curve in zip(METRICS, found[:, :, trial].T, strict=True):
+            assert np.allclose(curve, getattr(literal, metric), rtol=1e-7, atol=1e-12)
+        assert np.array_equal(run.watching.first[:, trial], literal.watch.first)
+        assert np.array_equal(run.watching.exclusions[:, trial], literal.watch.exclusions)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, pytest.param({"algorithm": "online-fed"}, marks=pytest.mark.slow)],
+    ids=["pso-fed", "online-fed"],
+)
 def test_a_defence_that_suspects_nobody_changes_no_bit(changes: dict[str, object]) -> None:
     scenario = BASE.replace(**changes)
     watched = simulate(scenario.replace(defence=Cusum(threshold=1e300)), trials=20, seed=1)
@@ -68,6 +100,13 @@ def test_a_defence_that_suspects_nobody_changes_no_bit(changes: dict[str, object
     for metric in METRICS:
         assert np.array_equal(watched.steady_state[metric], alone.steady_state[metric])
         assert np.array_equal(watched.curve[metric], alone.curve[metric])
+
+
+def test_a_defence_of_a_server_model_that_suspects_nobody_changes_nothing_as_plain_python() -> None:
+    watched = BASE.replace(algorithm="online-fed", defence=Cusum(threshold=1e300))
+    found, _ = advance_as_python(watched, 1, 20, plan=make_plan(watched))
+    alone, _ = advance_as_python(watched.replace(defence=None), 1, 20)
+    assert np.array_equal(found, alone)
 
 
 def test_a_trial_is_the_same_alone_and_among_others() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.draws import draw_trial
-from psofed.reference.literal import run_literally
 
 sys.path.insert(0, str(Path(__file__).parent))
 from block_form import run_reference
@@ -77,15 +77,12 @@ VARIANTS = {
 @pytest.mark.parametrize("kind", part_names("attack"))
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_attack_acts_on_drift_and_features_as_written_literally(
-    small_scenario: Scenario, kind: str, variant: str
+    as_literally: Callable, small_scenario: Scenario, kind: str, variant: str
 ) -> None:
     scenario = small_scenario.replace(
         attack=find_part("attack", kind)(num_byzantine=3, probability=0.5), iterations=25, **VARIANTS[variant]
     )
-    result = simulate(scenario, trials=5, seed=5, keep_trials=True)
-    literal = run_literally(scenario, seed=5, trial=4)
-    for metric in METRICS:
-        assert np.allclose(result.trial_curves[metric][4], getattr(literal, metric), rtol=1e-8, atol=1e-12)
+    as_literally(scenario, 5, 5, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -7,17 +7,21 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, Scenario, draw_fleet, option
+from psofed.engine.samples import TableSamples
 from psofed.engine.server_model import ServerModelRun
-from psofed.parts.attacks import Gaussian
+from psofed.parts.attacks import Gaussian, SignFlip
+from psofed.parts.availabilities import Bernoulli
 from psofed.parts.contexts import Message, Received
 from psofed.parts.defences import Cusum
+from psofed.parts.delays import Geometric
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Momentum, Traffic, spend_budget
 from psofed.parts.watching import WatchPlan
 from psofed.reference.literal import run_trial
+from psofed.simulation.baselines import lms_errors
 
 sys.path.insert(0, str(Path(__file__).parent))
 from every_kind import KINDS, PLAN, fleet_of, scenario_of, start
-from plain_engine import WIDTH, run_as_python
+from plain_engine import WIDTH, advance_as_python, run_as_python
 
 pytestmark = pytest.mark.engine
 
@@ -28,6 +32,7 @@ COMPILED = ("a table", "root data")
 TRIALS = range(12 - 2 * WIDTH, 12)
 
 
+@pytest.mark.thinned(1)  # all of them: nothing is compiled
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_engine_as_plain_python_stays_within_its_memory_and_does_the_same(kind: str) -> None:
     count = 8 if kind == "a table" else 3
@@ -107,3 +112,44 @@ def test_an_algorithm_is_given_all_that_it_asks_for(
     for q, metric in enumerate(METRICS):
         assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
     assert np.array_equal(run.watching.exclusions[:, -1], literal.watch.exclusions)
+
+
+# What follows takes kernels that no other test needs.
+
+SMALL = Scenario(
+    num_clients=7, dimension=5, num_participants=4, num_shared=2, iterations=12,
+    attack=Gaussian(clients=(0, 1), probability=0.5),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("grouping", ["together", "by-delay"])
+def test_models_that_online_fed_uploads_may_arrive_late(grouping: str) -> None:
+    """They also arrive in iterations without an exchange."""
+    scenario = SMALL.replace(
+        algorithm="online-fed",
+        availability=Bernoulli(probability=0.6),
+        delay=Geometric(ratio=0.5, longest=3, weight=0.6, grouping=grouping),
+    )
+    found, _ = advance_as_python(scenario, 5, 12)
+    literal = run_trial(scenario, 5, WIDTH - 1)
+    for q, metric in enumerate(METRICS):
+        assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
+
+
+def test_groups_attack_side_by_side() -> None:
+    """Two groups that do the same are one group, up to the random numbers they draw."""
+    one = SignFlip(clients=(0, 2), probability=1.0)
+    two = (SignFlip(clients=(2,), probability=1.0), SignFlip(clients=(0,), probability=1.0))
+    assert np.array_equal(*(advance_as_python(SMALL.replace(attack=a), 3, 6)[0] for a in (one, two)))
+
+
+def test_clients_with_rows_of_their_own_that_always_sleep_learn_alone() -> None:
+    asleep = SMALL.replace(attack=None, availability=Bernoulli(probability=0.0))
+    rng = np.random.default_rng(0)
+    rows = TableSamples(
+        [rng.normal(size=(6, 5)) for _ in range(7)], [rng.normal(size=6) for _ in range(7)], 1
+    )
+    metrics, _ = advance_as_python(asleep, 3, 6, samples=rows)
+    alone, _ = lms_errors(rows, draw_fleet(asleep).target, asleep.common_stepsize, 7, 6)
+    assert np.allclose(metrics[:, 0], alone.mean(axis=1)[:, None], rtol=1e-12)
+    assert (metrics[:, 1] == metrics[0, 1]).all(), "the server hears from nobody"

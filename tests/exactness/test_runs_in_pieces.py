@@ -23,7 +23,9 @@ from psofed.scenario.tables import Links
 from psofed.simulation.blocks import runs_over_clients
 
 sys.path.insert(0, str(Path(__file__).parent))
+import plain_engine
 from every_kind import KINDS, start
+from plain_engine import run_as_python
 
 pytestmark = pytest.mark.engine
 
@@ -63,25 +65,42 @@ NETWORK = {
 }
 
 
-@pytest.mark.parametrize("changes", [{}, NETWORK], ids=["plain", "network"])
+def compare_lanes(scenario: Scenario, width: int, iterations: int) -> None:
+    """Compare `width` trials in lock step with the first of them, its clients in lanes, on one thread and on two."""
+    fleet = draw_fleet(scenario)
+    runs = [
+        PsoFedRun(scenario, fleet, 5, range(3, 3 + width)),
+        PsoFedRun(scenario, fleet, 5, range(3, 4)),
+        PsoFedRun(scenario, fleet, 5, range(3, 4), threads=2),
+    ]
+    metrics = [np.empty((iterations, 3, run.server.shape[1])) for run in runs]
+    for run, out in zip(runs, metrics, strict=True):
+        run.advance(0, out[:3])
+        run.advance(3, out[3:])
+    for run, out in zip(runs[1:], metrics[1:], strict=True):
+        assert np.array_equal(out[:, :, 0], metrics[0][:, :, 0])
+        assert np.array_equal(run.clients[:, :, 0], runs[0].clients[:, :, 0])
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, pytest.param(NETWORK, marks=pytest.mark.slow)], ids=["plain", "network"]
+)
 def test_lanes_over_clients_give_the_bits_of_lanes_over_trials(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(over_clients, "_CLIENTS_PER_THREAD", 2 * WIDTH)
-    scenario = FLEET.replace(**changes)
-    fleet = draw_fleet(scenario)
-    runs = [
-        PsoFedRun(scenario, fleet, 5, range(3, 3 + WIDTH)),
-        PsoFedRun(scenario, fleet, 5, range(3, 4)),
-        PsoFedRun(scenario, fleet, 5, range(3, 4), threads=2),
-    ]
-    metrics = [np.empty((20, 3, run.server.shape[1])) for run in runs]
-    for run, out in zip(runs, metrics, strict=True):
-        run.advance(0, out[:7])
-        run.advance(7, out[7:])
-    for run, out in zip(runs[1:], metrics[1:], strict=True):
-        assert np.array_equal(out[:, :, 0], metrics[0][:, :, 0])
-        assert np.array_equal(run.clients[:, :, 0], runs[0].clients[:, :, 0])
+    compare_lanes(FLEET.replace(**changes), WIDTH, 20)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")  # of counters, also on the other thread
+def test_lanes_over_clients_of_a_network_give_the_bits_of_lanes_over_trials_as_plain_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As plain Python, since its kernels take long to compile."""
+    run_as_python(monkeypatch)
+    monkeypatch.setattr(over_clients, "_CLIENTS_PER_THREAD", 2 * WIDTH)
+    with np.errstate(all="ignore"):
+        compare_lanes(FLEET.replace(**NETWORK), plain_engine.WIDTH, 6)
 
 
 def test_few_trials_of_a_large_fleet_have_their_lanes_over_clients() -> None:

@@ -32,7 +32,7 @@ ATTACKS = [
 
 def fleet_of(options, coordinated: bool, pattern: str = "random", **changes) -> Scenario:
     values = {
-        "num_clients": 90, "dimension": 4, "num_shared": 2, "stepsize": 0.1,
+        "num_clients": 70, "dimension": 4, "num_shared": 2, "stepsize": 0.1,
         "selection": Selection(pattern=pattern, coordinated=coordinated),
         "attack": make_attack(num_byzantine=20, **options),
     } | changes  # fmt: skip
@@ -49,7 +49,7 @@ def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.Mo
     curve = lumped.learning_curve(60)
     monkeypatch.setattr(Lumps, "is_precise", lambda *_: False)
     plain = psofed.predict(scenario)
-    assert plain.model.recursion(0.1, plain.model.branches[0]).law.rows == 90
+    assert plain.model.recursion(0.1, plain.model.branches[0]).law.rows == 70
     assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
     assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
     assert lumped.spectral_radius == pytest.approx(plain.spectral_radius, rel=1e-6)

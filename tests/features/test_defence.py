@@ -153,7 +153,7 @@ def test_a_lower_rate_of_false_alarms_is_a_higher_threshold() -> None:
 def test_a_plan_says_where_its_variance_is_from() -> None:
     assert not make_plan(SMALL).is_estimated
     assert not make_plan(SMALL.replace(aggregation="median")).is_estimated, "clients differ as under the mean"
-    online = SMALL.replace(algorithm="online-fed")
+    online = SMALL.replace(algorithm="online-fed", defence=Cusum(threshold=1.0))  # nothing is simulated
     assert make_plan(online).is_estimated
     with pytest.raises(NotCoveredError, match="online-fed"):
         make_plan(online.replace(defence=Cusum(variance="theory", threshold=1.0)))

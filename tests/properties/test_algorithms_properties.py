@@ -1,16 +1,22 @@
 """What must hold for any scenario of any algorithm (Hypothesis)."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from psofed import Algorithm, InvalidValueError, Scenario, simulate
+from psofed import Algorithm, InvalidValueError, Scenario
 from psofed.common.options import option_of, value_type
 from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part, part_names
 from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
+from plain_engine import WIDTH, advance_as_python
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
@@ -70,10 +76,10 @@ def test_no_algorithm_ever_sends_more_than_pso_fed(scenario: Scenario) -> None:
 @settings(max_examples=40, deadline=None)
 @given(scenarios())
 def test_any_scenario_of_any_algorithm_equals_its_reference(scenario: Scenario) -> None:
+    """As plain Python: compiled, every algorithm is compared in tests/exactness/test_algorithms_equal_references.py."""
     # On a line, measurements that were joined can cancel but for rounding, and the sign of that is chance.
     assume(not (getattr(scenario.algorithm, "joint", False) and scenario.dimension == 1))
-    reference = run_trial(scenario, 3, 0)
-    result = simulate(scenario, trials=1, seed=3, threads=1, keep_trials=True)
-    for metric in ("network_mse", "server_msd", "test_mse"):
-        curve = result.trial_curves[metric][0]
-        assert np.allclose(curve, getattr(reference, metric), rtol=1e-9, atol=1e-15)
+    found, _ = advance_as_python(scenario, 3, scenario.iterations)
+    reference = run_trial(scenario, 3, WIDTH - 1)
+    for q, metric in enumerate(("network_mse", "server_msd", "test_mse")):
+        assert np.allclose(found[:, q, -1], getattr(reference, metric), rtol=1e-9, atol=1e-15)

@@ -98,9 +98,10 @@ def test_attack_enters_in_proportion_to_its_strength(scenario: Scenario) -> None
     assert np.isclose(four.data, one.data, rtol=1e-9)
 
 
-@given(scenarios())
+@given(scenarios(scattered=False))
 @settings(max_examples=15, deadline=None)
 def test_an_attack_that_never_happens_is_no_attack(scenario: Scenario) -> None:
+    """Windows of each client, whose kernels take long to compile, are in tests/unit/test_theory_sources.py."""
     idle = scenario.replace(attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.0))
     none = scenario.replace(attack=None)
     assert psofed.predict(idle).network_mse == psofed.predict(none).network_mse

@@ -56,6 +56,14 @@ def test_it_does_so_where_every_client_has_windows_of_its_own(what: str) -> None
     assert prediction.network_mse == pytest.approx(curve.network_mse[-3:].mean(), rel=1e-6)
 
 
+def test_an_attack_that_never_happens_is_none_where_every_client_has_windows_of_its_own() -> None:
+    selection = Selection(pattern="round-robin", coordinated=False)
+    none = BASE.replace(num_clients=3, num_participants=2, selection=selection)
+    idle = predict(none.replace(attack=replace(ATTACK, probability=0.0)))
+    assert idle.network_mse == predict(none).network_mse
+    assert idle.terms.attack == 0.0
+
+
 def test_what_a_source_adds_is_in_proportion_to_its_variance() -> None:
     small, large = (
         predict(BASE.replace(attack=replace(ATTACK, variance=v), drift=RandomWalk(variance=v / 10)))

@@ -105,11 +105,7 @@ class Availability(Part):
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the kind and the options as in TOML."""
-        plain = {name: getattr(self, name) for name in self.options()}
-        return {
-            "kind": self.kind,
-            **{name: plain_per_client(value) for name, value in plain.items() if value is not None},
-        }
+        return {name: plain_per_client(value) for name, value in super().to_mapping().items()}
 
 
 class Channel(Part):

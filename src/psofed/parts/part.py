@@ -127,6 +127,19 @@ def takes_memory(method: Callable[..., Any]) -> bool:
     return code is not None and "memory" in code.co_varnames[: code.co_argcount]
 
 
+def call_with_memory(method: Callable[..., Any], seen: Any, memory: Any, *others: Any) -> Any:
+    """Call a part's method on what it is shown, with the memory of a client if it takes one.
+
+    Examples
+    --------
+    >>> call_with_memory(lambda upload, memory: upload + memory, 1.0, 0.5)
+    1.5
+    >>> call_with_memory(lambda upload: upload, 1.0, 0.5)
+    1.0
+    """
+    return method(seen, memory, *others) if takes_memory(method) else method(seen, *others)
+
+
 def kebab_case(name: str) -> str:
     """Return the kind of a class name: ``LittleIsEnough`` is ``"little-is-enough"``.
 

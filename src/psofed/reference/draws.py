@@ -121,10 +121,14 @@ def draw_mix_uniforms(
     scenario: Scenario, seed: int, trial: int, n: int, clients: NDArray[np.int64]
 ) -> FloatArray:
     """Return the random numbers in [0, 1) of the pre-aggregation for the `clients` in iteration n."""
-    stream = make_stream(seed, "pre_aggregation", [trial])
-    words = stream.words(n * scenario.num_clients, scenario.num_clients)[clients, 0]
-    uniforms: FloatArray = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
-    return uniforms
+    stream, count = make_stream(seed, "pre_aggregation", [trial]), scenario.num_clients
+    return np.asarray(draw_uniforms(stream, n * count, count)[clients])
+
+
+def draw_uniforms(stream: Stream, first: int, count: int) -> FloatArray:
+    """Return the numbers in [0, 1) of words `first` … `first + count − 1` of a stream of one trial, shape (count,)."""
+    words = stream.words(first, count)[:, 0]
+    return np.asarray(2.0**-53 * (words >> np.uint64(11)).astype(np.float64))
 
 
 def _draw_moves(scenario: Scenario, seed: int, trial: int) -> FloatArray:

@@ -4,6 +4,7 @@ Attack and rule are the parts themselves, run as plain Python (:mod:`psofed.part
 Slow; the fast engine is tested against it on the same draws.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,12 @@ from psofed.engine.test_set import draw_clean_samples
 from psofed.fleet import draw_fleet
 from psofed.parts.base import Learner
 from psofed.parts.contexts import Observation, Residual
-from psofed.parts.plain import (
-    combine_uploads,
-    corrupt_at_best,
-    mix_uploads,
-)
+from psofed.parts.plain import combine_uploads, corrupt_at_best
 from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial
 from psofed.reference.masks import LiteralMasks
 from psofed.reference.network import LiteralGroups, LiteralNetwork
-from psofed.reference.server_model import run_server_model_reference
+from psofed.reference.server_model import mix_literally, run_server_model_reference
 from psofed.scenario import Scenario
 
 
@@ -46,18 +43,13 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
     (4, 6, 2)
     """
     draws = draw_trial(scenario, seed, trial)
-    shocks, attack = draws.shocks, scenario.attack
-    network, groups = (
-        LiteralNetwork(scenario, seed, trial),
-        LiteralGroups(scenario, seed, trial, scenario.dimension),
-    )
-    masks = LiteralMasks(scenario, seed, trial)
+    network, masks = LiteralNetwork(scenario, seed, trial), LiteralMasks(scenario, seed, trial)
+    groups = LiteralGroups(scenario, seed, trial, scenario.dimension)
     iterations, clients, dimension = draws.inputs.shape
     start = draw_fleet(scenario).target
     root = _draw_root(scenario, seed, trial, start)
     watch = None if plan is None or scenario.defence is None else Watch(scenario.defence, plan, clients)
     stays_behind = watch is not None and not scenario.defence.excluded_download  # type: ignore[union-attr]
-    memory = np.zeros(0 if attack is None else attack.group_memory_size(clients, dimension))
     learners = [_Client(scenario.learner, k, mu, dimension) for k, mu in enumerate(scenario.draw_stepsizes())]
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
@@ -92,18 +84,16 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         uploads[~there] = np.nan
         for p, k in enumerate(uploaders):
             masks.note(n, int(k), uploads[p], is_upload=True)
-        pre, uniforms = scenario.pre_aggregation, draw_mix_uniforms(scenario, seed, trial, n, uploaders)
         own_step = None
         if root is not None:
             inputs, outputs = root
             own_step = scenario.mean_stepsize * inputs.T @ (outputs - inputs @ server) / len(outputs)
-        if attack is not None and attack.strengths():
-            uploads = corrupt_at_best(
-                attack, scenario.aggregation, pre, uploads, shocks.attacking[n, uploaders], server=server,
-                uniforms=uniforms, own_step=own_step, clients=uploaders, iteration=n,
-                normals=shocks.normals[n, uploaders], common_normals=shocks.common_normals[n],
-                num_clients=clients, memory=memory, group=np.flatnonzero(shocks.byzantine[n]),
+        if scenario.attack is not None and scenario.attack.strengths():
+            corrupt = partial(
+                corrupt_at_best, rule=scenario.aggregation, pre=scenario.pre_aggregation, own_step=own_step,
+                uniforms=draw_mix_uniforms(scenario, seed, trial, n, uploaders),
             )  # fmt: skip
+            uploads = groups.corrupt(n, uploaders, uploads, server, corrupt)
         else:
             uploads[there] = groups.corrupt(n, uploaders[there], uploads[there], server)
         for p, k in enumerate(uploaders):
@@ -111,10 +101,9 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         arrivals = network.pass_time(n, uploaders, uploads, server)
         if watch is not None:
             arrivals.uploads[watch.judge(arrivals.uploads, server, arrivals.clients, n)] = np.nan
-        uploads = network.weigh_by_delay(arrivals, server)
-        if pre is not None and len(uploads):
-            uniforms = draw_mix_uniforms(scenario, seed, trial, n, arrivals.clients)
-            uploads = mix_uploads(pre, uploads, server, uniforms=uniforms)
+        uploads = mix_literally(
+            scenario, seed, trial, n, arrivals.clients, network.weigh_by_delay(arrivals, server), server
+        )
         models[n + 1, 0] = combine_uploads(scenario.aggregation, uploads, server, own_step)
         models[n + 1, 1:] = local
     return ReferenceRun(models, network_mse, server_msd, test_mse, watch)

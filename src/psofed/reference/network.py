@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,9 @@ from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Departure, Moment, Presence, Transmission
 from psofed.parts.network import Channel
-from psofed.parts.part import takes_memory
+from psofed.parts.part import call_with_memory
 from psofed.parts.plain import corrupt_uploads, poison_sample
+from psofed.reference.draws import draw_uniforms
 from psofed.scenario import Scenario
 
 
@@ -75,8 +75,8 @@ class LiteralNetwork:
         if scenario.availability is None:
             return out
         shares = scenario.availability.shares(clients, scenario.data.fleet_seed)
-        words = self._stream("availability").words(0, (scenario.iterations + 1) * clients)[:, 0]
-        uniforms = _unit(words).reshape(scenario.iterations + 1, clients)
+        rows = scenario.iterations + 1  # the first is drawn once for each client
+        uniforms = draw_uniforms(self._stream("availability"), 0, rows * clients).reshape(rows, clients)
         memory = np.zeros((clients, scenario.availability.memory_size(scenario.dimension)))
         for n in range(scenario.iterations):
             for k in range(clients):
@@ -84,7 +84,7 @@ class LiteralNetwork:
                 presence = Presence(
                     n, k, clients, float(shares[k]), float(uniforms[n + 1, k]), float(uniforms[0, k]), before
                 )
-                out[n, k] = _call(scenario.availability.is_available, presence, memory[k])
+                out[n, k] = call_with_memory(scenario.availability.is_available, presence, memory[k])
         return out
 
     def draw_participants(self, n: int, everyone: NDArray[np.bool_], source: str) -> NDArray[np.int64]:
@@ -130,7 +130,7 @@ class LiteralNetwork:
                 normals[entries] if channel.draws == "normals" else nothing,
                 uniforms[entries] if channel.draws == "uniforms" else nothing, own,
             )  # fmt: skip
-            _call(channel.transmit, seen, self._memories[direction, place][k], out)
+            call_with_memory(channel.transmit, seen, self._memories[direction, place][k], out)
             values[entries] = out
         return values
 
@@ -143,8 +143,8 @@ class LiteralNetwork:
             return Arrivals(uploads, clients, np.zeros(len(clients), np.int64))
         stream, count = self._stream("delay"), self.scenario.num_clients
         for k, row in zip(clients.tolist(), uploads, strict=True):
-            uniform = float(_unit(stream.words(n * count + k, 1)[:, 0])[0])
-            age = _call(delay.duration, Departure(k, n, uniform), self._delay_memory[k])
+            uniform = float(draw_uniforms(stream, n * count + k, 1)[0])
+            age = call_with_memory(delay.duration, Departure(k, n, uniform), self._delay_memory[k])
             if age >= 0 and not np.isnan(row).all():
                 self._pending.append((n + age, age, k, row))
         due = [upload for upload in self._pending if upload[0] == n]
@@ -213,7 +213,12 @@ class LiteralGroups:
                     attack.remember(Moment(models[k].copy(), k, n), self._client_memories[place][k])
 
     def corrupt(
-        self, n: int, clients: NDArray[np.int64], uploads: FloatArray, server: FloatArray
+        self,
+        n: int,
+        clients: NDArray[np.int64],
+        uploads: FloatArray,
+        server: FloatArray,
+        corrupt: Callable[..., FloatArray] = corrupt_uploads,
     ) -> FloatArray:
         """Return the uploads (P, D) after all groups' attacks, each of which sees those before any."""
         received = uploads.copy()
@@ -221,8 +226,8 @@ class LiteralGroups:
             if attack.poisons_samples():
                 continue
             attacking = shocks.attacking[n, clients]
-            changed = corrupt_uploads(
-                attack, uploads, attacking, server=server, clients=clients, iteration=n,
+            changed = corrupt(
+                attack=attack, uploads=uploads, attacking=attacking, server=server, clients=clients, iteration=n,
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
                 num_clients=self.scenario.num_clients, memory=self._memories[place],
                 client_memory=self._client_memories[place], **self._members(place, n),
@@ -231,18 +236,8 @@ class LiteralGroups:
         return received
 
 
-def _call(method: Callable[..., Any], seen: Any, memory: FloatArray, *others: Any) -> Any:
-    """Call a part's method, with the memory of a client if it takes one."""
-    return method(seen, memory, *others) if takes_memory(method) else method(seen, *others)
-
-
 def _take(numbers: list[int], place: int, word: int) -> int:
     """Swap a number from `place` on to `place`, as the engine's shuffle does, and return it."""
     other = place + (((word >> 32) * (len(numbers) - place)) >> 32)
     numbers[place], numbers[other] = numbers[other], numbers[place]
     return numbers[place]
-
-
-def _unit(words: NDArray[np.uint64]) -> FloatArray:
-    uniforms: FloatArray = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
-    return uniforms

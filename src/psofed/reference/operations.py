@@ -4,6 +4,7 @@ What is counted is the plain form, as written in the equations: nothing is skipp
 """
 
 import math
+import operator
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -119,16 +120,15 @@ def _count_pso_fed(scenario: Scenario, seed: int) -> ExchangeCost:
     draws = draw_trial(scenario.replace(iterations=1, attack=None), seed, 0)
     step, server = Operations(), Operations()
     model = _server_model(scenario)
-    _updated(
-        _numbers(model, step), draws.inputs[0, 0], draws.noise[0, 0], _number(scenario.common_stepsize, step)
-    )
+    own = _numbers(model, step)
+    _ = own + _update(own, draws.inputs[0, 0], draws.noise[0, 0], _number(scenario.common_stepsize, step))
     senders = np.flatnonzero(draws.uploaders[0])
     masks = draws.upload_masks[0, senders]
     for i in np.flatnonzero(masks.any(axis=0)):
         # Those who did not send the entry count with the server's own number.
         missing = int((~masks[:, i]).sum())
-        own = [missing * _number(model[i], server)] if missing else []
-        _average([*_numbers(model[i] + np.zeros(len(senders) - missing), server), *own], len(senders))
+        instead = [missing * _number(model[i], server)] if missing else []
+        _average([*_numbers(np.full(len(senders) - missing, model[i]), server), *instead], len(senders))
     drawn = scenario.num_shared if scenario.selection.pattern.kind == "random" else 0
     traffic = scenario.algorithm.traffic(scenario)
     return ExchangeCost(step, server, step, drawn, 0, traffic, scenario.num_clients)
@@ -153,9 +153,7 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
         out = numbers(np.zeros(exchange.numbers))
         own = rng.random(exchange.client_uniforms)
         _counting(algorithm.encode, tally)(Message(update, stepsize, numbers(normals), uniforms, own), out)
-        if exchange.sends_model:
-            out = [a + b for a, b in zip(numbers(model), out, strict=True)]
-        sent.append(out)
+        sent.append(numbers(model) + out if exchange.sends_model else out)
         tallies.append(tally)
     tally = Operations()
     number, numbers = partial(_number, tally=tally), partial(_numbers, tally=tally)
@@ -163,13 +161,13 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
         Received, participants=participants, stepsize=number(scenario.common_stepsize), normals=numbers(normals),
         uniforms=uniforms,
     )  # fmt: skip
-    arrived = [numbers([float(value) for value in row]) for row in sent]
+    arrived = [numbers(row) for row in sent]
     decode = _counting(algorithm.decode, tally)
 
     def decoded(row: Any) -> Any:
         out = numbers(np.zeros(scenario.dimension))
         decode(receive(row), out)
-        return numbers([float(value) for value in out])  # zeros that a body has set count as well
+        return numbers(out)  # zeros that a body has set count as well
 
     if algorithm.decodes() and not exchange.decode_joined:
         arrived = [decoded(row) for row in arrived]
@@ -179,16 +177,13 @@ def _count_server_model(scenario: Scenario, seed: int) -> ExchangeCost:
         memories = [numbers(np.ones(size)) for _ in range(scenario.num_clients)]
         arrived = [_remember(momentum, m, row) for m, row in zip(memories, arrived, strict=False)]
         arrived += [_shrink(momentum, m) for m in memories[:absent]]
-    joined = np.empty(len(arrived[0]), object)
-    for i in range(joined.size):
-        joined[i] = _average([row[i] for row in arrived], len(arrived))
+    joined = _average(arrived, len(arrived))
     if algorithm.decodes() and exchange.decode_joined:
         joined = decoded(joined)
     if not exchange.sends_model:
         change = numbers(np.zeros(scenario.dimension))
         _counting(algorithm.apply, tally)(receive(joined), numbers(np.zeros(exchange.memory)), change)
-        for own_number, move in zip(numbers(model), change, strict=True):
-            own_number + move  # only to be counted
+        _ = numbers(model) + change  # only to be counted
     shared = (exchange.normals + exchange.uniforms) if exchange.fresh else 0
     bystander = Operations()
     if exchange.client_momentum is not None:
@@ -213,36 +208,23 @@ def _server_model(scenario: Scenario) -> Any:
 
 def _update(model: Any, x: Any, y: float, stepsize: Any) -> Any:
     """Return u = μ e x with e = y − wᵀx."""
-    error = y
-    for weight, entry in zip(model, x, strict=True):
-        error = error - weight * float(entry)
-    factor = stepsize * error
-    out = np.empty(len(model), object)
-    for i, entry in enumerate(x):
-        out[i] = factor * float(entry)
-    return out
-
-
-def _updated(model: Any, x: Any, y: float, stepsize: Any) -> list[Any]:
-    return [weight + move for weight, move in zip(model, _update(model, x, y, stepsize), strict=True)]
+    factor = stepsize * (y - (model * x).sum())
+    return np.array([factor * entry for entry in x], object)
 
 
 def _remember(momentum: Momentum, memory: Any, update: Any) -> Any:
     """Return keep · m + take · u; taking the update's place is no arithmetic."""
     if (momentum.keep, momentum.take) == (0.0, 1.0):
         return update
-    return [momentum.keep * m + momentum.take * u for m, u in zip(memory, update, strict=True)]
+    return momentum.keep * memory + momentum.take * update
 
 
 def _shrink(momentum: Momentum, memory: Any) -> Any:
-    return memory if momentum.absent == 1.0 else [momentum.absent * m for m in memory]
+    return memory if momentum.absent == 1.0 else momentum.absent * memory
 
 
 def _average(values: Sequence[Any], count: int) -> Any:
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total / count
+    return sum(values[1:], start=values[0]) / count
 
 
 def _mean_of(tallies: list[Operations]) -> Operations:
@@ -270,31 +252,28 @@ class _Number:
         return _Number(-self.value, self.tally)
 
 
-def _operation(kind: str, work: Callable[[float, float], Any]) -> Callable[[_Number, Any], Any]:
+def _operation(
+    kind: str, work: Callable[[float, float], Any], swapped: bool = False
+) -> Callable[[_Number, Any], Any]:
     def method(self: _Number, other: Any) -> Any:
         setattr(self.tally, kind, getattr(self.tally, kind) + 1)
-        result = work(self.value, float(other))
+        both = (float(other), self.value) if swapped else (self.value, float(other))
+        result = work(*both)
         return result if kind == "comparisons" else _Number(result, self.tally)
 
     return method
 
 
-for _name, _kind, _work in (
-    ("add", "additions", lambda a, b: a + b),
-    ("radd", "additions", lambda a, b: b + a),
-    ("sub", "additions", lambda a, b: a - b),
-    ("rsub", "additions", lambda a, b: b - a),
-    ("mul", "multiplications", lambda a, b: a * b),
-    ("rmul", "multiplications", lambda a, b: b * a),
-    ("truediv", "divisions", lambda a, b: a / b),
-    ("rtruediv", "divisions", lambda a, b: b / a),
-    ("lt", "comparisons", lambda a, b: a < b),
-    ("le", "comparisons", lambda a, b: a <= b),
-    ("gt", "comparisons", lambda a, b: a > b),
-    ("ge", "comparisons", lambda a, b: a >= b),
-    ("eq", "comparisons", lambda a, b: a == b),
-):
-    setattr(_Number, f"__{_name}__", _operation(_kind, _work))
+for _kind, _names in {
+    "additions": ("add", "sub"),
+    "multiplications": ("mul",),
+    "divisions": ("truediv",),
+    "comparisons": ("lt", "le", "gt", "ge", "eq"),
+}.items():
+    for _name in _names:
+        _work = getattr(operator, _name)
+        setattr(_Number, f"__{_name}__", _operation(_kind, _work))
+        setattr(_Number, f"__r{_name}__", _operation(_kind, _work, swapped=True))
 
 
 def _number(value: float, tally: Operations) -> Any:
@@ -302,16 +281,15 @@ def _number(value: float, tally: Operations) -> Any:
 
 
 def _numbers(values: Any, tally: Operations) -> Any:
-    out = np.empty(len(values), object)
-    for i, value in enumerate(values):
-        out[i] = _Number(value, tally)
-    return out
+    """Return numbers of the same values that are counted in `tally`."""
+    return np.array([_Number(float(value), tally) for value in values], object)
 
 
 def _counting(body: Any, tally: Operations) -> Callable[..., None]:
     """Return an algorithm's method with NumPy and math replaced by versions that keep counted numbers."""
     function = body.__func__
-    names = {**function.__globals__, "np": _CountingNumPy(), "math": _CountingMath(tally)}
+    counting = {"np": _CountingNumPy(), "math": _CountingMath(tally), "middle": _middle}
+    names = {**function.__globals__, **counting}
     copy = types.FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -326,11 +304,10 @@ class _CountingNumPy:
     def empty(count: int) -> Any:
         return np.empty(count, object)
 
-    @staticmethod
-    def median(values: Any) -> Any:
-        ordered = sorted(values)
-        middle = len(ordered) // 2
-        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+def _middle(values: Any) -> Any:
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 class _CountingMath:

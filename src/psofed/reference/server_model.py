@@ -18,7 +18,7 @@ from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, combine_uploads, mix_uploads
 from psofed.parts.traffic import Exchange, Momentum
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial
+from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial, draw_uniforms
 from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.scenario import Scenario
 
@@ -102,7 +102,7 @@ def run_server_model_reference(
             uploads[watch.judge(uploads, base, clients, n)] = np.nan
         if exchange.sends_model:
             uploads = network.weigh_by_delay(arrivals, model)
-            uploads = _mix(scenario, seed, trial, n, clients, uploads, model)
+            uploads = mix_literally(scenario, seed, trial, n, clients, uploads, model)
             models[n + 1] = combine_uploads(scenario.aggregation, uploads, model)
             continue
 
@@ -117,7 +117,7 @@ def run_server_model_reference(
             server_momenta = _remember(exchange.server_momentum, server_momenta, clients, uploads)
             clients, uploads = np.arange(scenario.num_clients), server_momenta
         zeros = np.zeros(uploads.shape[1])
-        uploads = _mix(scenario, seed, trial, n, clients, uploads, zeros)
+        uploads = mix_literally(scenario, seed, trial, n, clients, uploads, zeros)
         joined = combine_uploads(scenario.aggregation, uploads, zeros)
         if algorithm.decodes() and exchange.decode_joined:
             joined = _decode(scenario, receive(joined))
@@ -136,9 +136,10 @@ def _remember(momentum: Momentum, memory: FloatArray, clients: Any, updates: Flo
     return after
 
 
-def _mix(
+def mix_literally(
     scenario: Scenario, seed: int, trial: int, n: int, clients: Any, uploads: FloatArray, server: FloatArray
 ) -> FloatArray:
+    """Return the uploads that the rule receives in iteration n, mixed if the scenario has a pre-aggregation."""
     if scenario.pre_aggregation is None or not len(uploads):
         return uploads
     uniforms = draw_mix_uniforms(scenario, seed, trial, n, clients)
@@ -168,13 +169,9 @@ def _own_draws(
     normals = np.empty((2 * pairs, 1), np.float32)
     fill_standard_normal(stream.key, stream.gamma, shared, normals)
     width = exchange.client_uniforms
-    each = _uniforms(stream, words * n + pairs + exchange.uniforms, scenario.num_clients * width)
+    each = draw_uniforms(stream, words * n + pairs + exchange.uniforms, scenario.num_clients * width)
     return {
         "normals": normals[: exchange.normals, 0].astype(np.float64),
-        "uniforms": _uniforms(stream, shared + pairs, exchange.uniforms),
+        "uniforms": draw_uniforms(stream, shared + pairs, exchange.uniforms),
         "each": each.reshape(scenario.num_clients, width)[clients],
     }
-
-
-def _uniforms(stream: Stream, first: int, count: int) -> FloatArray:
-    return np.float64(2.0**-53) * (stream.words(first, count)[:, 0] >> np.uint64(11)).astype(np.float64)

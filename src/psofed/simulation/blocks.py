@@ -1,8 +1,8 @@
 """Run a block of trials: advance an algorithm chunk by chunk and gather its metrics."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,15 +35,6 @@ METRICS = ("network_mse", "server_msd", "test_mse")
 
 # An error this large is one no stable run comes near; models start at an MSD of 1.
 _DIVERGED = 1e12
-
-
-class Run(Protocol):
-    """Several trials of one algorithm in lock step."""
-
-    chunk: int
-
-    def advance(self, first: int, metrics: FloatArray) -> None:
-        """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, lane]``."""
 
 
 @dataclass(frozen=True)
@@ -198,17 +189,10 @@ def run_block(
     if scenario.data.rows is not None:
         run.watched_from = iterations - recording.tail
     bins = -(-iterations // recording.bin_width)
-    bin_sums = np.zeros((len(METRICS), count))
-    tail_sums = np.zeros((2, len(METRICS), count))
+    bin_sums, tail_sums = np.zeros((len(METRICS), count)), np.zeros((2, len(METRICS), count))
+    curve_sum, curve_squares = np.zeros((2, bins, len(METRICS)))
+    curves = np.zeros((count if recording.keep_trials else 0, bins, len(METRICS)))
     diverged_at = np.full(count, -1)
-    block = Block(
-        tail_sums,
-        np.zeros((bins, len(METRICS))),
-        np.zeros((bins, len(METRICS))),
-        diverged_at,
-        np.zeros((count, bins, len(METRICS))) if recording.keep_trials else None,
-    )
-    kept = np.zeros((0, 0, 0)) if block.curves is None else block.curves
     chunk = min(run.chunk, iterations)
     if scenario.evasion is not None:
         chunk = min(chunk, instants(recording.tail))
@@ -223,7 +207,7 @@ def run_block(
             evasions.append(measure(scenario, fleet, run, count))
         _gather(
             part, first, iterations, recording.tail, recording.bin_width,
-            bin_sums, block.curve_sum, block.curve_squares, tail_sums, diverged_at, kept,
+            bin_sums, curve_sum, curve_squares, tail_sums, diverged_at, curves,
         )  # fmt: skip
         if progress is not None:
             progress.done += len(part) * count  # not exact between threads, and need not be
@@ -232,16 +216,22 @@ def run_block(
     second = (recording.tail + 1) // 2
     tail_sums[0] /= max(recording.tail - second, 1)
     tail_sums[1] /= second
-    block = replace(block, notes=_notes(scenario), **_watched(run.watching, iterations, count))
+    evasion, uploads = None, run.upload_counts[:, :count]
     if evasions:
         with np.errstate(over="ignore"):  # of trials that diverge
-            worst = np.mean(evasions, axis=0)
-        block = replace(block, evasion=np.where(diverged_at < 0, worst, np.inf))
-    if run.upload_counts.size:
-        block = replace(block, most_uploads=int(run.upload_counts[:, :count].max()))
-    if scenario.data.rows is None:
-        return block
-    return replace(block, client_squares=run.client_squares[:, :count].copy())
+            evasion = np.where(diverged_at < 0, np.mean(evasions, axis=0), np.inf)
+    return Block(
+        tail_sums,
+        curve_sum,
+        curve_squares,
+        diverged_at,
+        curves if recording.keep_trials else None,
+        client_squares=None if scenario.data.rows is None else run.client_squares[:, :count].copy(),
+        notes=_notes(scenario),
+        evasion=evasion,
+        most_uploads=int(uploads.max()) if uploads.size else None,
+        **_watched(run.watching, iterations, count),
+    )
 
 
 def _watched(watching: Any, iterations: int, count: int) -> dict[str, Any]:

@@ -70,12 +70,13 @@ def check_part(part: "type[Part] | Part") -> PartReport:
     """
     value = _make(part)
     problems: list[str] = []
+    # The family's check before the simulation: it compiles nothing, and says more clearly what is wrong.
     for check in (
         _check_value,
         _check_options,
         _check_files,
-        _check_simulation,
         families.CHECKS[value.family],
+        _check_simulation,
     ):
         problems += _run(check, value)
         if problems:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from psofed.common.types import FloatArray
 from psofed.parts import contexts
 from psofed.parts.affine import Affine
 from psofed.parts.base import Attack, Learner
-from psofed.parts.part import takes_memory
+from psofed.parts.part import call_with_memory, takes_memory
 from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 
 
@@ -25,7 +26,7 @@ def check_attack(attack: Any) -> Iterator[str]:
     if not isinstance(attack.strength, int | float):
         yield f"its strength, {type(attack).strength_field()}, is not a number"
     method = "poison" if has[2] else "craft" if has[1] else "corrupt"
-    if attack.memory_size(3) and not has[1]:
+    if not has[1]:
         yield from _check_takes_memory(attack, method)
     if takes_memory(getattr(own, method)) and not attack.memory_size(3):
         yield f"{method} takes a memory, but memory_size is 0"
@@ -36,14 +37,32 @@ def check_attack(attack: Any) -> Iterator[str]:
         yield from _check_statement(attack, attack.affine())
 
 
-def _call(method: Callable[..., Any], seen: Any, memory: Any, *others: Any) -> Any:
-    """Call a part's method, with the memory of a client if it takes one."""
-    return method(seen, memory, *others) if takes_memory(method) else method(seen, *others)
-
-
 def _check_takes_memory(part: Any, method: str) -> Iterator[str]:
-    if not takes_memory(getattr(type(part), method)):
-        yield f"memory_size is {part.memory_size(3)}, but {method} has no argument `memory` (after the first)"
+    size = part.memory_size(3)
+    if size and not takes_memory(getattr(type(part), method)):
+        yield f"memory_size is {size}, but {method} has no argument `memory` (after the first)"
+
+
+def _draw_uploads(rng: np.random.Generator, participants: int) -> FloatArray:
+    """Return uploads (participants, 6) with far-off values; NaN where an entry is not shared."""
+    shape = (participants, 6)
+    return np.where(rng.random(shape) < 0.6, rng.standard_t(2, shape), np.nan)
+
+
+def _with_infinities(rng: np.random.Generator, uploads: FloatArray) -> FloatArray:
+    return np.where(rng.random(uploads.shape) < 0.5, np.inf, uploads)
+
+
+def _is_number(value: Any) -> bool:
+    return np.ndim(value) == 0 and bool(np.isfinite(value))
+
+
+def _wrong_mask(chosen: Any, shared: int, dimension: int) -> list[str]:
+    """Return a problem if the chosen entries are not `shared` different ones of a model."""
+    if len(set(chosen.tolist())) == shared and chosen.min() >= 0 and chosen.max() < dimension:
+        return []
+    wanted = f"{shared} distinct entries between 0 and {dimension - 1}"
+    return [f"select writes {chosen.tolist()} instead of {wanted}"]
 
 
 def _check_few_uploads(attack: Any) -> Iterator[str]:
@@ -92,7 +111,7 @@ def check_aggregation(rule: Any) -> Iterator[str]:
     rng = np.random.default_rng(1)
     server, step = rng.normal(size=6), 0.01 * rng.normal(size=6)
     for participants in (1, 2, 3, 7):
-        uploads = np.where(rng.random((participants, 6)) < 0.6, rng.standard_t(2, (participants, 6)), np.nan)
+        uploads = _draw_uploads(rng, participants)
         moved = combine_uploads(rule, uploads, server, step)
         if moved.shape != server.shape or not np.isfinite(moved).all():
             yield f"with {participants} participants its result is not a finite model"
@@ -103,9 +122,7 @@ def check_aggregation(rule: Any) -> Iterator[str]:
         turned = combine_uploads(rule, uploads[::-1], server, step)
         if not np.allclose(moved, turned, rtol=1e-9, atol=1e-12):
             yield "its result depends on the order of the participants"
-        bad = uploads.copy()
-        bad[rng.random(bad.shape) < 0.5] = np.inf
-        if not np.isfinite(combine_uploads(rule, bad, server, step)).all():
+        if not np.isfinite(combine_uploads(rule, _with_infinities(rng, uploads), server, step)).all():
             yield "infinite uploads reach the model"
     silent = np.full((3, 6), np.nan)
     if not np.array_equal(combine_uploads(rule, silent, server, step), server):
@@ -125,7 +142,7 @@ def check_defence(defence: Any) -> Iterator[str]:
             given = np.clip(scores, -1000.0, 1000.0)
             one = defence.suspicion(contexts.Evidence(given, 0, n), ahead)
             other = defence.suspicion(contexts.Evidence(given[::-1].copy(), 0, n), back)
-            if np.ndim(one) or not np.isfinite(one) or one < 0 or not np.isfinite(ahead).all():
+            if not _is_number(one) or one < 0 or not np.isfinite(ahead).all():
                 yield f"suspicion returns {one!r} instead of a finite number of at least 0"
                 return
             if not np.isclose(one, other, rtol=1e-9):
@@ -140,7 +157,7 @@ def check_pre_aggregation(pre: Any) -> Iterator[str]:
     rng, mean = np.random.default_rng(5), Mean()
     server = rng.normal(size=6)
     for participants in (1, 2, 3, 7):
-        uploads = np.where(rng.random((participants, 6)) < 0.6, rng.standard_t(2, (participants, 6)), np.nan)
+        uploads = _draw_uploads(rng, participants)
         uniforms = rng.random(participants)
         count = pre.uploads_after(participants)
         if not 1 <= count <= participants:
@@ -156,9 +173,7 @@ def check_pre_aggregation(pre: Any) -> Iterator[str]:
         first, second = (combine_uploads(mean, each, server) for each in (mixed, turned))
         if not np.allclose(first, second, rtol=1e-9, atol=1e-12):
             yield "the mean of the mixed uploads depends on the order of the participants"
-        bad = uploads.copy()
-        bad[rng.random(bad.shape) < 0.5] = np.inf
-        if np.isinf(mix_uploads(pre, bad, server, uniforms=uniforms)).any():
+        if np.isinf(mix_uploads(pre, _with_infinities(rng, uploads), server, uniforms=uniforms)).any():
             yield "infinite uploads reach a mixed upload"
     if np.isfinite(mix_uploads(pre, np.full((3, 6), np.nan), server, uniforms=rng.random(3))).any():
         yield "mixed uploads are not empty although nobody sent anything"
@@ -167,8 +182,7 @@ def check_pre_aggregation(pre: Any) -> Iterator[str]:
 def check_pattern(pattern: Any) -> Iterator[str]:
     """Check that masks have M distinct entries and the stated moments."""
     rng, dimension = np.random.default_rng(2), 5
-    if pattern.memory_size(dimension):
-        yield from _check_takes_memory(pattern, "select")
+    yield from _check_takes_memory(pattern, "select")
     if pattern.has_memory():
         yield from _check_choosing(pattern)
         return
@@ -180,9 +194,8 @@ def check_pattern(pattern: Any) -> Iterator[str]:
             pattern.select(
                 contexts.Mask(n, 1, dimension, shared, rng.random(shared), float(rng.random())), out
             )
-            if len(set(out.tolist())) < shared or out.min() < 0 or out.max() >= dimension:
-                wanted = f"{shared} distinct entries between 0 and {dimension - 1}"
-                yield f"select writes {out.tolist()} instead of {wanted}"
+            if wrong := _wrong_mask(out, shared, dimension):
+                yield from wrong
                 return
             masks[n, out] = 1.0
         if stated is not None:
@@ -211,9 +224,8 @@ def _check_choosing(pattern: Any) -> Iterator[str]:
                     contexts.Mask(n, 1, dimension, shared, uniforms.copy(), own, model.copy()), memory, out
                 )
                 pattern.remember(contexts.Shared(out.copy(), model[out], 1, n, True), memory)
-            if len(set(masks[0].tolist())) < shared or masks.min() < 0 or masks.max() >= dimension:
-                wanted = f"{shared} distinct entries between 0 and {dimension - 1}"
-                yield f"select writes {masks[0].tolist()} instead of {wanted}"
+            if wrong := _wrong_mask(masks[0], shared, dimension):
+                yield from wrong
                 return
             if not np.array_equal(*masks):
                 yield "select keeps something outside of its memory"
@@ -241,7 +253,7 @@ def check_learner(learner: Any) -> Iterator[str]:
         for error in (0.0, 1.0, -2.5):
             for power in (0.0, 1.0):
                 gain = learner.gain(contexts.Residual(error, power, 0.1, 0, 0))
-                if np.ndim(gain) or not np.isfinite(gain):
+                if not _is_number(gain):
                     yield f"gain returns {gain!r} for error {error} and power {power}, instead of a finite number"
                     return
         return
@@ -291,7 +303,7 @@ def check_function(function: Any) -> Iterator[str]:
     rng, size = np.random.default_rng(4), function.num_inputs or 3
     for x in (np.zeros(size), *rng.normal(size=(20, size))):
         value = function.value(x)
-        if np.ndim(value) or not np.isfinite(value):
+        if not _is_number(value):
             yield f"value({x.tolist()}) is {value!r} instead of a finite number"
             return
 
@@ -322,9 +334,8 @@ def check_availability(availability: Any) -> Iterator[str]:
     if shares.shape != (clients,) or (shares < 0).any() or (shares > 1).any():
         yield f"time_share gives {shares!r} instead of a share between 0 and 1 for each client"
         return
+    yield from _check_takes_memory(availability, "is_available")
     memory = np.zeros((clients, availability.memory_size(3)))
-    if memory.size:
-        yield from _check_takes_memory(availability, "is_available")
     there, once = np.zeros((iterations, clients), bool), rng.random(clients)
     for n in range(iterations):
         for k in range(clients):
@@ -332,7 +343,7 @@ def check_availability(availability: Any) -> Iterator[str]:
             presence = contexts.Presence(
                 n, k, clients, float(shares[k]), float(rng.random()), float(once[k]), before
             )
-            here = _call(availability.is_available, presence, memory[k])
+            here = call_with_memory(availability.is_available, presence, memory[k])
             if here not in (True, False):
                 yield f"is_available returns {here!r} instead of true or false"
                 return
@@ -354,9 +365,8 @@ def check_channel(channel: Any) -> Iterator[str]:
         rng.normal(size=size) if channel.draws == "normals" else nothing,
         rng.random(size) if channel.draws == "uniforms" else nothing, 0.999999,
     )  # fmt: skip
-    if channel.memory_size(size):
-        yield from _check_takes_memory(channel, "transmit")
-    _call(channel.transmit, message, np.zeros(channel.memory_size(size)), out)
+    yield from _check_takes_memory(channel, "transmit")
+    call_with_memory(channel.transmit, message, np.zeros(channel.memory_size(size)), out)
     if (out == np.pi).any():
         yield "transmit does not write every value into `out`"
         return
@@ -377,38 +387,29 @@ def check_delay(delay: Any) -> Iterator[str]:
     if not isinstance(longest, int) or longest < 0:
         yield f"longest_delay() is {longest!r} instead of an integer of at least 0"
         return
+    yield from _check_takes_memory(delay, "duration")
     memory = np.zeros((5, delay.memory_size(3)))
-    if memory.size:
-        yield from _check_takes_memory(delay, "duration")
     for n in range(200):
-        given = _call(delay.duration, contexts.Departure(n % 5, n, float(rng.random())), memory[n % 5])
+        given = call_with_memory(
+            delay.duration, contexts.Departure(n % 5, n, float(rng.random())), memory[n % 5]
+        )
         if int(given) != given or given > longest:
             yield f"duration returns {given!r} instead of an integer up to longest_delay() = {longest}"
             return
     chances, uniforms = delay.chances(), (np.arange(500) + 0.5) / 500
     for client, n in ((0, 0), (1, 0), (0, 1)) if chances is not None else ():
-        given = np.array(
-            [_call(delay.duration, contexts.Departure(client, n, float(u)), memory[client]) for u in uniforms]
-        )
+        departures = (contexts.Departure(client, n, float(u)) for u in uniforms)
+        given = np.array([call_with_memory(delay.duration, seen, memory[client]) for seen in departures])
         for duration, chance in enumerate(chances):
             if abs(np.mean(given == duration) - chance) > 0.01:
                 yield f"chances() states {chance:g} for a delay of {duration}, which duration does not follow"
                 return
 
 
+_ALL = (
+    check_attack, check_aggregation, check_defence, check_pre_aggregation, check_pattern, check_drift, check_learner,
+    check_stream, check_function, check_algorithm, check_model, check_availability, check_channel, check_delay,
+)  # fmt: skip
 CHECKS: dict[str, Callable[[Any], Iterator[str]]] = {
-    "attack": check_attack,
-    "aggregation": check_aggregation,
-    "defence": check_defence,
-    "pre_aggregation": check_pre_aggregation,
-    "pattern": check_pattern,
-    "drift": check_drift,
-    "learner": check_learner,
-    "stream": check_stream,
-    "function": check_function,
-    "algorithm": check_algorithm,
-    "model": check_model,
-    "availability": check_availability,
-    "channel": check_channel,
-    "delay": check_delay,
+    check.__name__.removeprefix("check_"): check for check in _ALL
 }

@@ -1,7 +1,5 @@
 """Orders of preference: Krum's, for Krum and multi-Krum, and by length."""
 
-import numpy as np  # noqa: F401 (for the example)
-
 from psofed.common.types import FloatArray
 from psofed.parts.vectors import length, part_of, ranks, squared_distance, sum_of_lowest
 
@@ -14,6 +12,7 @@ def length_key(vector: FloatArray) -> float:
 
     Examples
     --------
+    >>> import numpy as np
     >>> length_key(np.array([3.0, -4.0])) < length_key(np.array([-3.0, 4.0])) < length_key(np.array([0.0, 5.01]))
     True
     """
@@ -35,6 +34,7 @@ def write_krum_ranks(changes: FloatArray, tolerated: int, scratch: FloatArray) -
     --------
     Scores are 1.25, 1.25, 105.25 and 0.5.
 
+    >>> import numpy as np
     >>> scratch = np.empty(26)
     >>> write_krum_ranks(np.array([[1.0], [2.0], [9.0], [1.5]]), 0, scratch)
     >>> scratch[:4]

@@ -1,9 +1,8 @@
 """Comparative gradient elimination."""
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Aggregation, option
 from psofed.parts.aggregations._krum import length_key
-from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.vectors import add_scaled, part_of, ranks
 

@@ -1,8 +1,7 @@
 """FLTrust."""
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Aggregation
+from psofed.parts import Aggregation, option
 from psofed.parts.contexts import Updates
 from psofed.parts.vectors import TINY, add_scaled, inner, keep_where, length, part_of, scale
 

@@ -2,9 +2,8 @@
 
 import math
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Aggregation
+from psofed.parts import Aggregation, option
 from psofed.parts.contexts import Updates
 from psofed.parts.vectors import add_scaled, clear, distance, middle, middle_of_each, part_of
 

@@ -1,11 +1,8 @@
 """Krum."""
 
-import numpy as np  # noqa: F401 (for the example)
-
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Aggregation, option
 from psofed.parts.aggregations._krum import write_krum_ranks
-from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.vectors import add_scaled
 
@@ -24,6 +21,7 @@ class Krum(Aggregation):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from psofed.parts.plain import combine_uploads
     >>> changes = np.array([[1.0, 1.0], [1.0, 2.0], [9.0, 9.0], [1.0, 1.5]])
     >>> combine_uploads(Krum(tolerated=0), changes, np.zeros(2))

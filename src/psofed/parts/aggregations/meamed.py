@@ -1,9 +1,6 @@
 """Mean around the median."""
 
-import numpy as np  # noqa: F401 (for the example)
-
-from psofed.common.options import option
-from psofed.parts.base import Aggregation
+from psofed.parts import Aggregation, option
 from psofed.parts.contexts import Numbers
 from psofed.parts.vectors import mean_near, middle
 
@@ -22,6 +19,7 @@ class MeaMed(Aggregation):
 
     Examples
     --------
+    >>> import numpy as np
     >>> MeaMed(tolerated=1).combine(Numbers(np.array([1.0, 9.0, 2.0, 3.0]), server=0.0))
     2.0
     """

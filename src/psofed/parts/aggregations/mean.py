@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from psofed.parts.base import Aggregation
+from psofed.parts import Aggregation
 from psofed.parts.contexts import Numbers
 
 

@@ -1,9 +1,6 @@
 """Coordinate median."""
 
-import numpy as np  # noqa: F401 (for the example)
-
-from psofed.common.options import option
-from psofed.parts.base import Aggregation
+from psofed.parts import Aggregation, option
 from psofed.parts.contexts import Numbers
 from psofed.parts.vectors import middle
 
@@ -24,6 +21,7 @@ class Median(Aggregation):
 
     Examples
     --------
+    >>> import numpy as np
     >>> Median().combine(Numbers(np.array([1.0, 9.0, 2.0]), server=0.0))
     2.0
     """

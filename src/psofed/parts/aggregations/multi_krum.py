@@ -1,9 +1,8 @@
 """Multi-Krum."""
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Aggregation, option
 from psofed.parts.aggregations._krum import write_krum_ranks
-from psofed.parts.base import Aggregation
 from psofed.parts.contexts import Updates
 from psofed.parts.vectors import add_scaled
 

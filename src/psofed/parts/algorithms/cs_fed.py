@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Algorithm
+from psofed.parts import Algorithm, option
 from psofed.parts.contexts import Message, Received
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Traffic, spend_budget
 

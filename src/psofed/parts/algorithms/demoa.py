@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Algorithm, option
 from psofed.parts.affine import LinearUpdate
-from psofed.parts.base import Algorithm
 from psofed.parts.contexts import Message
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Momentum, Traffic, spend_budget
 

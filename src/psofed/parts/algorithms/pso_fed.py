@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from psofed.parts.base import Algorithm
+from psofed.parts import Algorithm
 from psofed.parts.traffic import BITS_PER_NUMBER, Traffic, spend_budget
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Algorithm
+from psofed.parts import Algorithm, option
 from psofed.parts.contexts import Message, Received
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Traffic, spend_budget
+from psofed.parts.vectors import middle
 
 if TYPE_CHECKING:
     from psofed.scenario import Scenario
@@ -109,7 +109,7 @@ class QSFed(Algorithm):
                 place = 2 * (r * dimension + i)
                 sign = 1.0 if uniforms[place + 1] < 0.5 else -1.0
                 readings[r] = sign * memory[base + r * self.columns + int(uniforms[place] * self.columns)]
-            out[i] = np.median(readings)
+            out[i] = middle(readings)
         if top < dimension:
             for i in range(dimension):
                 magnitudes[i] = abs(out[i])

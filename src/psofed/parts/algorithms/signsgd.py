@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Algorithm
+from psofed.parts import Algorithm, option
 from psofed.parts.contexts import Message, Received
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Traffic, spend_budget
 

@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np  # noqa: F401 (for the example)
-
 from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.parts.vectors import add_scaled, clear, part_of, scale
@@ -40,6 +38,7 @@ def send_alike(mean: FloatArray, reach: float, away: FloatArray, out: FloatArray
 
     Examples
     --------
+    >>> import numpy as np
     >>> out = np.empty((2, 1))
     >>> send_alike(np.array([2.0]), 0.5, np.array([-1.0]), out)
     >>> out.ravel()
@@ -55,6 +54,7 @@ def write_mean(honest: FloatArray, out: FloatArray) -> None:
 
     Examples
     --------
+    >>> import numpy as np
     >>> out = np.empty(2)
     >>> write_mean(np.array([[1.0, 0.0], [3.0, 4.0]]), out)
     >>> out
@@ -70,6 +70,7 @@ def write_direction(honest: FloatArray, mean: FloatArray, direction: str, out: F
 
     Examples
     --------
+    >>> import numpy as np
     >>> honest, out = np.array([[3.0, 0.0], [3.0, 8.0]]), np.empty(2)
     >>> write_direction(honest, np.array([3.0, 4.0]), "unit", out)
     >>> out

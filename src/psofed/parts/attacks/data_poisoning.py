@@ -2,10 +2,9 @@
 
 import math
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Attack, option
 from psofed.parts.affine import PoisonedSamples
-from psofed.parts.base import Attack
 from psofed.parts.contexts import Sample
 
 

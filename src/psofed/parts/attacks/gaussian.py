@@ -2,9 +2,8 @@
 
 import math
 
-from psofed.common.options import option
+from psofed.parts import Attack, option
 from psofed.parts.affine import Affine
-from psofed.parts.base import Attack
 from psofed.parts.contexts import Upload
 
 

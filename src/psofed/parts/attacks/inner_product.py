@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from psofed.common.options import option
-from psofed.parts.base import Attack
+from psofed.parts import Attack, option
 from psofed.parts.contexts import UploadAndEveryone
 
 

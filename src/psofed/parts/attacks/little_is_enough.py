@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from psofed.common.options import option
+from psofed.parts import Attack, option
 from psofed.parts.attacks._quantile import normal_quantile
-from psofed.parts.base import Attack
 from psofed.parts.contexts import UploadAndEveryone
 
 # Up to how many deviations a search goes if it is not said.

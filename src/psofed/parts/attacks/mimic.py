@@ -2,9 +2,8 @@
 
 import math
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Attack
+from psofed.parts import Attack, option
 from psofed.parts.contexts import Conspiracy
 from psofed.parts.vectors import part_of
 

@@ -3,8 +3,8 @@
 import math
 
 from psofed.common.types import FloatArray
+from psofed.parts import Attack
 from psofed.parts.attacks._hiding import Hiding, send_alike, take_aim
-from psofed.parts.base import Attack
 from psofed.parts.contexts import Conspiracy
 from psofed.parts.vectors import inner, squared_distance
 

@@ -2,8 +2,8 @@
 
 import math
 
+from psofed.parts import Attack
 from psofed.parts.affine import Affine
-from psofed.parts.base import Attack
 from psofed.parts.contexts import Upload
 
 

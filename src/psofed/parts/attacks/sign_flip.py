@@ -1,8 +1,7 @@
 """An update or a model, turned round."""
 
-from psofed.common.options import option
+from psofed.parts import Attack, option
 from psofed.parts.affine import Affine
-from psofed.parts.base import Attack
 from psofed.parts.contexts import UploadAndServer
 
 

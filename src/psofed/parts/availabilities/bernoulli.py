@@ -1,9 +1,8 @@
 """Availability by independent chance."""
 
-from psofed.common.options import option
 from psofed.common.per_client import PerClient, per_client
+from psofed.parts import Availability, option
 from psofed.parts.contexts import Presence
-from psofed.parts.network import Availability
 
 
 class Bernoulli(Availability):

@@ -1,10 +1,9 @@
 """Availability in spells."""
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.options import option
 from psofed.common.per_client import PerClient, Uniform, per_client
+from psofed.parts import Availability, option
 from psofed.parts.contexts import Presence
-from psofed.parts.network import Availability
 
 
 class Markov(Availability):

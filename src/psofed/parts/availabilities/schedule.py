@@ -2,10 +2,9 @@
 
 import math
 
-from psofed.common.options import option
 from psofed.common.per_client import PerClient
+from psofed.parts import Availability, option
 from psofed.parts.contexts import Presence
-from psofed.parts.network import Availability
 
 
 class Schedule(Availability):

@@ -1,9 +1,8 @@
 """A link that loses messages."""
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Channel, option
 from psofed.parts.contexts import Transmission
-from psofed.parts.network import Channel
 
 
 class Lossy(Channel):

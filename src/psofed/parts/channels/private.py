@@ -3,10 +3,9 @@
 import math
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Channel, option
 from psofed.parts.contexts import Transmission
-from psofed.parts.network import Channel
 from psofed.parts.traffic import BITS_PER_NUMBER
 
 

@@ -2,10 +2,9 @@
 
 import math
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
+from psofed.parts import Channel, option
 from psofed.parts.contexts import Transmission
-from psofed.parts.network import Channel
 
 
 class Quantised(Channel):

@@ -3,9 +3,8 @@
 import math
 from typing import ClassVar
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Defence
+from psofed.parts import Defence, option
 from psofed.parts.contexts import Evidence
 
 

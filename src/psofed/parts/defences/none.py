@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from psofed.common.types import FloatArray
-from psofed.parts.base import Defence
+from psofed.parts import Defence
 from psofed.parts.contexts import Evidence
 
 

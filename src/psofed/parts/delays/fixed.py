@@ -1,8 +1,7 @@
 """A constant delay."""
 
-from psofed.common.options import option
+from psofed.parts import Delay, option
 from psofed.parts.contexts import Departure
-from psofed.parts.network import Delay
 
 
 class Fixed(Delay):

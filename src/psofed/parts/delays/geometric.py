@@ -1,8 +1,7 @@
 """A random delay without memory."""
 
-from psofed.common.options import option
+from psofed.parts import Delay, option
 from psofed.parts.contexts import Departure
-from psofed.parts.network import Delay
 
 
 class Geometric(Delay):

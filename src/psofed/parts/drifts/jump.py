@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
-from psofed.parts.base import Drift
+from psofed.parts import Drift, option
 from psofed.parts.contexts import Step
 
 

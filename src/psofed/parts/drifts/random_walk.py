@@ -2,9 +2,8 @@
 
 import math
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Drift
+from psofed.parts import Drift, option
 from psofed.parts.contexts import Step
 
 

@@ -4,7 +4,7 @@ import math
 from typing import ClassVar
 
 from psofed.common.types import FloatArray
-from psofed.parts.base import Function
+from psofed.parts import Function
 
 
 class RootSine(Function):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.parts.base import Function
+from psofed.parts import Function
 
 
 class Sinc(Function):

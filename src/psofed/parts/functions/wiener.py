@@ -1,7 +1,7 @@
 """The channel that kernel LMS was introduced on."""
 
 from psofed.common.types import FloatArray
-from psofed.parts.base import Function
+from psofed.parts import Function
 
 
 class Wiener(Function):

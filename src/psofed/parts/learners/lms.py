@@ -1,7 +1,7 @@
 """Least mean squares."""
 
+from psofed.parts import Learner
 from psofed.parts.affine import LinearLearner
-from psofed.parts.base import Learner
 from psofed.parts.contexts import Residual
 
 

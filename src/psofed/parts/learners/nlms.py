@@ -1,8 +1,7 @@
 """Normalised LMS."""
 
-from psofed.common.options import option
+from psofed.parts import Learner, option
 from psofed.parts.affine import LinearLearner
-from psofed.parts.base import Learner
 from psofed.parts.contexts import Residual
 
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import Learner
+from psofed.parts import Learner, option
 from psofed.parts.contexts import Observation
 
 

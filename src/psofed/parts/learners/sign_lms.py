@@ -1,6 +1,6 @@
 """Sign-error LMS."""
 
-from psofed.parts.base import Learner
+from psofed.parts import Learner
 from psofed.parts.contexts import Residual
 
 

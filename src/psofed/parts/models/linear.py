@@ -1,6 +1,6 @@
 """The paper's model."""
 
-from psofed.parts.base import Model
+from psofed.parts import Model
 from psofed.parts.features import FeatureMap, identity
 
 

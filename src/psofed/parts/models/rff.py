@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from psofed.common.options import option
-from psofed.parts.base import Model
+from psofed.parts import Model, option
 from psofed.parts.features import FeatureMap
 
 

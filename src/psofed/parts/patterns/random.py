@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.parts.base import Pattern
+from psofed.parts import Pattern
 from psofed.parts.contexts import Mask
 
 # Up to this number of entries, searching those already chosen is cheaper than shuffling all.

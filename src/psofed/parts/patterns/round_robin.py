@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.parts.base import Pattern
+from psofed.parts import Pattern
 from psofed.parts.contexts import Mask
 
 

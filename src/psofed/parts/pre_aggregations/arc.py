@@ -1,8 +1,7 @@
 """Adaptive robust clipping."""
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import PreAggregation
+from psofed.parts import PreAggregation, option
 from psofed.parts.contexts import AllUpdates
 from psofed.parts.pre_aggregations._answered import has_answered
 from psofed.parts.vectors import TINY, length, part_of, ranks

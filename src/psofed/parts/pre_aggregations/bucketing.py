@@ -1,8 +1,7 @@
 """Bucketing."""
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import PreAggregation
+from psofed.parts import PreAggregation, option
 from psofed.parts.contexts import AllUpdates
 from psofed.parts.vectors import part_of, ranks
 

@@ -2,9 +2,8 @@
 
 import math
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import PreAggregation
+from psofed.parts import PreAggregation, option
 from psofed.parts.contexts import AllUpdates
 from psofed.parts.pre_aggregations._answered import has_answered
 from psofed.parts.vectors import part_of, ranks, squared_distance

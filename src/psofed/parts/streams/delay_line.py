@@ -2,9 +2,8 @@
 
 import math
 
-from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.base import InputStream
+from psofed.parts import InputStream, option
 from psofed.parts.contexts import Innovation
 
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from psofed.parts.base import InputStream
+from psofed.parts import InputStream
 
 
 class Independent(InputStream):

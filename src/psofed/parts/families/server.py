@@ -1,0 +1,133 @@
+"""Base classes of what the server does with uploads: rules, pre-aggregations and defences."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from psofed.common.options import option
+from psofed.parts.part import Part
+
+if TYPE_CHECKING:
+    from psofed.common.types import FloatArray
+    from psofed.parts import contexts
+
+
+class Aggregation(Part):
+    """Rule by which the server combines the uploads.
+
+    The engine leaves out numbers that are not finite or beyond ±1e150, calls :meth:`combine`, and moves each entry by
+    the share of participants who answered towards what it returned; nothing moves where nobody did. So every rule is
+    the paper's mean once its robustness is switched off.
+
+    Attributes
+    ----------
+    over : str
+        ``"entries"``: :meth:`combine` is shown one entry's :class:`~psofed.parts.contexts.Numbers` and returns a
+        number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape
+        (E,); or, faster, takes a second argument `out` and writes the change into it.
+    has_root_data : bool
+        Whether the server holds `root_size` samples.
+    """
+
+    table: ClassVar[str] = "aggregation_options"
+    methods: ClassVar[tuple[str, ...]] = ("combine",)
+    over: ClassVar[str] = "entries"
+    has_root_data: ClassVar[bool] = False
+
+    def combine(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the participants agree on: a number, or a change of the server's model."""
+        raise NotImplementedError
+
+    @classmethod
+    def writes_change(cls) -> bool:
+        """Whether :meth:`combine` writes its change into a second argument, instead of returning it."""
+        return cls.over == "vectors" and cls.combine.__code__.co_argcount > 2
+
+    def fewest_numbers(self) -> int:
+        """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
+        return 1
+
+    def check_participants(self, participants: int) -> None:
+        """Refuse more participants than the rule can work on."""
+
+
+class PreAggregation(Part):
+    """Mixing of the uploads before a rule combines them.
+
+    The engine forms the mixed updates Σ_p weight(p) · u_p, where u_p is 0, the server's own value, in entries that
+    participant p did not share. A mixed upload holds the entries that one of those mixed into it shared. The rule then
+    sees the mixed uploads as if participants had sent them.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("weigh",)
+
+    def weigh(self, updates: "contexts.AllUpdates", out: "FloatArray") -> None:
+        """Write the weight of each participant in each mixed upload into ``out`` (uploads, P), which holds zeros."""
+        raise NotImplementedError
+
+    def uploads_after(self, participants: int) -> int:
+        """Return the number of mixed uploads, at most `participants`."""
+        return participants
+
+
+class Defence(Part):
+    """Detection and exclusion of suspicious clients.
+
+    The engine subtracts from each uploaded number what it could be expected to be, divides by the deviation of an
+    honest client, and calls :meth:`suspicion`. Above a threshold that is an alarm: the client is left out of the
+    aggregation until it has made `return_after` uploads without another one. Its memory is then set to 0.
+
+    Parameters
+    ----------
+    false_alarm_every : float
+        Expected number of iterations until an honest client of the fleet is excluded by mistake. The threshold is
+        derived from it by running the scenario without its attack.
+    threshold : float, optional
+        The threshold itself; replaces `false_alarm_every`.
+    return_after : int
+        Number of uploads without an alarm after which a client is readmitted; 0: never.
+    excluded_download : bool
+        Whether excluded clients still download, and so learn from the others.
+    reference : str
+        What an upload is compared with: ``"participants"``, the median of what the other participants sent for the
+        entry and of the server's own number; or ``"server"``, the server's own number alone.
+    variance : str
+        Where the variance of honest residuals comes from: exact ``"theory"``, iteration by iteration; ``"estimated"``
+        on the way; or ``"auto"``, theory where it covers the scenario.
+
+    Attributes
+    ----------
+    memory_size : int
+        Number of values it keeps for each client.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("suspicion",)
+    memory_size: ClassVar[int] = 1
+
+    false_alarm_every: float = option(
+        default=10_000.0,
+        low=1.0,
+        text="iterations per wrongly excluded honest client, over the whole fleet",
+    )
+    threshold: float | None = option(
+        default=None, low=0.0, text="alarm threshold of the suspicion; replaces false_alarm_every"
+    )
+    return_after: int = option(
+        default=100, low=0, text="uploads without an alarm until a client is readmitted; 0: never"
+    )
+    excluded_download: bool = option(default=True, text="whether excluded clients still download")
+    reference: str = option(
+        default="participants",
+        choices=("participants", "server"),
+        text="what uploads are compared with",
+    )
+    variance: str = option(
+        default="auto",
+        choices=("auto", "theory", "estimated"),
+        text="source of the honest residuals' variance",
+    )
+
+    def suspicion(self, evidence: "contexts.Evidence", memory: "FloatArray") -> float:
+        """Return the suspicion against a client after an upload, at least 0.
+
+        `memory` (memory_size,) holds what is kept of this client, zeros at first, and is to be changed in place.
+        """
+        raise NotImplementedError
