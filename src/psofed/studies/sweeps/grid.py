@@ -18,18 +18,11 @@ from psofed.common.errors import (
 from psofed.common.toml import read_toml
 from psofed.common.validation import check_tail
 from psofed.parts.part import Part
-from psofed.parts.registry import FAMILIES, find_part, part_names
+from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario
-from psofed.scenario.mapping import (
-    CHANNEL_TABLES,
-    INNER,
-    KIND_TABLES,
-    OPTIONAL,
-    part_from_table,
-    scenario_from_mapping,
-)
+from psofed.scenario.mapping import part_or_value, scenario_from_mapping
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import Cell
 
@@ -321,31 +314,12 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def _part_or_value(field: str, value: Any) -> Any:
-    """Return the part that a table in a file stands for; None for "none"."""
-    if field in OPTIONAL and value == "none":
-        return None
-    if field in KIND_TABLES and isinstance(value, Mapping):
-        return part_from_table(field, value)
-    if field in INNER and isinstance(value, Mapping):
-        return part_from_table(INNER[field], value, field)
-    if field in CHANNEL_TABLES and isinstance(value, Mapping):
-        return part_from_table("channel", value, field)
-    family = "pattern" if field == "selection.pattern" else field
-    if family in FAMILIES and isinstance(value, Mapping):
-        options = dict(value)
-        if "kind" not in options:
-            raise MissingValueError(f"{field}.kind", "one of " + ", ".join(part_names(family)))
-        return find_part(family, options.pop("kind"), f"{field}.kind").from_mapping(options)
-    return value
-
-
 def _axis(key: str, values: Any) -> Axis:
     fields = tuple(field.strip() for field in key.split(","))
     if not isinstance(values, list) or not values:
         raise InvalidValueError(f"grid.{key}", values, "a list of values, for example [0.05, 0.1, 0.15]")
     if len(fields) == 1:
-        return Axis(fields, tuple((_part_or_value(key, value),) for value in values))
+        return Axis(fields, tuple((part_or_value(key, value),) for value in values))
     for value in values:
         if not isinstance(value, list) or len(value) != len(fields):
             raise InvalidValueError(
