@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import (
     Any,
@@ -205,11 +206,7 @@ def _with_settings(text: str, settings: Any) -> str:
     head, marker, tail = text.partition("\n    Returns\n")
     if not marker:
         return text
-    return head.rstrip() + "\n" + _indented(document(settings)) + "\n" + marker + tail
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.split("\n"))
+    return f"{head.rstrip()}\n{textwrap.indent(document(settings), '    ')}\n{marker}{tail}"
 
 
 def _name_arguments(cls: type) -> None:

@@ -67,7 +67,9 @@ class TableFrame:
 
 def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
     """Read a CSV or Parquet file; `text_column` is read as text (``007`` and ``NA`` are names there)."""
-    return _read_parquet(path) if is_parquet(path) else _read_csv(path, text_column)
+    if is_parquet(path):
+        return TableFrame(_open_parquet(path).to_pandas(), str(path))
+    return _read_csv(path, text_column)
 
 
 def read_header(path: str | Path) -> list[str]:
@@ -209,11 +211,6 @@ def _wrong_length(path: Path, row: int, fields: int, width: int) -> PsofedError:
 
 def _lines(content: bytes) -> Iterator[str]:
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
-
-
-def _read_parquet(path: Path) -> TableFrame:
-    table = _open_parquet(path)
-    return TableFrame(table.to_pandas(), str(path))
 
 
 def _open_parquet(path: Path) -> Any:

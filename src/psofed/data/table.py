@@ -219,11 +219,9 @@ def _choose_columns(
     repeated = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
     if repeated:
         raise PsofedError(f"{source}: column {repeated[0]} appears {header.count(repeated[0])} times")
-    chosen = (
-        tuple(features)
-        if features is not None
-        else tuple(dict.fromkeys(n for n in header if n not in (client, target)))
-    )
+    chosen = tuple(dict.fromkeys(name for name in header if name not in (client, target)))
+    if features is not None:
+        chosen = tuple(features)
     for name in (client, target, *chosen):
         if name not in header:
             there = ", ".join(header[:_MOST_NAMES]) + (", …" if len(header) > _MOST_NAMES else "")
@@ -269,9 +267,7 @@ def _numbers(frame: TableFrame, name: str, target: str, is_named: bool) -> tuple
         import pandas
 
         codes, distinct = pandas.factorize(column.astype(object))
-        parsed = np.full(
-            len(distinct) + 1, np.nan
-        )  # the last is for those that are missing: their code is −1
+        parsed = np.full(len(distinct) + 1, np.nan)  # the last is for missing values, whose code is −1
         for at, value in enumerate(distinct):
             try:
                 parsed[at] = number(value, frame.delimiter)
@@ -281,19 +277,14 @@ def _numbers(frame: TableFrame, name: str, target: str, is_named: bool) -> tuple
                 raise _bad_field(frame, row, name, f"{error}; {advice}") from None
         values = parsed[codes]
         has_commas = any(isinstance(value, str) and "," in value for value in distinct)
-        if has_commas:
-            _refuse_mixed_points(frame, name, codes, distinct)
+        for at, value in enumerate(distinct if has_commas else ()):
+            if isinstance(value, str) and "." in value and "," not in value:
+                what = f"{shown(value)} has a decimal point where other rows have decimal commas"
+                raise _bad_field(frame, int(np.argmax(codes == at)), name, what)
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))
         raise _bad_field(frame, row, name, f"{shown(frame.field(row, name))} is not finite")
     return values, has_commas
-
-
-def _refuse_mixed_points(frame: TableFrame, name: str, codes: NDArray[np.int64], distinct: Any) -> None:
-    for at, value in enumerate(distinct):
-        if isinstance(value, str) and "." in value and "," not in value:
-            what = f"{shown(value)} has a decimal point where other rows have decimal commas"
-            raise _bad_field(frame, int(np.argmax(codes == at)), name, what)
 
 
 def _advice(frame: TableFrame, name: str, target: str, is_named: bool) -> str:

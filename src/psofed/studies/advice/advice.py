@@ -15,6 +15,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.common.files import write_atomically
 from psofed.common.numbers import json_object
 from psofed.render import Report, Reported
+from psofed.results.dataset import variable
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 from psofed.scenario.file import scenario_to_toml
@@ -162,10 +163,10 @@ class Advice(Reported):
 
         methods = (*self.methods, *(() if self.what_if is None else self.what_if.methods))
         variables = {
-            name: ("client", np.array([of(s) for s in self.stations], np.float64), _attributes(title, units))
+            name: variable("client", np.array([of(s) for s in self.stations], np.float64), title, units)
             for name, (title, units, of) in _STATIONS.items()
         } | {
-            name: ("method", np.array([of(m) for m in methods], np.float64), _attributes(title, units))
+            name: variable("method", np.array([of(m) for m in methods], np.float64), title, units)
             for name, (title, units, of) in _METHODS.items()
         }
         return xarray.Dataset(
@@ -230,10 +231,6 @@ _METHODS: dict[str, tuple[str, str, Callable[[LearningMethod], float]]] = {
     "method_gain_high": ("upper end of its interval", "1", lambda m: m.gain.interval[1]),
     "method_numbers": ("values sent per iteration", "1", lambda m: m.numbers),
 }
-
-
-def _attributes(title: str, units: str) -> dict[str, str]:
-    return {"long_name": title, "units": units}
 
 
 def check_out(path: Path) -> None:
