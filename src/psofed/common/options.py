@@ -263,7 +263,8 @@ def _check_type(name: str, about: Option, kind: str, value: Any, owner: Any) -> 
         of_paths = kind == "Sequence[Path]"
         is_list = isinstance(value, Iterable) and not isinstance(value, str)
         if not is_list or not all(isinstance(e, str | Path if of_paths else str) for e in value):
-            raise InvalidValueError(name, value, f"a list of {'paths' if of_paths else 'words'}")
+            example = f", such as [{str(value)!r}]" if isinstance(value, str | Path) else ""
+            raise InvalidValueError(name, value, f"a list of {'paths' if of_paths else 'words'}{example}")
         return tuple(map(Path, value)) if of_paths else tuple(value)
     return value
 

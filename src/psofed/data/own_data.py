@@ -332,12 +332,17 @@ def stream_table(table: ClientTable, settings: StreamSettings) -> OwnData:
         inputs.append(scaled_x)
         targets.append(scaled_y)
         clipped += beyond
+    if not kept and set(left_out.values()) == {"as asked"}:
+        raise InvalidValueError("leave_out", list(leave_out), "some of the clients, not all of them")
     if not kept:
         first, reason = next(iter(left_out.items()))
         others = "" if len(left_out) == 1 else f"; all {len(left_out)} clients fail for similar reasons"
         longest = max(map(len, table.targets), default=0)
         enough = longest < fewest and longest >= _SHORT_WARMUP + FEWEST_SAMPLES and wanted <= fewest
-        short = f". Try --warmup {_SHORT_WARMUP}, which needs {_SHORT_WARMUP + FEWEST_SAMPLES} rows"
+        short = (
+            f". Try a shorter warm-up, --warmup {_SHORT_WARMUP} (in Python warmup={_SHORT_WARMUP}), which needs "
+            f"{_SHORT_WARMUP + FEWEST_SAMPLES} rows"
+        )
         hint = short if enough else ""
         raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}{hint}")
     if not any(x.any() for x in inputs):

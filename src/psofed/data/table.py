@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.data.frames import TableFrame, read_frame
 from psofed.data.values import client_name, is_text, is_time, number, shown
@@ -218,7 +219,8 @@ def _choose_columns(
     header, source = list(frame.data.columns), frame.source
     repeated = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
     if repeated:
-        raise PsofedError(f"{source}: column {repeated[0]} appears {header.count(repeated[0])} times")
+        times = header.count(repeated[0])
+        raise PsofedError(f"{source}: column {repeated[0]} appears {times} times; give each its own name")
     chosen = tuple(dict.fromkeys(name for name in header if name not in (client, target)))
     if features is not None:
         chosen = tuple(features)
@@ -226,7 +228,8 @@ def _choose_columns(
         if name not in header:
             there = ", ".join(header[:_MOST_NAMES]) + (", …" if len(header) > _MOST_NAMES else "")
             missing = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
-            raise PsofedError(f"{source}: no column {name}; the columns are {there}{missing}")
+            hint = missing or "." * bool(close := did_you_mean(name, header)) + close
+            raise PsofedError(f"{source}: no column {name}; the columns are {there}{hint}")
     if client == target:
         raise PsofedError(f"{source}: column {client} cannot be both the client and the target")
     for name in chosen:
@@ -283,7 +286,8 @@ def _numbers(frame: TableFrame, name: str, target: str, is_named: bool) -> tuple
                 raise _bad_field(frame, int(np.argmax(codes == at)), name, what)
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))
-        raise _bad_field(frame, row, name, f"{shown(frame.field(row, name))} is not finite")
+        what = f"{shown(frame.field(row, name))} is not finite; leave it empty if it is missing"
+        raise _bad_field(frame, row, name, what)
     return values, has_commas
 
 
@@ -316,7 +320,9 @@ def _clients(frame: TableFrame, column: str) -> tuple[NDArray[np.int64], tuple[s
     owner = numbers[codes]
     if (owner < 0).any():
         row = frame.line_of(int(np.argmax(owner < 0)))
-        raise PsofedError(f"{frame.source}: row {row} has no client in column {column}")
+        raise PsofedError(
+            f"{frame.source}: row {row} has no client in column {column}; fill it in, or remove the row"
+        )
     return owner, tuple(names)
 
 

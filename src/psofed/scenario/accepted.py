@@ -57,7 +57,9 @@ class TableCheck:
     def __call__(self, name: str, value: Any) -> Any:
         """Return the value."""
         if not isinstance(value, self.kind):
-            raise InvalidValueError(name, value, f"a psofed.{self.kind.__name__}")
+            is_table = isinstance(value, OwnData)
+            hint = " Make the scenario with psofed.Scenario.from_data(data, …)." if is_table else ""
+            raise InvalidValueError(name, value, f"a psofed.{self.kind.__name__}", hint)
         return value
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.toml import parse_toml, read_toml, toml_value
+from psofed.data.frames import PARQUET
 from psofed.data.own_data import OwnData
 from psofed.parts.registry import load_plugin
 from psofed.scenario.changes import set_values
@@ -77,15 +78,19 @@ def as_scenario(value: Any, name: str = "scenario") -> Scenario:
         return value
     if isinstance(value, str | Path):
         return read_scenario(value)
-    if isinstance(value, OwnData):
+    if isinstance(value, OwnData) or hasattr(value, "columns"):
+        data = (
+            "data" if isinstance(value, OwnData) else "psofed.read_data(table, client_column, target_column)"
+        )
         raise PsofedError(
-            f"{name} is a table. Make a scenario of it with psofed.Scenario.from_data(data, …)."
+            f"{name} is a table. Make a scenario of it with psofed.Scenario.from_data({data}, …)."
         )
     raise InvalidValueError(name, value, "a psofed.Scenario, or the path of its TOML file")
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file, not checked yet."""
+    refuse_table(path)
     try:
         content = read_toml(path)
     except FileNotFoundError:
@@ -95,6 +100,15 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if isinstance(content.get("grid"), dict):
         raise PsofedError(f"{path}: this is a grid of scenarios; run it with `psofed sweep {path}`.")
     return content
+
+
+def refuse_table(path: str | Path) -> None:
+    """Refuse a table where a TOML file is expected, and say where tables belong."""
+    if Path(path).suffix.lower() in (".csv", ".tsv", *PARQUET):
+        raise PsofedError(
+            f"{path}: this is a table, not a scenario. On the command line give it as --data {path}; in Python make a "
+            "scenario of it with psofed.read_data and psofed.Scenario.from_data."
+        )
 
 
 def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenario:

@@ -23,7 +23,7 @@ from psofed.parts.learners.lms import LMS
 from psofed.parts.models.linear import Linear
 from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
-from psofed.scenario.accepted import PartCheck, TableCheck, as_attacks
+from psofed.scenario.accepted import PartCheck, TableCheck, as_attacks, as_rows
 from psofed.scenario.fitting import check_fit, fitted_to
 from psofed.scenario.tables import Data, Evasion, Links, Selection
 
@@ -413,7 +413,7 @@ class Scenario(Settings):
         """
         if "data" in fields:
             raise InvalidValueError("data", fields["data"], "given once, as the first argument")
-        values = fitted_to(data, {**fields, "data": Data(rows=data)})
+        values = fitted_to(as_rows("data", data), {**fields, "data": Data(rows=data)})
         return cls(**values)
 
     @classmethod

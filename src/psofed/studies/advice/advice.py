@@ -14,6 +14,7 @@ from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import write_atomically
 from psofed.common.numbers import json_object
+from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
 from psofed.results.dataset import variable
 from psofed.results.netcdf import save_dataset
@@ -119,6 +120,7 @@ class Advice(Reported):
 
     def method(self, name: str) -> LearningMethod:
         """Return the first method of that name."""
+        check_choice("name", name, dict.fromkeys(method.name for method in self.methods))
         return next(method for method in self.methods if method.name == name)
 
     def report(self) -> Report:

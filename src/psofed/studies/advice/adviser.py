@@ -84,6 +84,9 @@ def advise(
         raise InvalidValueError(
             "epochs", data.epochs, "1, since the error on rows that were learned before is no forecast error"
         )
+    if scenario is not None and scenario.iterations < data.iterations:
+        allowed = f"{data.iterations}, since advice is on all rows"
+        raise InvalidValueError("iterations", scenario.iterations, allowed)
     scenario = scenario or Scenario.from_data(data, num_participants=data.num_clients)
     if scenario.learner.kind != "lms":
         raise NotCoveredError(

@@ -53,12 +53,16 @@ def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
     """
     file = Path(path)
     if file.suffix.lower() == ".json" and file.is_file():
-        return read_back(file, file, _read_advice, "a saved advice, the only result that is read from JSON")
+        what = "a saved advice, the only result that is read from JSON"
+        advice: Advice = read_back(file, file, _read_advice, what)
+        return advice
     if file.is_dir() and (file / SWEEP_FILE).exists():
         file = file / SWEEP_FILE
     data = open_dataset(file)
     make = {SWEEP_TITLE: _sweep_from_dataset, ADVICE_TITLE: _read_advice}
-    return read_back(file, data, make.get(data.attrs.get("title", ""), simulation_from_dataset))
+    kind = make.get(data.attrs.get("title", ""), simulation_from_dataset)
+    result: SimulationResult | SweepResult = read_back(file, data, kind)
+    return result
 
 
 def _read_advice(source: "Path | xarray.Dataset") -> "Advice":

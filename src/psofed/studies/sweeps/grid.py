@@ -21,7 +21,7 @@ from psofed.parts.part import Part
 from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
-from psofed.scenario.file import as_scenario, read_scenario
+from psofed.scenario.file import as_scenario, read_scenario, refuse_table
 from psofed.scenario.mapping import part_or_value, scenario_from_mapping
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import Cell
@@ -164,7 +164,7 @@ def make_grid(
     >>> grid.shape, grid.axes[0].labels
     ((3, 2), ['none', 'gaussian', 'sign-flip'])
     """
-    if not isinstance(grid, Mapping):
+    if not isinstance(grid, Mapping) or not grid:
         raise InvalidValueError(
             "grid", grid, 'a mapping of fields to values, for example {"num_shared": [1, 5]}'
         )
@@ -186,6 +186,7 @@ def read_grid(path: str | Path) -> Grid:
     of values for each field that varies; ``trials``, ``seed`` and ``tail`` are optional.
     """
     path = Path(path)
+    refuse_table(path)
     try:
         values = read_toml(path)
     except FileNotFoundError:
@@ -320,5 +321,7 @@ def _axis(key: str | tuple[str, ...], values: Any) -> Axis:
         return Axis(fields, tuple((v.item() if isinstance(v, np.generic) else v,) for v in points))
     for point in points:
         if not isinstance(point, list | tuple) or len(point) != len(fields):
-            raise InvalidValueError(name, point, f"a list of {len(fields)} values, one for each field")
+            raise InvalidValueError(
+                name, point, f"a list with {len(fields)} values in each entry, one for each field"
+            )
     return Axis(fields, tuple(map(tuple, points)))
