@@ -225,15 +225,14 @@ def _limits(curves: list[Series]) -> tuple[float, float]:
 def _style(
     result: "SweepResult", layout: FacetLayout, index: int, count: int, is_named: bool
 ) -> dict[str, Any]:
-    ordered = len(layout.hue) == 1 and result.grid.axes[layout.hue[0]].is_numeric
-    if ordered and count > 2:
+    colour: float = index
+    line, rank = LINES[index // len(COLOURS) % len(LINES)], index
+    hues = [result.grid.axes[number] for number in layout.hue]
+    if count > 2 and len(hues) == 1 and hues[0].is_numeric:
         # Numbers in order are shades in order.
-        labels = result.grid.axes[layout.hue[0]].labels
-        rank = sorted(range(count), key=lambda at: labels[at]).index(index)
-        line, colour, marker = "-", 0.9 * rank / (count - 1), MARKERS[rank % len(MARKERS)]
-        return {"colour": colour, "marker": marker, "line": "" if is_named else line}
-    line = LINES[index // len(COLOURS) % len(LINES)]
-    return {"colour": index, "marker": MARKERS[index % len(MARKERS)], "line": "" if is_named else line}
+        rank = sorted(range(count), key=lambda at: hues[0].labels[at]).index(index)
+        line, colour = "-", 0.9 * rank / (count - 1)
+    return {"colour": colour, "marker": MARKERS[rank % len(MARKERS)], "line": "" if is_named else line}
 
 
 def _hue_labels(result: "SweepResult", layout: FacetLayout) -> list[str]:
