@@ -1,4 +1,4 @@
-"""What to know of your own data: what was read, and what was done to it."""
+"""Remarks on your own data: rows and columns that were read, and how they were prepared."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
