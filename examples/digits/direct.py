@@ -21,7 +21,7 @@ from psofed.federation.server.rehearsal import Rehearsal
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.base import Attack
-from psofed.scenario.tables import as_part
+from psofed.scenario.accepted import as_part
 
 FLOWERS_RULES = {"fedavg": "mean", "fedmedian": "median", "multi-krum": "multi-krum"}
 

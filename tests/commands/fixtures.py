@@ -36,6 +36,11 @@ FILES = {
     "grid.toml": "[base]\nnum_clients = 50\ndimension = 5\n\n[grid]\nstepsise = [0.1, 0.2]\n",
     "empty_grid.toml": "[base]\nnum_clients = 50\ndimension = 5\n",
     "readings.csv": f"station,wind,rain,output\n{_ROWS}\n",
+    "number_grid.toml": "[base]\nnum_clients = 50\ndimension = 5\n\n[grid]\nstepsize = 0.1\n",
+    "joint_grid.toml": '[base]\nnum_clients = 9\ndimension = 5\n\n[grid]\n"stepsize, iterations" = [0.1, 0.2]\n',
+    "attack_grid.toml": '[base]\nnum_clients = 9\ndimension = 5\n\n[grid]\nattack = [{kind = "sign-flip"}]\n',
+    "ragged.csv": "station,wind,output\nnorth;1;2\n",
+    "columns.toml": '[data]\nfile = "readings.csv"\n',
     "words.csv": "station,wind,output\n" + "north,calm,1\n" * 50,
     "headless.csv": "",
     "notes.txt": "not a result\n",
@@ -86,6 +91,13 @@ psofed simulate --data readings.csv --client-column station --target-column outp
 psofed simulate --data readings.csv --client-column station --target-column output --leave-out nort
 psofed simulate --data readings.csv --client-column station --target-column output --set num_clients=9
 psofed simulate --data words.csv --client-column station --target-column output --features wind
+psofed simulate --data readings.csv --client-column Station --target-column output
+psofed simulate --data readings.csv --client-column station --target-column output --leave-out north,south
+psofed simulate --data readings.csv --client-column station --target-column output --warmup 100
+psofed simulate --data ragged.csv --client-column station --target-column output
+psofed simulate --data scenario.toml --client-column station --target-column output
+psofed simulate readings.csv
+psofed simulate columns.toml
 psofed predict
 psofed predict scenario.toml --theory papr
 psofed predict scenario.toml --small-stepsize
@@ -98,6 +110,10 @@ psofed sweep grid.toml
 psofed sweep empty_grid.toml
 psofed sweep scenario.toml
 psofed sweep missing.toml
+psofed sweep number_grid.toml
+psofed sweep joint_grid.toml
+psofed sweep attack_grid.toml
+psofed sweep readings.csv
 psofed plot notes.txt picture.svg
 psofed plot notes.txt picture.gif
 psofed advise

@@ -10,9 +10,9 @@ import psofed
 from psofed import InvalidValueError, PsofedError, Scenario, advise, from_arrays
 from psofed.results.outliers import robust_scores, stands_out
 from psofed.settings.advice import AdviceSettings
-from psofed.studies.advice.errors import Trier, cut_into_blocks
+from psofed.studies.advice.errors import Trier
 from psofed.studies.advice.groups import estimate_laws, split_by_law
-from psofed.studies.advice.judging import TOLERANCE, Gain, Judge, ratio_gain
+from psofed.studies.advice.judging import TOLERANCE, Gain, Judge, cut_into_blocks, ratio_gain
 from psofed.studies.advice.what_if import AttackPlan
 
 pytestmark = [pytest.mark.studies, pytest.mark.takes(12)]

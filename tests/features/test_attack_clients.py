@@ -61,7 +61,7 @@ def test_the_engine_attacks_with_named_clients_as_the_literal_form_does(attack: 
         assert np.allclose(result.trial_curves[metric][3], getattr(literal, metric), rtol=1e-9, atol=1e-14)
 
 
-@pytest.mark.parametrize("algorithm", ["pso-fed", "qs-fed"])
+@pytest.mark.parametrize("algorithm", ["pso-fed", "online-fed"])
 def test_naming_the_first_is_the_same_as_counting_them(algorithm: str) -> None:
     scenario = BASE.replace(algorithm=algorithm)
     named, counted = (

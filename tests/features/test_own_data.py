@@ -297,8 +297,8 @@ def test_no_file_no_text_and_no_folder_are_said(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ({"num_clients": 9}, "num_clients must be 3, the clients in"),
-        ({"dimension": 7}, "dimension must be 2, the columns used as features"),
+        ({"num_clients": 9}, "num_clients must be 3 (the clients in"),
+        ({"dimension": 7}, "dimension must be 2 (the columns used as features)"),
         ({"iterations": 100}, "iterations must be at most 40"),
         ({"drift": {"kind": "jump", "size": 1, "at": 3}}, "drift must be left out with your own data"),
         ({"stepsize": -1}, "stepsize must be above 0"),

@@ -121,7 +121,7 @@ def test_a_file_may_name_parts_describe_them_and_leave_them_out():
 def test_tables_of_parts_are_checked_like_those_of_a_scenario():
     for field, value, message in (
         ("attack", {"kind": "sign-flip"}, r"attack\.num_byzantine is required"),
-        ("aggregation", {"kind": "krum", "toler": 1}, r"Did you mean `aggregation_options\.tolerated"),
+        ("aggregation", {"kind": "krum", "toler": 1}, r"Did you mean `aggregation\.tolerated"),
         ("aggregation", {}, r"aggregation\.kind is required"),
         ("pre_aggregation", "nmm", r'pre_aggregation\.kind must be one of "arc", "bucketing", "nnm"'),
     ):

@@ -139,10 +139,14 @@ class UnknownArgumentError(UnknownFieldError, TypeError):
     """A keyword argument is not one of the settings of a value or function."""
 
 
+class MissingArgumentError(MissingValueError, TypeError):
+    """A value was made without an argument that it requires."""
+
+
 class NotCoveredError(PsofedError):
     """A theory or command does not cover a case, and names the case."""
 
 
 def _short(value: Any, limit: int = 80) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())  # on one line: a table would take many
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

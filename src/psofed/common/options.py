@@ -259,19 +259,14 @@ def _check_type(name: str, about: Option, kind: str, value: Any, owner: Any) -> 
         if not isinstance(value, str | Path):
             raise InvalidValueError(name, value, "a path")
         return Path(value)
-    if kind == "Sequence[str]":
-        if isinstance(value, str) or not all(isinstance(entry, str) for entry in _entries(value)):
-            raise InvalidValueError(name, value, "a list of words")
-        return tuple(value)
-    if kind == "Sequence[Path]":
-        if isinstance(value, str | Path) or not all(isinstance(e, str | Path) for e in _entries(value)):
-            raise InvalidValueError(name, value, "a list of paths")
-        return tuple(map(Path, value))
+    if kind in ("Sequence[str]", "Sequence[Path]"):
+        of_paths = kind == "Sequence[Path]"
+        is_list = isinstance(value, Iterable) and not isinstance(value, str)
+        if not is_list or not all(isinstance(e, str | Path if of_paths else str) for e in value):
+            example = f", such as [{str(value)!r}]" if isinstance(value, str | Path) else ""
+            raise InvalidValueError(name, value, f"a list of {'paths' if of_paths else 'words'}{example}")
+        return tuple(map(Path, value)) if of_paths else tuple(value)
     return value
-
-
-def _entries(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, Iterable) else (None,)
 
 
 _PLAIN = Option()

@@ -50,15 +50,15 @@ def per_client(low: float, high: float, *, open_low: bool = False) -> Check:
         if isinstance(value, Uniform):
             least = check_number(f"{name}.uniform", value.low, low, high, open_low=open_low)
             return Uniform(least, check_number(f"{name}.uniform", value.high, least, high))
-        if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-            entries = enumerate(value)
-            return tuple(
-                check_number(f"{name}[{k}]", entry, low, high, open_low=open_low) for k, entry in entries
-            )
         if isinstance(value, str | bytes | Mapping):
             limits = describe_range(low, high, open_low, False)
             allowed = f"a number {limits}, a list of num_clients such numbers, or {{uniform = [low, high]}}"
             raise InvalidValueError(name, value, allowed)
+        if isinstance(value, Iterable):
+            return tuple(
+                check_number(f"{name}[{k}]", entry, low, high, open_low=open_low)
+                for k, entry in enumerate(value)
+            )
         return check_number(name, value, low, high, open_low=open_low)
 
     return check

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import (
     Any,
@@ -16,8 +17,21 @@ from typing import (
     overload,
 )
 
-from psofed.common.errors import MissingValueError, UnknownArgumentError, UnknownFieldError
-from psofed.common.options import Options, check_option, in_words, is_required, option, option_of
+from psofed.common.errors import (
+    MissingArgumentError,
+    MissingValueError,
+    UnknownArgumentError,
+    UnknownFieldError,
+)
+from psofed.common.options import (
+    Options,
+    check_option,
+    in_words,
+    is_required,
+    option,
+    option_of,
+    value_type,
+)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
@@ -90,7 +104,7 @@ class Settings:
                 raise UnknownFieldError(cls.full_name(name), tuple(known))
         for name, field in known.items():
             if is_required(field) and name not in values:
-                raise MissingValueError(cls.full_name(name), in_words(field))
+                raise MissingValueError(cls.full_name(name), _wanted(field))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return its fields by name, as in TOML; fields that are None are left out."""
@@ -205,24 +219,33 @@ def _with_settings(text: str, settings: Any) -> str:
     head, marker, tail = text.partition("\n    Returns\n")
     if not marker:
         return text
-    return head.rstrip() + "\n" + _indented(document(settings)) + "\n" + marker + tail
+    return f"{head.rstrip()}\n{textwrap.indent(document(settings), '    ')}\n{marker}{tail}"
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.split("\n"))
+def _wanted(field: "dataclasses.Field[Any]") -> str:
+    """Return what a required field should hold: its values, or what a word stands for."""
+    return option_of(field).text if value_type(field)[0] == "str" else in_words(field)
 
 
-def _name_arguments(cls: type) -> None:
-    """Have a dataclass refuse unknown keyword arguments by name, with a suggestion."""
+def _name_arguments(cls: type[Settings]) -> None:
+    """Have a dataclass refuse unknown and missing arguments by name, with a suggestion."""
     plain: Any = vars(cls)["__init__"]
+    known = {name: field for name, field in cls.options().items() if field.init}
+    positional = [name for name, field in known.items() if not field.kw_only]
+    required = [name for name, field in known.items() if is_required(field)]
 
     @functools.wraps(plain)
     def init(self: Any, *arguments: Any, **named: Any) -> None:
         if type(self) is cls:
-            known = tuple(field.name for field in dataclasses.fields(cls) if field.init)
             for name in named:
                 if name not in known:
-                    raise UnknownArgumentError(name, known, f"argument of {cls.__name__}")
+                    raise UnknownArgumentError(name, tuple(known), f"argument of {cls.__name__}")
+            if len(arguments) > len(positional):
+                example = ", ".join(f"{name}=…" for name in list(known)[:2])
+                raise TypeError(f"{cls.__name__} takes arguments by name: {cls.__name__}({example})")
+            for name in required:
+                if name not in named and name not in positional[: len(arguments)]:
+                    raise MissingArgumentError(cls.full_name(name), _wanted(known[name]))
         plain(self, *arguments, **named)
 
     setattr(cls, "__init__", init)  # noqa: B010 - mypy rejects the assignment

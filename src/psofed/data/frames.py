@@ -16,6 +16,7 @@ import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.data.values import MISSING, delimiter_of
+from psofed.render.numbers import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,7 @@ _MOST_BYTES = 4 * 2**30
 _LONGEST_LINE = 2**20
 _MOST_COLUMNS = 10_000
 
+_DELIMITER_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _MISSING_TEXTS = sorted({form(text) for text in MISSING for form in (str, str.upper, str.title)} | {"NaN"})
 
 
@@ -67,7 +69,11 @@ class TableFrame:
 
 def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
     """Read a CSV or Parquet file; `text_column` is read as text (``007`` and ``NA`` are names there)."""
-    return _read_parquet(path) if is_parquet(path) else _read_csv(path, text_column)
+    if path.suffix.lower() == ".toml":
+        raise PsofedError(f"{path}: this is TOML, such as a scenario; a table is a CSV or Parquet file")
+    if is_parquet(path):
+        return TableFrame(_open_parquet(path).to_pandas(), str(path))
+    return _read_csv(path, text_column)
 
 
 def read_header(path: str | Path) -> list[str]:
@@ -153,7 +159,9 @@ def _read_bytes(path: Path) -> bytes:
             ) from None
     if (at := content.find(b"\0")) >= 0:
         row = content.count(b"\n", 0, at) + 1
-        raise PsofedError(f"{path}: row {row} contains a NUL byte; is it a text file?")
+        raise PsofedError(
+            f"{path}: row {row} contains a NUL byte; is it a text file? Save a spreadsheet as CSV"
+        )
     return content
 
 
@@ -189,7 +197,7 @@ def _check_rows(path: Path, content: bytes, delimiter: str, width: int) -> None:
     if (long := np.flatnonzero(lengths > _LONGEST_LINE)).size:
         raise PsofedError(f"{path}: row {long[0] + 1} is longer than {_LONGEST_LINE:,} bytes")
     if (bad := np.flatnonzero((fields != width) & (lengths > 0))).size:
-        raise _wrong_length(path, int(bad[0]) + 1, int(fields[bad[0]]), width)
+        raise _wrong_length(path, int(bad[0]) + 1, int(fields[bad[0]]), width, delimiter)
     return None
 
 
@@ -198,22 +206,18 @@ def _check_quoted_rows(path: Path, content: bytes, delimiter: str, width: int) -
     try:
         for row in reader:
             if row and len(row) != width:
-                raise _wrong_length(path, reader.line_num, len(row), width)
+                raise _wrong_length(path, reader.line_num, len(row), width, delimiter)
     except csv.Error as error:  # a field longer than 131,072 characters among them
         raise PsofedError(f"{path}: row {reader.line_num} is not CSV ({error})") from None
 
 
-def _wrong_length(path: Path, row: int, fields: int, width: int) -> PsofedError:
-    return PsofedError(f"{path}: row {row} has {fields} fields, the header has {width}")
+def _wrong_length(path: Path, row: int, fields: int, width: int, delimiter: str) -> PsofedError:
+    text = f"{path}: row {row} has {counted(fields, 'field')}, the header has {width}"
+    return PsofedError(f"{text}; fields are separated by {_DELIMITER_NAMES[delimiter]}, as in the header")
 
 
 def _lines(content: bytes) -> Iterator[str]:
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
-
-
-def _read_parquet(path: Path) -> TableFrame:
-    table = _open_parquet(path)
-    return TableFrame(table.to_pandas(), str(path))
 
 
 def _open_parquet(path: Path) -> Any:

@@ -1,7 +1,6 @@
 """Your own data: every client's standardised samples in order."""
 
 import hashlib
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,8 +18,8 @@ from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.data.standardise import standardise
 from psofed.data.table import ClientTable, read_table, table_from_arrays
-from psofed.render import Column, Kind, Report, Reported, Table
-from psofed.render.numbers import counted, listed
+from psofed.render import Report, Reported
+from psofed.render.numbers import counted
 from psofed.settings.data import ArraySettings, DataSettings, StreamSettings
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 # A client needs at least this many samples after its warm-up.
 FEWEST_SAMPLES = 10
-_MOST_LISTED = 5
 _SHORT_WARMUP = 3  # rows for the first means, if there are too few for the usual number
 _LARGEST = 1e100
 
@@ -98,16 +96,9 @@ class OwnData(Reported):
 
     def report(self) -> Report:
         """Return what was read: samples of each client, and what was done to them."""
-        table = self.table
-        samples = sum(self.samples)
-        rows = tuple(zip(table.clients, self.samples, strict=True))
-        return Report(
-            f"{counted(self.num_clients, 'client')} with {counted(samples, 'sample')} of "
-            f"{counted(self.num_columns, 'feature')}.",
-            f"{Path(table.path).name}: {table.target_column} from {listed(table.features)}.",
-            (Table("", (Column("client"), Column("samples", Kind.COUNT)), rows),),
-            tuple(self.notes()),
-        )
+        from psofed.data.remarks import data_report
+
+        return data_report(self)
 
     @property
     def num_clients(self) -> int:
@@ -173,46 +164,9 @@ class OwnData(Reported):
 
     def notes(self) -> list[str]:
         """Return remarks on the data that matter for reading the results."""
-        table, lines = self.table, []
-        if table.left_out:
-            listed = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
-            lines.append(f"columns were left out: {listed}.")
-        for name, client in table.out_of_order.items():
-            lines.append(
-                f"rows are taken in the order of the file; by {name} those of {client} go back in time."
-            )
-        if table.decimal_commas:
-            lines.append(f"decimal commas were read in {', '.join(table.decimal_commas)}.")
-        for name, reason in itertools.islice(self.left_out.items(), _MOST_LISTED):
-            lines.append(f"client {name} was left out: {reason}.")
-        if len(self.left_out) > _MOST_LISTED:
-            lines.append(f"{len(self.left_out) - _MOST_LISTED} more clients were left out for such reasons.")
-        if table.duplicates:
-            lines.append(
-                f"{_count(table.duplicates, 'row repeats', 'rows repeat')} an earlier one in every column; "
-                "they count like all others."
-            )
-        if table.missing:
-            listed = ", ".join(f"{name} ({count})" for name, count in table.missing.items())
-            lines.append(f"missing values count as the client's running mean: {listed}.")
-        if sum(table.dropped):
-            lines.append(
-                f"{_count(sum(table.dropped), 'row', 'rows')} without {table.target_column} "
-                f"{'was' if sum(table.dropped) == 1 else 'were'} left out."
-            )
-        for name, clients in table.constant.items():
-            where = "all clients" if len(clients) == self.num_clients else _few(clients)
-            lines.append(f"column {name} never changes in {where} and is 0 there.")
-        if self.clipped:
-            lines.append(
-                f"{self.clipped} inputs beyond {self.settings.clip:g} standard deviations were set to that."
-            )
-        if min(self.samples) < max(self.samples):
-            lines.append(
-                f"clients have {min(self.samples)} to {max(self.samples)} samples; one that has used up its own takes "
-                "no more steps, does not count in the MSE, and still exchanges its model."
-            )
-        return lines
+        from psofed.data.remarks import data_notes
+
+        return list(data_notes(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,11 +247,8 @@ class DataSource:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return what reading the table needs, as in a scenario's ``[data]`` table."""
-        defaults = StreamSettings()
-        values = {"file": self.file, **self.reading.to_mapping()}
-        return {
-            name: value for name, value in values.items() if getattr(defaults, name, None) != _tuple(value)
-        }
+        defaults, values = StreamSettings().to_mapping(), {"file": self.file, **self.reading.to_mapping()}
+        return {name: value for name, value in values.items() if defaults.get(name) != value}
 
 
 @takes(DataSettings)
@@ -367,50 +318,52 @@ def stream_table(table: ClientTable, settings: StreamSettings) -> OwnData:
     kept, inputs, targets, clipped = [], [], [], 0
     left_out: dict[str, str] = {}
     for k, (client, x, y) in enumerate(zip(table.clients, table.inputs, table.targets, strict=True)):
-        rows = f"it has {_count(len(y), 'row', 'rows')} with {table.target_column}"
-        if client in leave_out:
-            left_out[client] = "as asked"
+        reason = "as asked" if client in leave_out else _unfit(x, y, table.target_column, warmup, wanted)
+        if reason:
+            left_out[client] = reason
             continue
-        if len(y) < max(wanted, fewest):
-            more = (
-                f" ({warmup} for the first means, {FEWEST_SAMPLES} to learn from)" if wanted <= fewest else ""
-            )
-            left_out[client] = f"{rows}, and at least {max(wanted, fewest)} are needed{more}"
+        scaled_x, scaled_y, beyond = standardise(x, y, warmup, clip)
+        if len(scaled_y) < FEWEST_SAMPLES:
+            left_out[client] = f"its {table.target_column} changes only in its last {len(scaled_y) + 1} rows"
             continue
-        if np.all(y == y[0]):
-            left_out[client] = f"its {table.target_column} never changes"
-            continue
-        if max(np.nanmax(np.abs(x), initial=0.0), np.abs(y).max()) > _LARGEST:
-            left_out[client] = f"it has values beyond {_LARGEST:g}, too large to be squared"
-            continue
-        samples = standardise(x, y, warmup, clip)
-        if len(samples[1]) < FEWEST_SAMPLES:
-            left_out[client] = (
-                f"its {table.target_column} changes only in its last {len(samples[1]) + 1} rows"
-            )
-            continue
-        for array in samples[:2]:
+        for array in (scaled_x, scaled_y):
             array.setflags(write=False)
         kept.append(k)
-        inputs.append(samples[0])
-        targets.append(samples[1])
-        clipped += samples[2]
+        inputs.append(scaled_x)
+        targets.append(scaled_y)
+        clipped += beyond
+    if not kept and set(left_out.values()) == {"as asked"}:
+        raise InvalidValueError("leave_out", list(leave_out), "some of the clients, not all of them")
     if not kept:
         first, reason = next(iter(left_out.items()))
         others = "" if len(left_out) == 1 else f"; all {len(left_out)} clients fail for similar reasons"
         longest = max(map(len, table.targets), default=0)
         enough = longest < fewest and longest >= _SHORT_WARMUP + FEWEST_SAMPLES and wanted <= fewest
-        hint = (
-            f". Try --warmup {_SHORT_WARMUP}, which needs {_SHORT_WARMUP + FEWEST_SAMPLES} rows"
-            if enough
-            else ""
+        short = (
+            f". Try a shorter warm-up, --warmup {_SHORT_WARMUP} (in Python warmup={_SHORT_WARMUP}), which needs "
+            f"{_SHORT_WARMUP + FEWEST_SAMPLES} rows"
         )
+        hint = short if enough else ""
         raise PsofedError(f"{table.path}: client {first} cannot take part: {reason}{others}{hint}")
     if not any(x.any() for x in inputs):
         raise PsofedError(
             f"{table.path}: all features are constant ({', '.join(table.features)}), so there is nothing to learn"
         )
     return OwnData(_only(table, kept), tuple(inputs), tuple(targets), settings, clipped, left_out)
+
+
+def _unfit(x: FloatArray, y: FloatArray, target: str, warmup: int, wanted: int) -> str:
+    """Return why a client with these rows cannot take part, or nothing."""
+    fewest = warmup + FEWEST_SAMPLES
+    if len(y) < max(wanted, fewest):
+        more = f" ({warmup} for the first means, {FEWEST_SAMPLES} to learn from)" if wanted <= fewest else ""
+        rows = f"it has {counted(len(y), 'row')} with {target}"
+        return f"{rows}, and at least {max(wanted, fewest)} are needed{more}"
+    if np.all(y == y[0]):
+        return f"its {target} never changes"
+    if max(np.nanmax(np.abs(x), initial=0.0), np.abs(y).max()) > _LARGEST:
+        return f"it has values beyond {_LARGEST:g}, too large to be squared"
+    return ""
 
 
 def _only(table: ClientTable, kept: Sequence[int]) -> ClientTable:
@@ -424,15 +377,3 @@ def _only(table: ClientTable, kept: Sequence[int]) -> ClientTable:
         dropped=tuple(table.dropped[k] for k in kept),
         times=tuple(table.times[k] for k in kept) if table.times else (),
     )
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _count(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 3 else f"{len(names)} clients ({', '.join(names[:2])}, …)"

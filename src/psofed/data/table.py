@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.data.frames import TableFrame, read_frame
 from psofed.data.values import client_name, is_text, is_time, number, shown
@@ -218,17 +219,17 @@ def _choose_columns(
     header, source = list(frame.data.columns), frame.source
     repeated = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
     if repeated:
-        raise PsofedError(f"{source}: column {repeated[0]} appears {header.count(repeated[0])} times")
-    chosen = (
-        tuple(features)
-        if features is not None
-        else tuple(dict.fromkeys(n for n in header if n not in (client, target)))
-    )
+        times = header.count(repeated[0])
+        raise PsofedError(f"{source}: column {repeated[0]} appears {times} times; give each its own name")
+    chosen = tuple(dict.fromkeys(name for name in header if name not in (client, target)))
+    if features is not None:
+        chosen = tuple(features)
     for name in (client, target, *chosen):
         if name not in header:
             there = ", ".join(header[:_MOST_NAMES]) + (", …" if len(header) > _MOST_NAMES else "")
             missing = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
-            raise PsofedError(f"{source}: no column {name}; the columns are {there}{missing}")
+            hint = missing or "." * bool(close := did_you_mean(name, header)) + close
+            raise PsofedError(f"{source}: no column {name}; the columns are {there}{hint}")
     if client == target:
         raise PsofedError(f"{source}: column {client} cannot be both the client and the target")
     for name in chosen:
@@ -269,9 +270,7 @@ def _numbers(frame: TableFrame, name: str, target: str, is_named: bool) -> tuple
         import pandas
 
         codes, distinct = pandas.factorize(column.astype(object))
-        parsed = np.full(
-            len(distinct) + 1, np.nan
-        )  # the last is for those that are missing: their code is −1
+        parsed = np.full(len(distinct) + 1, np.nan)  # the last is for missing values, whose code is −1
         for at, value in enumerate(distinct):
             try:
                 parsed[at] = number(value, frame.delimiter)
@@ -281,19 +280,15 @@ def _numbers(frame: TableFrame, name: str, target: str, is_named: bool) -> tuple
                 raise _bad_field(frame, row, name, f"{error}; {advice}") from None
         values = parsed[codes]
         has_commas = any(isinstance(value, str) and "," in value for value in distinct)
-        if has_commas:
-            _refuse_mixed_points(frame, name, codes, distinct)
+        for at, value in enumerate(distinct if has_commas else ()):
+            if isinstance(value, str) and "." in value and "," not in value:
+                what = f"{shown(value)} has a decimal point where other rows have decimal commas"
+                raise _bad_field(frame, int(np.argmax(codes == at)), name, what)
     if np.isinf(values).any():
         row = int(np.argmax(np.isinf(values)))
-        raise _bad_field(frame, row, name, f"{shown(frame.field(row, name))} is not finite")
+        what = f"{shown(frame.field(row, name))} is not finite; leave it empty if it is missing"
+        raise _bad_field(frame, row, name, what)
     return values, has_commas
-
-
-def _refuse_mixed_points(frame: TableFrame, name: str, codes: NDArray[np.int64], distinct: Any) -> None:
-    for at, value in enumerate(distinct):
-        if isinstance(value, str) and "." in value and "," not in value:
-            what = f"{shown(value)} has a decimal point where other rows have decimal commas"
-            raise _bad_field(frame, int(np.argmax(codes == at)), name, what)
 
 
 def _advice(frame: TableFrame, name: str, target: str, is_named: bool) -> str:
@@ -325,7 +320,9 @@ def _clients(frame: TableFrame, column: str) -> tuple[NDArray[np.int64], tuple[s
     owner = numbers[codes]
     if (owner < 0).any():
         row = frame.line_of(int(np.argmax(owner < 0)))
-        raise PsofedError(f"{frame.source}: row {row} has no client in column {column}")
+        raise PsofedError(
+            f"{frame.source}: row {row} has no client in column {column}; fill it in, or remove the row"
+        )
     return owner, tuple(names)
 
 

@@ -20,8 +20,8 @@ from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_
 from psofed.parts.part import Part
 from psofed.parts.registry import part_names
 from psofed.scenario import Evasion, Scenario
+from psofed.scenario.accepted import PartCheck, TableCheck
 from psofed.scenario.mapping import CHANNEL_TABLES, KIND_TABLES, OPTIONAL
-from psofed.scenario.tables import PartCheck, TableCheck
 
 _GROUPS = (
     "Sharing", "Attack", "Fleet", "Defence and algorithm", "Data", "Network", "Drift", "Adversarial inputs"

@@ -60,8 +60,10 @@ def open_dataset(path: str | Path) -> "xarray.Dataset":
     return data
 
 
-def read_back(path: str | Path, content: Any, make: Callable[[Any], Any]) -> Any:
-    """Return ``make(content)``; any failure is a :class:`PsofedError` that names the file `path`.
+def read_back(
+    path: str | Path, content: Any, make: Callable[[Any], Any], what: str = "a psofed result"
+) -> Any:
+    """Return ``make(content)``; any failure is a :class:`PsofedError`: the file `path` is not `what`.
 
     The content may be forged, and HDF5, xarray and JSON raise whatever they like on what they do not expect. So this
     is one of the few places that catch every exception.
@@ -72,7 +74,7 @@ def read_back(path: str | Path, content: Any, make: Callable[[Any], Any]) -> Any
         raise PsofedError(f"{path}: {error}") from None
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise PsofedError(f"{path}: not a psofed result ({reason:.300})") from None
+        raise PsofedError(f"{path}: not {what} ({reason:.300})") from None
 
 
 def _check_size(file: Path) -> None:

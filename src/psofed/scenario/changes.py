@@ -14,10 +14,9 @@ from psofed.parts.registry import find_part
 from psofed.scenario.mapping import (
     CHANNEL_TABLES,
     DEFAULT_KIND,
-    INNER,
-    KIND_TABLES,
     NAMED,
     OPTIONAL,
+    PART_TABLES,
     SEEN,
     TABLE_NAMES,
     field_names,
@@ -30,7 +29,7 @@ from psofed.scenario.scenario import Scenario
 from psofed.scenario.tables import Links
 from psofed.settings.data import DataSettings
 
-_TABLES = (*TABLE_NAMES, *CHANNEL_TABLES, *INNER)
+_TABLES = (*TABLE_NAMES, *PART_TABLES)
 
 
 def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
@@ -67,9 +66,10 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
         place, _, key = dotted.rpartition(".")
         table, number = _split_number(place)
         if table and table not in _TABLES:
-            if hint := closest(table, _TABLES):
-                raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=[f"{hint}.{key}"])
-            raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=field_names())
+            hint = closest(table, _TABLES)
+            raise UnknownFieldError(
+                dotted, TABLE_NAMES, elsewhere=[f"{hint}.{key}"] if hint else field_names()
+            )
         if not table:
             if key in NAMED and changes[dotted] != changed.get(key):
                 changed.pop(NAMED[key], None)
@@ -96,16 +96,12 @@ def _open_tables(
     changed: dict[str, Any], dotted: str, table: str, number: int | None, key: str
 ) -> list[dict[str, Any]]:
     """Return the tables to write a field into: one, or each of a list that has the field."""
-    holder, name = changed, table
-    if table in (*CHANNEL_TABLES, *INNER):
-        outer, _, name = table.partition(".")
-        holder = changed[outer] = _opened(outer, changed.get(outer, {}))
+    holder, name = _holder(changed, table)
     held = holder.get(name, {})
     if isinstance(held, list) and (table == "attack" or table in CHANNEL_TABLES):
         tables = holder[name] = [_opened(table, entry) for entry in held]
         if number is None:
-            family = table.partition(".")[0]
-            return [values for values in tables if _has_option(family, values, key)] or tables
+            return [values for values in tables if _has_option(PART_TABLES[table], values, key)] or tables
     else:
         tables = [_opened(table, held)]
         holder[name] = tables[0]
@@ -117,12 +113,25 @@ def _open_tables(
     return [tables[number]]
 
 
-def _has_option(family: str, values: Mapping[str, Any], key: str) -> bool:
+def _holder(changed: dict[str, Any], table: str) -> tuple[dict[str, Any], str]:
+    """Return the mapping that a table stands in, and its name there: ``channel.up`` is ``up`` in ``[channel]``."""
+    outer, _, name = table.rpartition(".")
+    if outer:
+        changed[outer] = _opened(outer, changed.get(outer, {}))
+    return changed[outer] if outer else changed, name
+
+
+def _part_of(family: str, values: Mapping[str, Any], key: str = "kind") -> Any:
+    """Return the class of the part in a table; None if there is none, which making the scenario refuses."""
     try:
-        part = find_part(family, values.get("kind", DEFAULT_KIND.get(family)))
+        return find_part(family, values.get(key, "random" if key == "pattern" else DEFAULT_KIND.get(family)))
     except InvalidValueError:
-        return True  # an unknown kind is refused when the scenario is made
-    return key in ("kind", "strength") or key in part.options()
+        return None
+
+
+def _has_option(family: str, values: Mapping[str, Any], key: str) -> bool:
+    part = _part_of(family, values)
+    return part is None or key in ("kind", "strength") or key in part.options()
 
 
 def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
@@ -170,22 +179,15 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     others = {}
     for dotted, value in changes.items():
         if dotted in OPTIONAL and (value is None or value == "none"):
-            outer, _, inner = dotted.rpartition(".")
-            holder = changed.get(outer) if outer else changed
-            if isinstance(holder, dict):
-                holder.pop(inner, None)
-        elif dotted in (*KIND_TABLES, *CHANNEL_TABLES, *INNER) and isinstance(value, str):
+            holder, name = _holder(changed, dotted)
+            holder.pop(name, None)
+        elif dotted in PART_TABLES and isinstance(value, str):
             others[f"{dotted}.kind"] = value
-        elif dotted == "attack" and isinstance(value, list | tuple):
-            changed[dotted] = [part.to_mapping() if isinstance(part, Part) else part for part in value]
         elif dotted == "channel" and isinstance(value, Links):
             changed[dotted] = value.to_mapping()
-        elif dotted in CHANNEL_TABLES and not isinstance(value, Mapping):
-            series = value if isinstance(value, list | tuple) else [value]
-            plain = [part.to_mapping() if isinstance(part, Part) else part for part in series]
-            links = _opened("channel", changed.get("channel", {}))
-            links[dotted.removeprefix("channel.")] = plain[0] if len(plain) == 1 else plain
-            changed["channel"] = links
+        elif isinstance(value, list | tuple) and dotted in ("attack", *CHANNEL_TABLES):
+            holder, name = _holder(changed, dotted)
+            holder[name] = [plain_value(part) for part in value]
         elif not isinstance(value, Part):
             others[dotted] = value
         elif dotted in NAMED:
@@ -193,11 +195,9 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
         elif dotted == "selection.pattern":
             coordinated = changed.get("selection", {}).get("coordinated", True)
             changed["selection"] = {"pattern": value.kind, "coordinated": coordinated, **value.to_mapping()}
-        elif dotted in INNER:
-            outer, _, inner = dotted.partition(".")
-            changed[outer] = {**changed.get(outer, {}), inner: plain_value(value)}
-        elif dotted in KIND_TABLES:
-            changed[dotted] = value.to_mapping()
+        elif dotted in PART_TABLES:
+            holder, name = _holder(changed, dotted)
+            holder[name] = plain_value(value)
         else:
             raise InvalidValueError(dotted, value, "no part here")
     return others
@@ -207,7 +207,7 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
     """Return a table to write into, of what stands there: a table, a name that is short for one, or "none"."""
     if table in OPTIONAL and value == "none":
         return {}
-    if table in (*KIND_TABLES, *CHANNEL_TABLES, *INNER) and isinstance(value, str):
+    if table in PART_TABLES and isinstance(value, str):
         return {"kind": value}
     if not isinstance(value, dict):
         raise InvalidValueError(table, value, f"a table, [{table}]")
@@ -215,22 +215,14 @@ def _opened(table: str, value: Any) -> dict[str, Any]:
 
 
 def _drop_own_options(table: str, key: str, values: dict[str, Any]) -> None:
-    """Forget what only the old kind reads; an unknown kind is complained of when the scenario is made."""
-    family = "pattern" if key == "pattern" else INNER.get(table, table.partition(".")[0])
-    old = values.get(key, DEFAULT_KIND.get(family, "random" if family == "pattern" else None))
-    try:
-        own = find_part(family, old).own_options()
-    except InvalidValueError:
-        own = {}
-    for name in (*own, "strength"):
+    """Forget what only the old kind reads."""
+    old = _part_of("pattern" if key == "pattern" else PART_TABLES.get(table, table), values, key)
+    for name in ("strength", *(old.own_options() if old else ())):
         values.pop(name, None)
 
 
 def _replace_strength(attack: dict[str, Any], changes: Mapping[str, Any], place: str) -> None:
     """Let a strength that is set replace the value it addresses, unless that is set as well."""
-    try:
-        name = find_part("attack", attack.get("kind", DEFAULT_KIND["attack"])).strength_field()
-    except InvalidValueError:
-        return
-    if f"{place}.{name}" not in changes:
-        attack[name] = attack.pop("strength")
+    kind = _part_of("attack", attack)
+    if kind is not None and f"{place}.{kind.strength_field()}" not in changes:
+        attack[kind.strength_field()] = attack.pop("strength")

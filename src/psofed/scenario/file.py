@@ -6,81 +6,15 @@ from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.toml import parse_toml, read_toml, toml_value
+from psofed.data.frames import PARQUET
 from psofed.data.own_data import OwnData
 from psofed.parts.registry import load_plugin
 from psofed.scenario.changes import set_values
 from psofed.scenario.mapping import SEEN, TABLE_NAMES, scenario_from_mapping, scenario_to_mapping
 from psofed.scenario.scenario import Scenario
 
-EXAMPLE = """\
-# A psofed scenario: a fleet, the algorithm it runs, and the attack on it.
-# Every value but num_clients and dimension may be left out; the defaults are the paper's.
-
-num_clients = 50                 # K: clients (sensors, phones, gateways)
-dimension = 5                    # D: parameters of the model
-num_participants = 5             # |S_n|: clients the server talks to in each iteration
-num_shared = 1                   # M: parameters a participant exchanges each way, 1 to dimension
-stepsize = 0.15                  # mu: of the clients' steps; or num_clients numbers, or {uniform = [0.05, 0.15]}
-iterations = 3000
-algorithm = "pso-fed"            # or "online-fed", "rosdhb", …: docs/algorithms.md; see [algorithm_options]
-uplink = "same"                  # who downloaded uploads (the paper's equations); or "redrawn"
-# aggregation = "median"         # how the server combines uploads (docs/aggregations.md); by default the mean, as in
-                                 # the paper, and in `psofed federation run` a robust rule
-
-[selection]
-pattern = "random"               # which parameters are shared: "random" or "round-robin"
-coordinated = true               # one mask for all clients, or one for each
-
-[model]
-kind = "linear"                  # y = w'x; or "rff": random Fourier features, then also
-                                 # features = 100, bandwidth = 1.0, seed = 0 (dimension is features)
-
-# [learner]                      # how a client learns from a sample: docs/learners.md
-# kind = "lms"                   # or "nlms", "leaky-lms" with leakage, "sign-lms", "rls" with forgetting and initial
-
-[data]
-input_variance = {uniform = [0.2, 1.2]}      # or a number, or num_clients numbers
-noise_variance = {uniform = [0.005, 0.025]}  # likewise
-input_correlation = 0.0          # rho in R_k[i, j] = input_variance * rho^|i-j|
-fleet_seed = 0                   # of the uniform draws above
-test_instances = 50              # the server's test set
-test_input_variance = 1.0
-# file = "readings.csv"          # your own data instead of all of the above, with client_column, target_column and
-#                                # features: docs/own_data.md
-# target_spread = 0.01           # clients with targets of their own: variance of each entry's deviation
-# stream = {kind = "delay-line", pole = 0.5}  # inputs from a delay line instead of independent ones
-# function = "root-sine"         # y = f(x) + noise instead of w'x + noise, with input_dimension entries of x
-
-# [pre_aggregation]              # what is done with uploads before they are put together
-# kind = "nnm"                   # with tolerated; or "bucketing" with size; "arc" with tolerated
-
-# [drift]                        # the target moves while it is learned
-# kind = "random-walk"           # with variance; or "jump" with size and at; "sinusoid" with amplitude and period
-# variance = 1e-5
-
-[attack]                         # leave this section out for no attack
-kind = "gaussian"                # adds noise to what a Byzantine client uploads; others: docs/attacks.md
-num_byzantine = 15               # how many clients are Byzantine
-byzantine_set = "fixed"          # the first of the fleet; or "redrawn" in each iteration
-# clients = [3, 7]               # which ones, instead of how many
-probability = 0.2                # of an attack, each time a Byzantine client participates
-variance = 0.5                   # of the noise; each kind has options of its own
-
-# [defence]                      # watch the uploads and exclude Byzantine clients: docs/defence.md
-# kind = "cusum"
-# false_alarm_every = 10000      # iterations per wrongly excluded honest client, over the whole fleet
-# return_after = 100             # uploads without a new alarm until a client is let in again
-
-# [evasion]                      # measure errors on inputs that are moved to hurt most as well
-# epsilon = 0.1                  # by how much; norm = "2", or "inf"
-
-# [aggregation_options]          # what one rule alone knows, for example of "trimmed-mean":
-# trim = 1
-
-# [algorithm_options]            # what one algorithm alone knows, for example of "qs-fed":
-# rows = 5
-# columns = 1
-"""
+# What `psofed example` prints: the paper's scenario, with all that can be set.
+EXAMPLE = Path(__file__).with_name("example.toml").read_text(encoding="utf-8")
 
 
 def read_scenario(
@@ -144,15 +78,19 @@ def as_scenario(value: Any, name: str = "scenario") -> Scenario:
         return value
     if isinstance(value, str | Path):
         return read_scenario(value)
-    if isinstance(value, OwnData):
+    if isinstance(value, OwnData) or hasattr(value, "columns"):
+        data = (
+            "data" if isinstance(value, OwnData) else "psofed.read_data(table, client_column, target_column)"
+        )
         raise PsofedError(
-            f"{name} is a table. Make a scenario of it with psofed.Scenario.from_data(data, …)."
+            f"{name} is a table. Make a scenario of it with psofed.Scenario.from_data({data}, …)."
         )
     raise InvalidValueError(name, value, "a psofed.Scenario, or the path of its TOML file")
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file, not checked yet."""
+    refuse_table(path)
     try:
         content = read_toml(path)
     except FileNotFoundError:
@@ -162,6 +100,15 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if isinstance(content.get("grid"), dict):
         raise PsofedError(f"{path}: this is a grid of scenarios; run it with `psofed sweep {path}`.")
     return content
+
+
+def refuse_table(path: str | Path) -> None:
+    """Refuse a table where a TOML file is expected, and say where tables belong."""
+    if Path(path).suffix.lower() in (".csv", ".tsv", *PARQUET):
+        raise PsofedError(
+            f"{path}: this is a table, not a scenario. On the command line give it as --data {path}; in Python make a "
+            "scenario of it with psofed.read_data and psofed.Scenario.from_data."
+        )
 
 
 def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenario:

@@ -1,19 +1,23 @@
-"""Derive from a table what it determines of its scenario: the clients, the dimension and the length."""
+"""Check that the fields of a scenario fit each other and its table, and derive what a table determines."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
+from psofed.common.per_client import check_count
+from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
+from psofed.parts.aggregations.mean import Mean
+from psofed.parts.attack_groups import AttackGroups
 from psofed.parts.base import Model
 from psofed.parts.models.linear import Linear
-from psofed.scenario.tables import as_part
+from psofed.scenario.accepted import as_part
 
 if TYPE_CHECKING:
     from psofed.scenario.scenario import Scenario
 
 
-def fitted_to(rows: OwnData | DataSource, fields: Mapping[str, Any]) -> dict[str, Any]:
+def fitted_to(rows: OwnData | DataSource | None, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scenario's fields with those that follow from the rows, where they are not given.
 
     A model that makes a fixed number of features has as many weights.
@@ -21,31 +25,49 @@ def fitted_to(rows: OwnData | DataSource, fields: Mapping[str, Any]) -> dict[str
     values, model = dict(fields), fields.get("model")
     if isinstance(model, str):
         model = values["model"] = as_part("model", model)
-    features = model.num_features if isinstance(model, Model) else None
-    derived = {
-        "num_clients": rows.num_clients,
-        "dimension": features or rows.num_columns,
-        "iterations": rows.iterations,
-    }
+    derived = {"dimension": model.num_features if isinstance(model, Model) else None}
+    if rows is not None:
+        derived = {
+            "num_clients": rows.num_clients,
+            "dimension": derived["dimension"] or rows.num_columns,
+            "iterations": rows.iterations,
+        }
     for name, value in derived.items():
         if value:  # 0 while the table is not read
             values.setdefault(name, value)
     return values
 
 
-def check_fit(scenario: "Scenario", rows: OwnData | DataSource) -> None:
-    """Refuse a scenario that contradicts the rows.
+def check_fit(scenario: "Scenario") -> None:
+    """Refuse a scenario whose fields contradict each other or its table.
 
     Raises
     ------
     InvalidValueError
-        By name, with what the rows determine.
+        By name, with what the other fields or the table determine.
     """
+    if scenario.data.rows is not None:
+        _check_rows(scenario, scenario.data.rows)
+    _check_input_dimension(scenario)
+    _check_data_sizes(scenario)
+    if scenario.drift is not None and not scenario.is_linear:
+        allowed = 'left out unless model.kind = "linear" and there is no data.function'
+        raise InvalidValueError("drift", scenario.drift.kind, allowed)
+    _check_attack(scenario)
+    _check_network(scenario)
+    uploads = scenario.most_uploads
+    if scenario.pre_aggregation is not None:
+        uploads = scenario.pre_aggregation.uploads_after(uploads)
+    scenario.aggregation.check_participants(uploads)
+    scenario.algorithm.check(scenario)
+
+
+def _check_rows(scenario: "Scenario", rows: OwnData | DataSource) -> None:
     source = rows.source
     if rows.num_clients:
-        _check("num_clients", scenario.num_clients, rows.num_clients, f"the clients in {source.name}")
+        _check("num_clients", scenario.num_clients, rows.num_clients, f"(the clients in {source.name})")
     if rows.num_columns and isinstance(scenario.model, Linear):
-        _check("dimension", scenario.dimension, rows.num_columns, "the columns used as features")
+        _check("dimension", scenario.dimension, rows.num_columns, "(the columns used as features)")
     if rows.iterations and scenario.iterations > rows.iterations:
         allowed = f"at most {rows.iterations}, since the rows end there (epochs = {source.reading.epochs})"
         raise InvalidValueError("iterations", scenario.iterations, allowed)
@@ -55,6 +77,60 @@ def check_fit(scenario: "Scenario", rows: OwnData | DataSource) -> None:
         scenario.attack.byzantine_mask(rows.num_clients, rows.clients)
 
 
-def _check(name: str, value: Any, wanted: int, why: str) -> None:
+def _check_input_dimension(scenario: "Scenario") -> None:
+    features, function = scenario.model.num_features, scenario.data.function
+    dimension, inputs = scenario.dimension, scenario.input_dimension
+    if features is not None:
+        _check("model.features", features, dimension, "(the dimension), since each feature has one weight")
+    if function is not None and function.num_inputs is not None:
+        _check("data.input_dimension", inputs, function.num_inputs, f'with data.function = "{function.kind}"')
+    if isinstance(scenario.model, Linear):
+        _check("data.input_dimension", inputs, dimension, '(the dimension) with model.kind = "linear"')
+
+
+def _check_data_sizes(scenario: "Scenario") -> None:
+    data, num_clients = scenario.data, scenario.num_clients
+    check_count("stepsize", scenario.stepsize, num_clients)
+    check_count("data.input_variance", data.input_variance, num_clients)
+    check_count("data.noise_variance", data.noise_variance, num_clients)
+    if data.covariances is not None:
+        shape = (len(data.covariances), len(data.covariances[0]))
+        if shape != (num_clients, scenario.input_dimension):
+            given = f"{shape[0]} matrices of {shape[1]} rows"
+            allowed = f"{num_clients} matrices (num_clients) of {scenario.input_dimension} rows"
+            raise InvalidValueError("data.covariances", given, allowed)
+
+
+def _check_attack(scenario: "Scenario") -> None:
+    num_clients = scenario.num_clients
+    for group, attack in enumerate(scenario.attacks):
+        table = "attack" if len(scenario.attacks) == 1 else f"attack[{group}]"
+        check_integer(f"{table}.num_byzantine", attack.num_byzantine, 0, num_clients, "num_clients")
+        for place, client in enumerate(attack.clients):
+            if not isinstance(client, str):  # names can only be checked against data
+                check_integer(f"{table}.clients[{place}]", client, 0, num_clients - 1, "num_clients - 1")
+    if isinstance(scenario.attack, AttackGroups) and not scenario.attack.has_names:
+        scenario.attack.byzantine_mask(num_clients)  # refuses clients that two groups claim
+
+
+def _check_network(scenario: "Scenario") -> None:
+    if scenario.availability is not None:
+        scenario.availability.check(scenario.num_clients)
+    if scenario.delay is None:
+        return
+    scenario.delay.check(scenario.iterations)
+    if scenario.delay.grouping != "by-delay":
+        return
+    allowed = ""
+    if not isinstance(scenario.aggregation, Mean):
+        allowed = f'"together" with aggregation = "{scenario.aggregation.kind}": only the mean has groups'
+    elif scenario.pre_aggregation is not None:
+        kind = scenario.pre_aggregation.kind
+        allowed = f'"together" with pre_aggregation.kind = "{kind}", which mixes all uploads'
+    if allowed:
+        raise InvalidValueError("delay.grouping", scenario.delay.grouping, allowed)
+
+
+def _check(name: str, value: int, wanted: int, why: str) -> None:
     if value != wanted:
-        raise InvalidValueError(name, value, f"{wanted}, {why}")
+        raise InvalidValueError(name, value, f"{wanted} {why}")

@@ -5,16 +5,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
 from psofed.common.options import option_of
 from psofed.common.per_client import Uniform
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.learners.lms import LMS
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
+from psofed.scenario.accepted import PartCheck, TableCheck
 from psofed.scenario.fitting import fitted_to
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Data, Evasion, Links, PartCheck, Selection, TableCheck
+from psofed.scenario.tables import Data, Evasion, Links, Selection
 from psofed.settings.data import DataSettings
 
 _CHECKS = {name: option_of(field).check for name, field in Scenario.options().items()}
@@ -32,6 +33,14 @@ INNER: dict[str, str] = {
     for name, field in Data.options().items()
     if isinstance(_check := option_of(field).check, PartCheck)
 }
+# All tables that hold a part's kind and options, and its family.
+PART_TABLES = {
+    **dict(zip(KIND_TABLES, KIND_TABLES, strict=True)),
+    **INNER,
+    **dict.fromkeys(CHANNEL_TABLES, "channel"),
+}
+# Fields that hold a part's name, its options standing elsewhere.
+_PART_NAMES = {"selection.pattern": "pattern", **dict(zip(NAMED, NAMED, strict=True))}
 TABLE_NAMES = (*(name for name in _CHECKS if name in (*KIND_TABLES, *_PLAIN_TABLES)), *NAMED.values())
 # Tables that may be left out; "none" means the same.
 OPTIONAL = (
@@ -114,13 +123,11 @@ def field_names() -> list[str]:
         ]
     names += [f"data.{name}" for name in ("file", *DataSettings.options())]
     # The attack first: among fields with the same name, users mean its field most often.
-    tables = {family: family for family in ("attack", *KIND_TABLES)} | {"pattern": "selection"}
-    tables |= NAMED | {family: table for table, family in INNER.items()}
-    places = [*tables.items(), *(("channel", table) for table in CHANNEL_TABLES)]
-    for family, table in places:
+    options = {"selection": "pattern", **{table: family for family, table in NAMED.items()}}
+    for table, family in {"attack": "attack", **PART_TABLES, **options}.items():
         own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
         names += [f"{table}.{name}" for name in sorted(own)]
-        if family in (*KIND_TABLES, "channel") or table in INNER:
+        if table in PART_TABLES:
             names.append(f"{table}.kind")
     return list(dict.fromkeys([*names, "attack.strength"]))
 
@@ -133,13 +140,8 @@ def families_of_names() -> dict[str, str]:
     >>> [families_of_names()[field] for field in ("attack.kind", "aggregation", "channel.up.kind")]
     ['attack', 'aggregation', 'channel']
     """
-    tables = {
-        **dict(zip(KIND_TABLES, KIND_TABLES, strict=True)),
-        **INNER,
-        **dict.fromkeys(CHANNEL_TABLES, "channel"),
-    }
-    fields = {f"{table}.kind": family for table, family in tables.items()}
-    return {"selection.pattern": "pattern", **INNER, **dict(zip(NAMED, NAMED, strict=True)), **fields}
+    fields = {f"{table}.kind": family for table, family in PART_TABLES.items()}
+    return {**_PART_NAMES, **INNER, **fields}
 
 
 def part_from_table(family: str, value: Any, table: str = "") -> Part:
@@ -162,16 +164,18 @@ def part_from_table(family: str, value: Any, table: str = "") -> Part:
     try:
         made: Part = part.from_mapping(values)
     except (InvalidValueError, UnknownFieldError) as error:
-        raise _within(error, part.table, table) from None
+        # Named after the place where the table stands.
+        is_inside = error.field.startswith(f"{part.table}.")
+        raise error.renamed(table + error.field.removeprefix(part.table)) if is_inside else error from None
     return made
 
 
-def _within(error: Any, table: str, place: str) -> PsofedError:
-    """Return an error about a field of a part's table, named after the place where the table stands."""
-    field: str = error.field
-    if place == table or not field.startswith(f"{table}."):
-        return error  # type: ignore[no-any-return]
-    return error.renamed(place + field.removeprefix(table))  # type: ignore[no-any-return]
+def part_or_value(field: str, value: Any) -> Any:
+    """Return the part that a table stands for in a list of values for a field; None for "none"."""
+    if field in OPTIONAL and value == "none":
+        return None
+    family = PART_TABLES.get(field, _PART_NAMES.get(field))
+    return part_from_table(family, value, field) if family and isinstance(value, Mapping) else value
 
 
 def _attack(value: Any) -> Any:
@@ -245,11 +249,7 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
         values["data"] = _data(_table("data", values["data"]), folder, opening)
     if "evasion" in values:
         values["evasion"] = Evasion.from_mapping(_table("evasion", values["evasion"]))
-    model, rows = values.get("model"), values["data"].rows if "data" in values else None
-    if rows is not None:
-        values = fitted_to(rows, values)
-    elif "dimension" not in values and model is not None and model.num_features is not None:
-        values["dimension"] = model.num_features
+    values = fitted_to(values["data"].rows if "data" in values else None, values)
     Scenario.check_names(values)
     return Scenario(**values)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.options import option
-from psofed.common.per_client import PerClient, Uniform, check_count, draw_per_client, per_client
+from psofed.common.per_client import PerClient, Uniform, draw_per_client, per_client
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
@@ -23,26 +23,14 @@ from psofed.parts.learners.lms import LMS
 from psofed.parts.models.linear import Linear
 from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
+from psofed.scenario.accepted import PartCheck, TableCheck, as_attacks, as_rows
 from psofed.scenario.fitting import check_fit, fitted_to
-from psofed.scenario.tables import Data, Evasion, Links, PartCheck, Selection, TableCheck, as_part
+from psofed.scenario.tables import Data, Evasion, Links, Selection
 
 if TYPE_CHECKING:
     from psofed.common.types import FloatArray
 
 UPLINKS = ("same", "redrawn")
-
-
-def _attacks(name: str, value: Any) -> Attack | None:
-    """Return an attack, or the groups that a list of attacks stands for."""
-    if isinstance(value, AttackGroups):
-        value = value.groups
-    if not isinstance(value, list | tuple):
-        attack: Attack = as_part("attack", value, name)
-        return attack
-    groups = tuple(as_part("attack", part, f"{name}[{place}]") for place, part in enumerate(value))
-    if len(groups) < 2:
-        return groups[0] if groups else None
-    return AttackGroups(groups=groups)
 
 
 class Scenario(Settings):
@@ -220,7 +208,7 @@ class Scenario(Settings):
     )
     attack: Attack | None = option(
         default=None,
-        check=PartCheck("attack", _attacks),
+        check=PartCheck("attack", as_attacks),
         text="what Byzantine clients do",
         group="Attack",
         absent="no attack",
@@ -273,22 +261,9 @@ class Scenario(Settings):
         super().__post_init__()
         if self.defence is not None and self.defence.kind == "none":
             object.__setattr__(self, "defence", None)  # both spellings are the same scenario
-        if self.data.rows is not None:
-            check_fit(self, self.data.rows)
         if self.channel is not None and not (self.channel.up or self.channel.down):
             object.__setattr__(self, "channel", None)
-        self._check_input_dimension()
-        self._check_data_sizes()
-        if self.drift is not None and not self.is_linear:
-            allowed = 'left out unless model.kind = "linear" and there is no data.function'
-            raise InvalidValueError("drift", self.drift.kind, allowed)
-        self._check_attack()
-        self._check_network()
-        uploads = self.most_uploads
-        if self.pre_aggregation is not None:
-            uploads = self.pre_aggregation.uploads_after(uploads)
-        self.aggregation.check_participants(uploads)
-        self.algorithm.check(self)
+        check_fit(self)
 
     @property
     def share_probability(self) -> float:
@@ -438,7 +413,7 @@ class Scenario(Settings):
         """
         if "data" in fields:
             raise InvalidValueError("data", fields["data"], "given once, as the first argument")
-        values = fitted_to(data, {**fields, "data": Data(rows=data)})
+        values = fitted_to(as_rows("data", data), {**fields, "data": Data(rows=data)})
         return cls(**values)
 
     @classmethod
@@ -469,56 +444,3 @@ class Scenario(Settings):
         from psofed.scenario.file import scenario_from_toml
 
         return scenario_from_toml(text, plugins)
-
-    def _check_input_dimension(self) -> None:
-        features, function = self.model.num_features, self.data.function
-        if features is not None and features != self.dimension:
-            allowed = f"{self.dimension} (the dimension), since each feature has one weight"
-            raise InvalidValueError("model.features", features, allowed)
-        if function is not None and function.num_inputs not in (None, self.input_dimension):
-            allowed = f'{function.num_inputs} with data.function = "{function.kind}"'
-            raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
-        if isinstance(self.model, Linear) and self.input_dimension != self.dimension:
-            allowed = f'{self.dimension} (the dimension) with model.kind = "linear"'
-            raise InvalidValueError("data.input_dimension", self.input_dimension, allowed)
-
-    def _check_attack(self) -> None:
-        if self.attack is None:
-            return
-        for group, attack in enumerate(self.attacks):
-            table = "attack" if len(self.attacks) == 1 else f"attack[{group}]"
-            count = attack.num_byzantine
-            check_integer(f"{table}.num_byzantine", count, 0, self.num_clients, "num_clients")
-            for place, client in enumerate(attack.clients):
-                if not isinstance(client, str):  # names can only be checked against data
-                    field_name = f"{table}.clients[{place}]"
-                    check_integer(field_name, client, 0, self.num_clients - 1, "num_clients - 1")
-        if isinstance(self.attack, AttackGroups) and not self.attack.has_names:
-            self.attack.byzantine_mask(self.num_clients)  # refuses clients that two groups claim
-
-    def _check_network(self) -> None:
-        if self.availability is not None:
-            self.availability.check(self.num_clients)
-        if self.delay is None:
-            return
-        self.delay.check(self.iterations)
-        if self.delay.grouping == "by-delay" and not isinstance(self.aggregation, Mean):
-            allowed = f'"together" with aggregation = "{self.aggregation.kind}": only the mean has groups'
-            raise InvalidValueError("delay.grouping", self.delay.grouping, allowed)
-        if self.delay.grouping == "by-delay" and self.pre_aggregation is not None:
-            allowed = f'"together" with pre_aggregation.kind = "{self.pre_aggregation.kind}", which mixes all uploads'
-            raise InvalidValueError("delay.grouping", self.delay.grouping, allowed)
-
-    def _check_data_sizes(self) -> None:
-        values = {f"data.{name}": getattr(self.data, name) for name in ("input_variance", "noise_variance")}
-        for name, value in {"stepsize": self.stepsize, **values}.items():
-            check_count(name, value, self.num_clients)
-        covariances = self.data.covariances
-        if covariances is not None:
-            shape = (len(covariances), len(covariances[0]))
-            if shape != (self.num_clients, self.input_dimension):
-                raise InvalidValueError(
-                    "data.covariances",
-                    f"{shape[0]} matrices of {shape[1]} rows",
-                    f"{self.num_clients} matrices (num_clients) of {self.input_dimension} rows",
-                )

@@ -1,98 +1,22 @@
-"""The tables of a scenario: which parameters are shared, the clients' data, and adversarial inputs."""
+"""The tables of a scenario: which parameters are shared, the clients' data, the links, and adversarial inputs."""
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.options import Check, option
+from psofed.common.options import option
 from psofed.common.per_client import PerClient, Uniform, per_client
 from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.base import Function, InputStream, Pattern
 from psofed.parts.network import Channel
-from psofed.parts.part import Part
 from psofed.parts.patterns.random import Random
-from psofed.parts.registry import FAMILIES, find_part
 from psofed.parts.streams.independent import Independent
 from psofed.parts.traffic import BITS_PER_NUMBER
+from psofed.scenario.accepted import Covariances, PartCheck, as_channels, as_covariances, as_rows
 
 Variance = PerClient
-Covariances = tuple[tuple[tuple[float, ...], ...], ...]
-
-
-def as_part(family: str, value: Any, field_name: str = "") -> Any:
-    """Return a part as it is, or with its default options if `value` is its name.
-
-    Examples
-    --------
-    >>> as_part("aggregation", "krum")
-    Krum(tolerated=1)
-    """
-    name = field_name or family
-    if isinstance(value, str):
-        return find_part(family, value, name).from_mapping({})
-    if not isinstance(value, Part) or value.family != family:
-        folder = FAMILIES[family]
-        raise InvalidValueError(name, value, f"one of psofed.{folder}, or its name")
-    return value
-
-
-@dataclass(frozen=True)
-class PartCheck:
-    """A check that accepts a part of a family, or its name.
-
-    `convert` replaces the check where a field holds several parts.
-    """
-
-    family: str
-    convert: Check | None = None
-
-    def __call__(self, name: str, value: Any) -> Any:
-        """Return the part."""
-        return as_part(self.family, value, name) if self.convert is None else self.convert(name, value)
-
-
-@dataclass(frozen=True)
-class TableCheck:
-    """A check that accepts a value of one class of settings."""
-
-    kind: type[Settings]
-
-    def __call__(self, name: str, value: Any) -> Any:
-        """Return the value."""
-        if not isinstance(value, self.kind):
-            raise InvalidValueError(name, value, f"a psofed.{self.kind.__name__}")
-        return value
-
-
-def _check_covariances(field_name: str, value: Any) -> Covariances:
-    import numpy as np
-
-    allowed = (
-        "num_clients symmetric positive semi-definite matrices of finite numbers, dimension × dimension each"
-    )
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidValueError(field_name, value, allowed) from None
-    if array.ndim != 3 or array.shape[1] != array.shape[2] or array.size == 0 or not np.isfinite(array).all():
-        raise InvalidValueError(field_name, f"an array of shape {array.shape}", allowed)
-    for k, matrix in enumerate(array):
-        scale = np.abs(matrix).max()
-        if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12 * scale):
-            raise InvalidValueError(f"{field_name}[{k}]", "an unsymmetric matrix", allowed)
-        if np.linalg.eigvalsh(matrix).min() < -1e-10 * scale:
-            raise InvalidValueError(f"{field_name}[{k}]", "a matrix with a negative eigenvalue", allowed)
-    return tuple(tuple(tuple(row) for row in matrix) for matrix in array.tolist())
-
-
-def _check_rows(field_name: str, value: Any) -> OwnData | DataSource:
-    if not isinstance(value, OwnData | DataSource):
-        allowed = "what psofed.read_data or psofed.from_arrays returns"
-        raise InvalidValueError(field_name, type(value).__name__, allowed)
-    return value
 
 
 class Selection(Settings):
@@ -200,7 +124,7 @@ class Data(Settings):
     )
     covariances: Covariances | None = option(
         default=None,
-        check=_check_covariances,
+        check=as_covariances,
         text="R_k themselves, such as measured ones",
         label="input covariances",
     )
@@ -238,7 +162,7 @@ class Data(Settings):
         slider=(0.0, 0.5),
     )
     rows: "OwnData | DataSource | None" = option(
-        default=None, check=_check_rows, text="your own data, instead of drawn streams"
+        default=None, check=as_rows, text="your own data, instead of drawn streams"
     )
 
     if TYPE_CHECKING:  # accepted types; arrays and lists become tuples, a name stands for the part
@@ -342,14 +266,6 @@ class Evasion(Settings):
         super().__post_init__()
 
 
-def _channels(name: str, value: Any) -> tuple[Channel, ...]:
-    """Return the channels of one direction, in series; one part stands for a series of one."""
-    if value is None:
-        return ()
-    series = value if isinstance(value, list | tuple) else (value,)
-    return tuple(as_part("channel", part, name) for part in series)
-
-
 class Links(Settings):
     """The links between clients and server: channels on the way up and on the way down.
 
@@ -369,14 +285,14 @@ class Links(Settings):
 
     up: tuple[Channel, ...] = option(
         default=(),
-        check=PartCheck("channel", _channels),
+        check=PartCheck("channel", as_channels),
         text="channels from a client to the server",
         label="channel up",
         absent="perfect",
     )
     down: tuple[Channel, ...] = option(
         default=(),
-        check=PartCheck("channel", _channels),
+        check=PartCheck("channel", as_channels),
         text="channels from the server to a client",
         label="channel down",
         absent="perfect",

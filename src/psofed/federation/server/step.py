@@ -23,7 +23,7 @@ from psofed.federation.server.suspects import Suspects
 from psofed.parts.aggregations.centred_clipping import CentredClipping
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, PreAggregation
-from psofed.scenario.tables import as_part
+from psofed.scenario.accepted import as_part
 
 ROBUST: Aggregation = CentredClipping(factor=1.0, iterations=5)
 """The default rule. It needs no guess of the number of Byzantine nodes, and takes any number of uploads."""

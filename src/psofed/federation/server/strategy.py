@@ -51,7 +51,7 @@ from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.base import Aggregation, Attack, Defence
 from psofed.render.numbers import listed
-from psofed.scenario.tables import as_part
+from psofed.scenario.accepted import as_part
 
 _log = logging.getLogger("psofed.federation")
 

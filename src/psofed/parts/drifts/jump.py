@@ -15,7 +15,7 @@ class Jump(Drift):
     --------
     >>> Jump(size=1.0)
     Traceback (most recent call last):
-    TypeError: Jump.__init__() missing 1 required keyword-only argument: 'at'
+    psofed.common.errors.MissingArgumentError: drift.at is required: an integer of at least 0.
     """
 
     size: float = option(low=0.0, text="Euclidean length of the jump; w* itself has length 1")

@@ -79,7 +79,9 @@ class Attack(Part):
         given: int | None = self.num_byzantine
         if given is None:
             if not names:
-                raise MissingValueError("attack.num_byzantine", "or name the clients in attack.clients")
+                raise MissingValueError(
+                    "attack.num_byzantine", "how many clients attack; or name them in attack.clients"
+                )
             object.__setattr__(self, "num_byzantine", len(names))
         super().__post_init__()
         if names and self.num_byzantine != len(names):

@@ -14,7 +14,9 @@ from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import write_atomically
 from psofed.common.numbers import json_object
+from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
+from psofed.results.dataset import variable
 from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 from psofed.scenario.file import scenario_to_toml
@@ -118,6 +120,7 @@ class Advice(Reported):
 
     def method(self, name: str) -> LearningMethod:
         """Return the first method of that name."""
+        check_choice("name", name, dict.fromkeys(method.name for method in self.methods))
         return next(method for method in self.methods if method.name == name)
 
     def report(self) -> Report:
@@ -162,10 +165,10 @@ class Advice(Reported):
 
         methods = (*self.methods, *(() if self.what_if is None else self.what_if.methods))
         variables = {
-            name: ("client", np.array([of(s) for s in self.stations], np.float64), _attributes(title, units))
+            name: variable("client", np.array([of(s) for s in self.stations], np.float64), title, units)
             for name, (title, units, of) in _STATIONS.items()
         } | {
-            name: ("method", np.array([of(m) for m in methods], np.float64), _attributes(title, units))
+            name: variable("method", np.array([of(m) for m in methods], np.float64), title, units)
             for name, (title, units, of) in _METHODS.items()
         }
         return xarray.Dataset(
@@ -230,10 +233,6 @@ _METHODS: dict[str, tuple[str, str, Callable[[LearningMethod], float]]] = {
     "method_gain_high": ("upper end of its interval", "1", lambda m: m.gain.interval[1]),
     "method_numbers": ("values sent per iteration", "1", lambda m: m.numbers),
 }
-
-
-def _attributes(title: str, units: str) -> dict[str, str]:
-    return {"long_name": title, "units": units}
 
 
 def check_out(path: Path) -> None:

@@ -1,6 +1,8 @@
 """Asks a table whether federating helps: what is compared, run and judged, and how the answer is put together."""
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,7 @@ from psofed.studies.advice.rivals import make_rivals
 from psofed.studies.advice.search import Federated, GroupSearch
 from psofed.studies.advice.stations import describe_stations
 from psofed.studies.advice.tuning import Tuner
-from psofed.studies.advice.what_if import AttackPlan, ByzantineWhatIf, ask_what_if
+from psofed.studies.advice.what_if import AttackPlan, ask_what_if
 
 if TYPE_CHECKING:
     import pandas
@@ -82,6 +84,9 @@ def advise(
         raise InvalidValueError(
             "epochs", data.epochs, "1, since the error on rows that were learned before is no forecast error"
         )
+    if scenario is not None and scenario.iterations < data.iterations:
+        allowed = f"{data.iterations}, since advice is on all rows"
+        raise InvalidValueError("iterations", scenario.iterations, allowed)
     scenario = scenario or Scenario.from_data(data, num_participants=data.num_clients)
     if scenario.learner.kind != "lms":
         raise NotCoveredError(
@@ -99,159 +104,122 @@ def advise(
         check_covered(part)
     if is_cold():
         notify("compiling the kernels (once on this machine, some seconds)")
-    return _Adviser(data, Trier(scenario, settings), robust, plan).advise()
+    return _compare(data, Trier(scenario, settings), robust, plan)
 
 
-class _Adviser:
-    """Runs what is to be compared, and puts the answer together."""
+def _compare(data: OwnData, trier: Trier, robust: Aggregation, plan: AttackPlan) -> Advice:
+    """Run every way to learn, judge them, and put the answer together."""
+    judge, base = trier.judge, trier.scenario
+    several = base.num_clients > 1
+    tuner = Tuner(trier)
+    grid, alone_errors = tuner.tune(
+        "each alone", trier.stepsizes(base.iterations), lambda grid: trier.lms(grid, False)
+    )
+    steps = base.iterations * base.num_clients
+    pooled_grid, pooled_errors = tuner.tune(
+        "the pooled model", trier.stepsizes(steps), lambda grid: trier.lms(grid, True)
+    )
+    alone, pooled = judge.choose(alone_errors), judge.choose(pooled_errors)
+    whole = tuner.federation(trier.shared() if several else (base.dimension,))
+    together = judge.choose(whole.errors, whole.costs)
+    everybody_gain = judge.gain(together, alone)
+    used = np.array([grid[alone.last], whole.scenarios[together.last].common_stepsize])
+    near = np.unique([s.common_stepsize for s in whole.scenarios])
+    near = near[(near > 0.9 * used.min() / trier.factor) & (near < 1.1 * used.max() * trier.factor)]
+    search = GroupSearch(trier, data.targets, whole, alone_errors, near).run()
+    chosen, gain = search, judge.gain(search.judged, alone, members=search.members)
+    few = 2 * sum(len(group) for group, _ in search.groups) < base.num_clients
+    if not search.groups or math.isnan(gain.value) or (few and not (gain.matters and gain.value > 0)):
+        # No group is worth a sentence: the answer is about everybody.
+        everybody = tuple(range(base.num_clients)), whole.scenarios[together.last]
+        counts = frozenset(whole.costs[pick] for pick in together.picks)
+        members = np.ones(together.errors.shape, bool)
+        chosen, gain = Federated(together, members, (everybody,), search.laws, counts), everybody_gain
 
-    def __init__(self, data: OwnData, trier: Trier, robust: Aggregation, plan: AttackPlan) -> None:
-        self._data, self._trier, self._robust, self._plan = data, trier, robust, plan
-        self._scenario = trier.scenario
-        self._judge = Judge(trier.blocks)
-        self._notes = data.notes()
+    def plain(name: str, title: str, judged: Judged, stepsize: float | None = None) -> LearningMethod:
+        return LearningMethod(name, title, None, stepsize, judge.error(judged), judge.gain(judged, alone))
 
-    def advise(self) -> Advice:
-        trier, judge, base = self._trier, self._judge, self._scenario
-        several = base.num_clients > 1
-        steps = base.iterations
-        tuner = Tuner(trier)
-        grid, alone_errors = tuner.tune(
-            "each alone", trier.stepsizes(steps), lambda grid: trier.lms(grid, False)
+    own = replace(
+        plain("alone", "each alone, LMS", alone, float(grid[alone.last])), gain=Gain(0.0, (0.0, 0.0))
+    )
+    methods = [own, _federation_method(chosen, judge.error(chosen.judged), gain, base.num_clients)]
+    for count in dict.fromkeys(whole.costs):
+        these = [i for i, other in enumerate(whole.costs) if other == count]
+        judged = judge.choose(whole.errors[these])
+        setting = whole.scenarios[these[judged.last]]
+        error, own_gain = judge.error(judged), judge.gain(judged, alone)
+        methods.append(federation_method("everybody", "all together", setting, error, own_gain))
+    robust_method, what_if = ask_what_if(trier, plan, robust, chosen.groups[0][0], alone_errors) or (
+        None,
+        None,
+    )
+    if robust_method is not None:
+        methods.append(robust_method)
+    methods.append(plain("pooled", "all data pooled", pooled, float(pooled_grid[pooled.last])))
+    rivals = {}
+    for rival in make_rivals(data, trier.features, trier.blocks, trier.is_heavy):
+        rivals[rival.name] = judged = judge.choose(rival.errors)
+        methods.append(plain(rival.name, rival.titles[judged.last], judged))
+    federates = several and gain.matters and gain.value > 0
+    winner, winner_gain = _winner(judge, rivals, chosen.judged if federates else alone)
+    is_left = ~np.isin(range(base.num_clients), [k for group, _ in chosen.groups for k in group])
+    shown = Judged(np.where(is_left, together.errors, chosen.judged.errors), 0)
+    names = data.table.clients
+    return Advice(
+        verdict=_verdict(gain, winner, several),
+        winner=winner,
+        winner_gain=winner_gain,
+        methods=tuple(methods),
+        groups=tuple(
+            ClientGroup(tuple(names[k] for k in group), setting.num_shared, setting.common_stepsize)
+            for group, setting in chosen.groups
+        ),
+        shared_counts=tuple(sorted(chosen.counts)),
+        everybody_gain=everybody_gain,
+        recent_gain=judge.gain(chosen.judged, alone, members=chosen.members, recent=True),
+        what_if=what_if,
+        stations=describe_stations(
+            data, judge, trier.features, search.laws, alone, shown, rivals["rls"], rivals["average"]
+        ),
+        scenario=chosen.groups[0][1],
+        rows=int(judge.rows.sum()),
+        data=data.describe(),
+        notes=(*data.notes(), *tuner.notes, *_notes(trier, names)),
+        pooled_gain=judge.gain(pooled, chosen.judged),
+        model_gain=judge.gain(min(chosen.judged, alone, key=judge.error), rivals["average"]),
+    )
+
+
+def _federation_method(chosen: Federated, error: float, gain: Gain, num_clients: int) -> LearningMethod:
+    largest, scenario = chosen.groups[0]
+    title = "federation"
+    if len(chosen.groups) > 1:
+        title += f", {len(chosen.groups)} groups"
+    elif len(largest) < num_clients:
+        title += f" of {len(largest)} clients"
+    sent = sum(values_sent(setting) for _, setting in chosen.groups)
+    shared, stepsize = scenario.num_shared, scenario.common_stepsize
+    return LearningMethod("federation", title, shared, stepsize, error, gain, sent, "mean")
+
+
+def _winner(judge: Judge, rivals: dict[str, Judged], recommended: Judged) -> tuple[str, Gain]:
+    """Return the best rival that is clearly better than the recommendation, or an empty name."""
+    confidence = 1 - 0.05 / len(rivals)
+    gains = {name: judge.gain(judged, recommended, confidence) for name, judged in rivals.items()}
+    better = [name for name, gain in gains.items() if gain.matters and gain.value > 0]
+    best = min(better, key=lambda name: judge.error(rivals[name]), default="")
+    return best, gains.get(best, Gain(math.nan, (math.nan, math.nan)))
+
+
+def _notes(trier: Trier, names: tuple[str, ...]) -> Iterator[str]:
+    unjudged = [name for name, rows in zip(names, trier.judge.rows, strict=True) if not rows]
+    if unjudged:
+        yield (
+            f"{len(unjudged)} clients ({', '.join(unjudged[:3])}{', …' if len(unjudged) > 3 else ''}) learn, "
+            "but their rows end before the judged part begins."
         )
-        pooled_grid, pooled_errors = tuner.tune(
-            "the pooled model", trier.stepsizes(steps * base.num_clients), lambda grid: trier.lms(grid, True)
-        )
-        alone, pooled, average = map(judge.choose, (alone_errors, pooled_errors, trier.average()))
-        whole = tuner.federation(trier.shared() if several else (base.dimension,))
-        self._notes += tuner.notes
-        together = judge.choose(whole.errors, whole.costs)
-        used = np.array([grid[alone.last], whole.scenarios[together.last].common_stepsize])
-        near = np.unique([s.common_stepsize for s in whole.scenarios])
-        near = near[(near > 0.9 * used.min() / trier.factor) & (near < 1.1 * used.max() * trier.factor)]
-        search = GroupSearch(trier, self._data.targets, whole, alone_errors, near).run()
-        chosen, gain = search, judge.gain(search.judged, alone, members=search.members)
-        few = 2 * sum(len(group) for group, _ in search.groups) < base.num_clients
-        if not search.groups or math.isnan(gain.value) or (few and not (gain.matters and gain.value > 0)):
-            # No group is worth a sentence: the answer is about everybody.
-            everybody = tuple(range(base.num_clients)), whole.scenarios[together.last]
-            counts = frozenset(whole.costs[pick] for pick in together.picks)
-            chosen = Federated(
-                together, np.ones(together.errors.shape, bool), (everybody,), search.laws, counts
-            )
-            gain = judge.gain(together, alone)
-        own = LearningMethod(
-            "alone",
-            "each alone, LMS",
-            None,
-            float(grid[alone.last]),
-            judge.error(alone),
-            Gain(0.0, (0.0, 0.0)),
-        )
-        federation = self._federation_method(chosen, gain, several)
-        methods = [own, federation]
-        for count in dict.fromkeys(whole.costs):
-            these = [i for i, other in enumerate(whole.costs) if other == count]
-            judged = judge.choose(whole.errors[these])
-            setting = whole.scenarios[these[judged.last]]
-            error, own_gain = judge.error(judged), judge.gain(judged, alone)
-            methods.append(federation_method("everybody", "all together", setting, error, own_gain))
-        what_if: ByzantineWhatIf | None = None
-        asked = ask_what_if(trier, self._plan, self._robust, chosen.groups[0][0], alone_errors)
-        if asked is not None:
-            robust, what_if = asked
-            methods.append(robust)
-        rivals = {"pooled": pooled}
-        methods.append(
-            self._plain("pooled", "all data pooled", pooled, alone, float(pooled_grid[pooled.last]))
-        )
-        for rival in make_rivals(self._data, trier.features, trier.blocks, trier.is_heavy):
-            rivals[rival.name] = judge.choose(rival.errors)
-            methods.append(
-                self._plain(rival.name, rival.titles[rivals[rival.name].last], rivals[rival.name], alone)
-            )
-        rivals["average"] = average
-        methods.append(self._plain("average", "running mean", average, alone))
-        federates = several and gain.matters and gain.value > 0
-        recommended = chosen.judged if federates else alone
-        winner, winner_gain = self._winner(rivals, recommended)
-        scenario = chosen.groups[0][1]
-        left = np.ones(base.num_clients, bool)
-        for group, _ in chosen.groups:
-            left[list(group)] = False
-        shown = Judged(np.where(left, together.errors, chosen.judged.errors), 0)
-        names = self._data.table.clients
-        return Advice(
-            verdict=_verdict(gain, winner, several),
-            winner=winner,
-            winner_gain=winner_gain,
-            methods=tuple(methods),
-            groups=tuple(
-                ClientGroup(tuple(names[k] for k in group), setting.num_shared, setting.common_stepsize)
-                for group, setting in chosen.groups
-            ),
-            shared_counts=tuple(sorted(chosen.counts)),
-            everybody_gain=judge.gain(together, alone),
-            recent_gain=judge.gain(chosen.judged, alone, members=chosen.members, recent=True),
-            what_if=what_if,
-            stations=describe_stations(
-                self._data, judge, trier.features, search.laws, alone, shown, rivals["rls"], average
-            ),
-            scenario=scenario,
-            rows=int(judge.rows.sum()),
-            data=self._data.describe(),
-            notes=tuple(self._all_notes()),
-            pooled_gain=judge.gain(pooled, chosen.judged),
-            model_gain=judge.gain(min(chosen.judged, alone, key=judge.error), average),
-        )
-
-    def _federation_method(self, chosen: Federated, gain: Gain, several: bool) -> LearningMethod:
-        largest, scenario = chosen.groups[0]
-        members = sum(len(group) for group, _ in chosen.groups)
-        title = "federation"
-        if len(chosen.groups) > 1:
-            title += f", {len(chosen.groups)} groups"
-        elif len(largest) < self._scenario.num_clients:
-            title += f" of {members} clients"
-        sent = sum(values_sent(setting) for _, setting in chosen.groups)
-        return LearningMethod(
-            "federation",
-            title,
-            scenario.num_shared,
-            scenario.common_stepsize,
-            self._judge.error(chosen.judged),
-            gain,
-            sent,
-            "mean",
-        )
-
-    def _plain(
-        self, name: str, title: str, judged: Judged, alone: Judged, stepsize: float | None = None
-    ) -> LearningMethod:
-        return LearningMethod(
-            name, title, None, stepsize, self._judge.error(judged), self._judge.gain(judged, alone)
-        )
-
-    def _winner(self, rivals: dict[str, Judged], recommended: Judged) -> tuple[str, Gain]:
-        """Return the best rival that is clearly better than the recommendation, or an empty name."""
-        able = {name: judged for name, judged in rivals.items() if name != "pooled"}
-        confidence = 1 - 0.05 / len(able)
-        gains = {name: self._judge.gain(judged, recommended, confidence) for name, judged in able.items()}
-        better = [name for name, gain in gains.items() if gain.matters and gain.value > 0]
-        best = min(better, key=lambda name: self._judge.error(able[name]), default="")
-        return best, gains.get(best, Gain(math.nan, (math.nan, math.nan)))
-
-    def _all_notes(self) -> list[str]:
-        lines = self._notes
-        unjudged = [n for n, rows in zip(self._data.table.clients, self._judge.rows, strict=True) if not rows]
-        if unjudged:
-            lines.append(
-                f"{len(unjudged)} clients ({', '.join(unjudged[:3])}{', …' if len(unjudged) > 3 else ''}) learn, "
-                "but their rows end before the judged part begins."
-            )
-        if self._trier.is_heavy:
-            lines.append("the table is large: fewer stepsizes and numbers of shared parameters were tried.")
-        return lines
+    if trier.is_heavy:
+        yield "the table is large: fewer stepsizes and numbers of shared parameters were tried."
 
 
 def _verdict(gain: Gain, winner: str, several: bool) -> str:

@@ -12,14 +12,8 @@ if TYPE_CHECKING:
     from psofed.studies.advice.advice import Advice
     from psofed.studies.advice.stations import Station
 
-_FEDERATIONS = (
-    "federation",
-    "everybody",
-    "mean",
-    "robust",
-    "pooled",
-    "rls",
-)  # rows that the axis is made for
+# Rows that the axis is made for.
+_FEDERATIONS = ("federation", "everybody", "mean", "robust", "pooled", "rls")
 MOST_NAMED = 40  # clients that a chart names
 
 

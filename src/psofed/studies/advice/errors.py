@@ -4,7 +4,6 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,58 +17,13 @@ from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.simulation.baselines import lms_errors
 from psofed.simulation.parcels import sending
-
-# Blocks of time; the first quarter only serves to choose from.
-BLOCKS = 24
+from psofed.studies.advice.judging import Blocks, Judge, cut_into_blocks
 
 # Stepsizes are tried from the one that learns fastest down to this share of 1/E‖x‖² or below, these factors apart.
 _BOTTOM = 0.01
 _FACTOR, _COARSE_FACTOR = 1.7, 2.5
 _FEW_SHARED = 6  # up to this dimension all numbers of shared entries are tried
 _HEAVY = 500_000  # numbers in the table: from here on fewer stepsizes and shared entries are tried
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Time cut into blocks in which every client's rows weigh the same in all.
-
-    Attributes
-    ----------
-    edges : array (blocks + 1,)
-        First iteration of each block, and the end.
-    counts : array (blocks, K)
-        Rows of each client in each block.
-    """
-
-    edges: NDArray[np.int64]
-    counts: FloatArray
-
-    @property
-    def first_judged(self) -> int:
-        """The first block that is judged."""
-        return max(1, len(self.counts) // 4)
-
-    def sums(self, errors: FloatArray) -> FloatArray:
-        """Sum errors (iterations, K) within blocks, (blocks, K); those that are not finite become infinite."""
-        sums = np.add.reduceat(errors, self.edges[:-1], axis=0)
-        return np.where(np.isfinite(sums), sums, np.inf)
-
-
-def cut_into_blocks(samples: Sequence[int], count: int = BLOCKS) -> Blocks:
-    """Cut time into blocks that hold equal shares of the clients' rows, each client weighing as much as any other.
-
-    Examples
-    --------
-    >>> cut_into_blocks((6, 6), 3).edges.tolist(), cut_into_blocks((4, 400), 4).edges.tolist()
-    ([0, 2, 4, 6], [0, 2, 4, 200, 400])
-    """
-    lengths = np.asarray(samples)
-    n = np.arange(lengths.max())
-    active = n[:, None] < lengths
-    mass = np.cumsum((active / lengths).sum(axis=1))
-    inner = np.searchsorted(mass / mass[-1], np.arange(1, count) / count - 1e-12) + 1
-    edges = np.unique(np.concatenate([[0], np.minimum(inner, n.size), [n.size]]))
-    return Blocks(edges, np.add.reduceat(active.astype(np.float64), edges[:-1], axis=0))
 
 
 class Trier:
@@ -88,6 +42,7 @@ class Trier:
         assert data is not None
         self.scenario: Scenario = scenario
         self.blocks: Blocks = cut_into_blocks(data.samples)
+        self.judge: Judge = Judge(self.blocks)
         self._data, self._settings = data, settings
         self._done, self._planned = 0, 0
         self._groups: dict[tuple[int, ...], OwnData] = {}
@@ -136,13 +91,6 @@ class Trier:
                 sums.append(self.blocks.sums(errors))
             self._advance(1)
         return np.array(sums)
-
-    def average(self) -> FloatArray:
-        """Return the errors (1, blocks, K) of the running mean."""
-        errors = np.zeros((self.scenario.iterations, self.scenario.num_clients))
-        for k, targets in enumerate(self._data.targets):
-            errors[: len(targets), k] = targets**2
-        return self.blocks.sums(errors)[None]
 
     def federations(
         self, scenarios: Sequence[Scenario], members: Sequence[tuple[int, ...]] | None = None

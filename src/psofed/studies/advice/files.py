@@ -1,40 +1,15 @@
 """Advice that was saved, read back as it was."""
 
-import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from psofed.common.errors import PsofedError
 from psofed.scenario import Scenario
 from psofed.studies.advice.advice import GAINS, Advice
 from psofed.studies.advice.judging import Gain
 from psofed.studies.advice.methods import ClientGroup, LearningMethod
 from psofed.studies.advice.stations import Station
 from psofed.studies.advice.what_if import ByzantineWhatIf
-
-
-def read_advice(path: str | Path) -> Advice:
-    """Read the advice in a ``.json`` file.
-
-    Raises
-    ------
-    PsofedError
-        If there is no such file, or it holds something else.
-    """
-    try:
-        plain = json.loads(Path(path).read_text(encoding="utf-8"))
-        return advice_from_json(plain)
-    except FileNotFoundError:
-        raise PsofedError(f"{path}: no such file") from None
-    except PsofedError as error:  # such as a part from a plugin that is not loaded
-        raise PsofedError(f"{path}: {error}") from None
-    except Exception as error:  # a file of any content: too deep, of other types, not text
-        reason = f"{type(error).__name__}: {error}"
-        raise PsofedError(
-            f"{path}: not a saved advice ({reason:.300}); other results are read from NetCDF files (.nc)"
-        ) from None
 
 
 def advice_from_json(plain: Mapping[str, Any]) -> Advice:

@@ -1,6 +1,6 @@
 """Judges ways to learn on one table: settings from the past, errors from what follows, intervals from slow waves.
 
-Time is cut into blocks (:mod:`psofed.studies.advice.errors`). In each judged block a way to learn uses the setting
+Time is cut into blocks. In each judged block a way to learn uses the setting
 (stepsize, shared parameters) that was best in the later half of the blocks before it. Its error is
 
     E = (1/K) Σ_k (1/n_k) Σ_b e_{b,k},
@@ -25,14 +25,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.studies.advice.errors import Blocks
 
+# Blocks of time; the first quarter only serves to choose from.
+_BLOCKS = 24
 # Errors that differ by less than 0.1 dB count as equal: of such settings the one that sends less is chosen, and such
 # gains decide nothing.
 TOLERANCE = 10**0.01 - 1
 # Slow waves that an interval is taken from; more of them where few degrees of freedom would say nothing, because the
 # intervals of all clients are to hold together.
 _WAVES, _CLIENT_WAVES = 4, 8
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Time cut into blocks in which every client's rows weigh the same in all.
+
+    Attributes
+    ----------
+    edges : array (blocks + 1,)
+        First iteration of each block, and the end.
+    counts : array (blocks, K)
+        Rows of each client in each block.
+    """
+
+    edges: NDArray[np.int64]
+    counts: FloatArray
+
+    @property
+    def first_judged(self) -> int:
+        """The first block that is judged."""
+        return max(1, len(self.counts) // 4)
+
+    def sums(self, errors: FloatArray) -> FloatArray:
+        """Sum errors (iterations, K) within blocks, (blocks, K); those that are not finite become infinite."""
+        sums = np.add.reduceat(errors, self.edges[:-1], axis=0)
+        return np.where(np.isfinite(sums), sums, np.inf)
+
+
+def cut_into_blocks(samples: Sequence[int], count: int = _BLOCKS) -> Blocks:
+    """Cut time into blocks that hold equal shares of the clients' rows, each client weighing as much as any other.
+
+    Examples
+    --------
+    >>> cut_into_blocks((6, 6), 3).edges.tolist(), cut_into_blocks((4, 400), 4).edges.tolist()
+    ([0, 2, 4, 6], [0, 2, 4, 200, 400])
+    """
+    lengths = np.asarray(samples)
+    n = np.arange(lengths.max())
+    active = n[:, None] < lengths
+    mass = np.cumsum((active / lengths).sum(axis=1))
+    inner = np.searchsorted(mass / mass[-1], np.arange(1, count) / count - 1e-12) + 1
+    edges = np.unique(np.concatenate([[0], np.minimum(inner, n.size), [n.size]]))
+    return Blocks(edges, np.add.reduceat(active.astype(np.float64), edges[:-1], axis=0))
 
 
 @dataclass(frozen=True)

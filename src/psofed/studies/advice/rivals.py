@@ -2,6 +2,8 @@
 
 persistence
     The last value of the target.
+average
+    The mean of the target so far.
 seasonal
     The value a day, a week or a year ago, whichever was best on the rows before; only for tables with a time column.
 RLS
@@ -20,7 +22,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.data.standardise import running_deviation
 from psofed.engine.compiling import compiled
-from psofed.studies.advice.errors import Blocks
+from psofed.studies.advice.judging import Blocks
 
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
@@ -39,7 +41,7 @@ class Rival:
     Attributes
     ----------
     name : str
-        ``"persistence"``, ``"seasonal"`` or ``"rls"``.
+        ``"persistence"``, ``"seasonal"``, ``"rls"`` or ``"average"``.
     titles : tuple of str
         One for each setting.
     errors : array (settings, blocks, K)
@@ -72,6 +74,8 @@ def make_rivals(
         sums.append(blocks.sums(_padded(errors)))
     titles = ("" if factor == 1 else f", forgetting {factor:g}" for factor in factors)
     yield Rival("rls", tuple(f"each alone, RLS{title}" for title in titles), np.array(sums))
+    # Targets are scaled by their running mean (psofed.data.standardise), so they are its errors.
+    yield Rival("average", ("running mean",), blocks.sums(_padded(data.targets))[None])
 
 
 def _naive(data: "OwnData", k: int, lag: float) -> FloatArray:

@@ -22,7 +22,7 @@ from psofed.results.outliers import robust_scores, stands_out
 from psofed.scenario import Scenario
 from psofed.studies.advice.errors import Trier
 from psofed.studies.advice.groups import Clients, Groups, LawTree, estimate_laws, split_by_law
-from psofed.studies.advice.judging import Judge, Judged
+from psofed.studies.advice.judging import Judged
 
 GroupSetting = tuple[Clients, Scenario]
 
@@ -98,7 +98,7 @@ class GroupSearch:
     ) -> None:
         self._trier, self._targets, self._whole, self._alone = trier, targets, whole, alone
         self._stepsizes = stepsizes
-        self._judge = Judge(trier.blocks)
+        self._judge = trier.judge
         self._everybody = tuple(range(trier.scenario.num_clients))
 
     def run(self) -> Federated:

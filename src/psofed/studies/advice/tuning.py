@@ -10,7 +10,6 @@ from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.simulation.monte_carlo import check_covered
 from psofed.studies.advice.errors import Trier
-from psofed.studies.advice.judging import Judge
 from psofed.studies.advice.search import Tried
 
 # How often the grid of stepsizes is extended if the best is the smallest, and by how many.
@@ -24,7 +23,6 @@ class Tuner:
 
     def __init__(self, trier: Trier) -> None:
         self._trier = trier
-        self._judge = Judge(trier.blocks)
         self.notes: list[str] = []
 
     def tune(
@@ -33,9 +31,8 @@ class Tuner:
         """Run stepsizes, and smaller ones while the smallest is best; errors are (…, stepsizes, blocks, K)."""
         errors = run(grid)
         for extension in range(_EXTENSIONS + 1):
-            scores = self._judge.past_errors(
-                errors.reshape(-1, *errors.shape[-2:]), len(self._trier.blocks.counts)
-            )
+            flat = errors.reshape(-1, *errors.shape[-2:])
+            scores = self._trier.judge.past_errors(flat, len(self._trier.blocks.counts))
             best = int(np.argmin(scores.sum(axis=1))) % len(grid)
             if best or extension == _EXTENSIONS:
                 break
@@ -86,16 +83,15 @@ def tuned_federation(scenario: Scenario, keep_shared: bool = False) -> Scenario:
     full = AdviceSettings()
     counts = [scenario.num_shared] if keep_shared else None
     trier = Trier(scenario, full)
-    runs = len(trier.stepsizes(scenario.iterations, scenario.num_participants)) * len(
-        counts or trier.shared()
-    )
+    stepsizes = trier.stepsizes(scenario.iterations, scenario.num_participants)
+    runs = len(stepsizes) * len(counts or trier.shared())
     affordable = _MOST_UPDATES // (runs * scenario.num_clients)  # iterations times trials
     length = min(scenario.iterations, max(affordable, _FEWEST_SAMPLES))
     trials = min(full.trials, max(affordable // length, 1))
     if (length, trials) != (scenario.iterations, full.trials):
         trier = Trier(_first_rows(scenario, length), full.replace(trials=trials))
     tried = Tuner(trier).federation(counts or trier.shared())
-    best = Judge(trier.blocks).choose(tried.errors, tried.costs).last
+    best = trier.judge.choose(tried.errors, tried.costs).last
     if not np.isfinite(tried.errors[best]).all():
         return scenario
     chosen = tried.scenarios[best]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
@@ -44,12 +43,7 @@ class ByzantineWhatIf:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "clients": list(self.clients),
-            "byzantine": list(self.byzantine),
-            "attacks": list(self.attacks),
-            "methods": [method.to_json() for method in self.methods],
-        }
+        return {**vars(self), "methods": [method.to_json() for method in self.methods]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,29 +123,21 @@ def ask_what_if(
         own, judged = judge.choose(alone), judge.choose(found, [scenario.num_shared for scenario in family])
         error, gain = judge.error(judged), judge.gain(judged, own)
         if not at:  # a row of the table of all clients, in which those that do not federate are alone
-            filled = np.where(members, judged.errors, Judge(trier.blocks).choose(alone).errors)
-            error = Judge(trier.blocks).error(Judged(filled, judged.last))
+            filled = np.where(members, judged.errors, trier.judge.choose(alone).errors)
+            error = trier.judge.error(Judged(filled, judged.last))
         name = "mean" if at == 1 else "robust"
         methods.append(federation_method(name, who, family[judged.last], error, gain))
-    parts = attack.groups if isinstance(attack, AttackGroups) else (attack,)
-    attacks = tuple(part.to_mapping() for part in parts)
-    return methods[0], ByzantineWhatIf(names, _named(plan.names, byzantine), attacks, tuple(methods[1:]))
+    attacks = tuple(part.to_mapping() for part in families[1][0].attacks)
+    byzantine_names = tuple(plan.names[k] for k in np.flatnonzero(byzantine))
+    return methods[0], ByzantineWhatIf(names, byzantine_names, attacks, tuple(methods[1:]))
 
 
 def _families(trier: Trier, base: Scenario, robust: Aggregation, attack: Attack) -> list[list[Scenario]]:
     """Return the settings to try: the robust rule, and under attack the mean and the robust rule."""
     counts = trier.shared(few=True) if base.num_clients > 1 else (base.dimension,)
     grid = np.unique(trier.stepsizes(base.iterations, base.num_participants))
-    changes: tuple[dict[str, Any], ...] = (
-        {"aggregation": robust},
-        {"attack": attack},
-        {"aggregation": robust, "attack": attack},
-    )
+    robustly = base.replace(aggregation=robust)
     return [
-        [base.replace(num_shared=count, stepsize=float(mu), **change) for count in counts for mu in grid]
-        for change in changes
+        [each.replace(num_shared=count, stepsize=float(mu)) for count in counts for mu in grid]
+        for each in (robustly, base.replace(attack=attack), robustly.replace(attack=attack))
     ]
-
-
-def _named(names: Sequence[str], mask: NDArray[np.bool_]) -> tuple[str, ...]:
-    return tuple(name for name, chosen in zip(names, mask, strict=True) if chosen)

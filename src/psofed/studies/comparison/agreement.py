@@ -1,6 +1,7 @@
 """Simulation and theory of the same scenario, and whether they agree."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,15 +145,10 @@ class Comparison(Reported):
             {
                 "agrees": self.agrees,
                 "verdict": self.verdict,
-                "metrics": {
-                    row.metric: {k: v for k, v in asdict(row).items() if k != "metric"}
-                    for row in self.metrics
-                },
+                "metrics": _by_metric(self.metrics),
                 "tolerances": TOLERANCES,
                 "standard_errors": self.standard_errors,
-                "orders": {
-                    row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in self.orders
-                },
+                "orders": _by_metric(self.orders),
                 "theory": self.prediction.theory,
                 "theory_title": THEORY_TITLES[self.prediction.theory],
                 "trials": self.simulation.trials,
@@ -229,26 +225,19 @@ def compare_results(simulation: SimulationResult, prediction: Prediction) -> Com
         simulated, predicted = getattr(simulation, metric), predictions[metric]
         if math.isnan(predicted):
             continue  # the theory has no such number
-        error = simulated.standard_error
-        if not (math.isfinite(predicted) and math.isfinite(simulated.mean)):
-            # Both diverge, or they disagree.
-            agrees = not math.isfinite(predicted) and not math.isfinite(simulated.mean)
-            rows.append(
-                MetricComparison(metric, simulated.mean, math.nan, predicted, math.nan, math.nan, agrees)
-            )
-            continue
-        difference = predicted - simulated.mean
-        ratio = difference / simulated.mean if simulated.mean else math.nan
-        allowed = tolerance * simulated.mean
-        if error > 0:
-            allowed = max(allowed, standard_errors * error)
+        mean, error = simulated.mean, simulated.standard_error
+        difference, is_open = predicted - mean, False
+        if math.isfinite(predicted) and math.isfinite(mean):
+            allowed = max(tolerance * mean, standard_errors * error if error > 0 else 0.0)
+            agrees = abs(difference) <= allowed
+            is_open = not agrees and simulated.is_heavy_tailed and predicted >= simulated.interval[0]
+        else:  # both diverge, or they disagree
+            agrees = not math.isfinite(predicted) and not math.isfinite(mean)
+            difference = error = math.nan
+        ratio = difference / mean if mean else math.nan
         z_score = difference / error if error > 0 else math.nan
-        agrees = abs(difference) <= allowed
-        is_open = not agrees and simulated.is_heavy_tailed and predicted >= simulated.interval[0]
         rows.append(
-            MetricComparison(
-                metric, simulated.mean, error, predicted, ratio, z_score, agrees or is_open, is_open
-            )
+            MetricComparison(metric, mean, error, predicted, ratio, z_score, agrees or is_open, is_open)
         )
     return Comparison(simulation, prediction, tuple(rows))
 
@@ -260,3 +249,7 @@ def _predictions(simulation: SimulationResult, prediction: Prediction) -> dict[s
         return steady
     curve = prediction.learning_curve()  # most tables end before a steady state
     return {metric: float(getattr(curve, metric)[-simulation.tail :].mean()) for metric in TOLERANCES}
+
+
+def _by_metric(rows: Iterable[MetricComparison | OrderEffect]) -> dict[str, dict[str, Any]]:
+    return {row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in rows}

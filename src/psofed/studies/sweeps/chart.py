@@ -6,7 +6,6 @@ with a hollow marker, so neither flattens the rest. All panels share their axes.
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -23,6 +22,7 @@ from psofed.scenario.describe import field_title
 
 if TYPE_CHECKING:
     from psofed.scenario import Scenario
+    from psofed.studies.sweeps.grid import Axis
     from psofed.studies.sweeps.result import SweepResult
 
 # More than this cannot be told apart, or does not fit.
@@ -71,7 +71,7 @@ def sweep_chart(
         place: _panel(result, metric, layout, place, theory)
         for place in itertools.product(range(rows), range(columns))
     }
-    places, names, is_log = _abscissa(result.grid.axes[layout.x].labels)
+    places, names, is_log = _abscissa(result.grid.axes[layout.x])
     ticks = None if names is None else tuple(zip(places.tolist(), names, strict=True))
     limits = _limits([curve for panel in series.values() for curve in panel])
     scales = Scale(log=is_log, ticks=ticks), Scale(limits=limits)
@@ -111,7 +111,7 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
         return len(axes[number].values)
 
     def numeric(number: int) -> bool:
-        return _is_numeric(axes[number].labels)
+        return axes[number].is_numeric
 
     if "x" not in given:
         if not left:
@@ -150,9 +150,9 @@ def _panel(
     shape, axis = result.grid.shape, result.grid.axes[layout.x]
     cells = np.arange(len(result.cells)).reshape(shape)
     scenarios = [cell.scenario for cell in result.grid.cells()] if theory else []
-    positions, _, _ = _abscissa(axis.labels)
+    positions, _, _ = _abscissa(axis)
     order = np.argsort(positions, kind="stable")
-    is_named = not _is_numeric(axis.labels)
+    is_named = not axis.is_numeric
     hues = [range(_size(result, number)) for number in layout.hue]
     count = math.prod(map(len, hues))
     made, is_predicted = [], False
@@ -225,15 +225,14 @@ def _limits(curves: list[Series]) -> tuple[float, float]:
 def _style(
     result: "SweepResult", layout: FacetLayout, index: int, count: int, is_named: bool
 ) -> dict[str, Any]:
-    ordered = len(layout.hue) == 1 and _is_numeric(result.grid.axes[layout.hue[0]].labels)
-    if ordered and count > 2:
+    colour: float = index
+    line, rank = LINES[index // len(COLOURS) % len(LINES)], index
+    hues = [result.grid.axes[number] for number in layout.hue]
+    if count > 2 and len(hues) == 1 and hues[0].is_numeric:
         # Numbers in order are shades in order.
-        labels = result.grid.axes[layout.hue[0]].labels
-        rank = sorted(range(count), key=lambda at: labels[at]).index(index)
-        line, colour, marker = "-", 0.9 * rank / (count - 1), MARKERS[rank % len(MARKERS)]
-        return {"colour": colour, "marker": marker, "line": "" if is_named else line}
-    line = LINES[index // len(COLOURS) % len(LINES)]
-    return {"colour": index, "marker": MARKERS[index % len(MARKERS)], "line": "" if is_named else line}
+        rank = sorted(range(count), key=lambda at: hues[0].labels[at]).index(index)
+        line, colour = "-", 0.9 * rank / (count - 1)
+    return {"colour": colour, "marker": MARKERS[rank % len(MARKERS)], "line": "" if is_named else line}
 
 
 def _hue_labels(result: "SweepResult", layout: FacetLayout) -> list[str]:
@@ -259,9 +258,10 @@ def _named(result: "SweepResult", number: int, place: int, longest: int) -> str:
     return _short(f"{field_title(axis.name)} = {_text(axis.labels[place])}", longest)
 
 
-def _abscissa(labels: Sequence[Any]) -> tuple[FloatArray, list[str] | None, bool]:
+def _abscissa(axis: "Axis") -> tuple[FloatArray, list[str] | None, bool]:
     """Return where the values stand, names for them if they are not numbers, and whether the axis is logarithmic."""
-    if not _is_numeric(labels):
+    labels = axis.labels
+    if not axis.is_numeric:
         return np.arange(len(labels), dtype=float), [_short(_text(label)) for label in labels], False
     x = np.array(labels, dtype=float)
     ordered = np.sort(x)
@@ -286,7 +286,3 @@ def _text(label: Any) -> str:
 
 def _short(text: str, longest: int = _LONGEST_LABEL) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def _is_numeric(labels: Sequence[Any]) -> bool:
-    return all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels)

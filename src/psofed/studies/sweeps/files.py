@@ -22,8 +22,6 @@ from psofed.studies.sweeps.grid import Grid, axes_from_json, axes_to_json
 from psofed.studies.sweeps.result import SweepResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pandas
     import xarray
 
@@ -55,24 +53,23 @@ def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
     """
     file = Path(path)
     if file.suffix.lower() == ".json" and file.is_file():
-        from psofed.studies.advice.files import read_advice
-
-        return read_advice(file)
+        what = "a saved advice, the only result that is read from JSON"
+        advice: Advice = read_back(file, file, _read_advice, what)
+        return advice
     if file.is_dir() and (file / SWEEP_FILE).exists():
         file = file / SWEEP_FILE
     data = open_dataset(file)
-    make: Callable[[xarray.Dataset], Any] = {
-        SWEEP_TITLE: _sweep_from_dataset,
-        ADVICE_TITLE: _advice_from_dataset,
-    }.get(data.attrs.get("title", ""), simulation_from_dataset)
-    result: SimulationResult | SweepResult | Advice = read_back(file, data, make)
+    make = {SWEEP_TITLE: _sweep_from_dataset, ADVICE_TITLE: _read_advice}
+    kind = make.get(data.attrs.get("title", ""), simulation_from_dataset)
+    result: SimulationResult | SweepResult = read_back(file, data, kind)
     return result
 
 
-def _advice_from_dataset(data: "xarray.Dataset") -> "Advice":
+def _read_advice(source: "Path | xarray.Dataset") -> "Advice":
     from psofed.studies.advice.files import advice_from_json
 
-    return advice_from_json(json.loads(data.attrs["advice"]))
+    text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.attrs["advice"]
+    return advice_from_json(json.loads(text))
 
 
 def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":

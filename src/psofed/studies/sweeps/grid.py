@@ -18,18 +18,11 @@ from psofed.common.errors import (
 from psofed.common.toml import read_toml
 from psofed.common.validation import check_tail
 from psofed.parts.part import Part
-from psofed.parts.registry import FAMILIES, find_part, part_names
+from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
-from psofed.scenario.file import as_scenario, read_scenario
-from psofed.scenario.mapping import (
-    CHANNEL_TABLES,
-    INNER,
-    KIND_TABLES,
-    OPTIONAL,
-    part_from_table,
-    scenario_from_mapping,
-)
+from psofed.scenario.file import as_scenario, read_scenario, refuse_table
+from psofed.scenario.mapping import part_or_value, scenario_from_mapping
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import Cell
 
@@ -78,6 +71,11 @@ class Axis:
         plain = all(isinstance(value, bool | int | float | str) for value in first)
         alike = len({isinstance(value, str) for value in first}) == 1
         return first if plain and alike else [json.dumps(value) for value in first]
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all labels are numbers."""
+        return all(isinstance(label, int | float) and not isinstance(label, bool) for label in self.labels)
 
 
 @dataclass(frozen=True)
@@ -166,28 +164,12 @@ def make_grid(
     >>> grid.shape, grid.axes[0].labels
     ((3, 2), ['none', 'gaussian', 'sign-flip'])
     """
-    if not isinstance(grid, Mapping):
+    if not isinstance(grid, Mapping) or not grid:
         raise InvalidValueError(
             "grid", grid, 'a mapping of fields to values, for example {"num_shared": [1, 5]}'
         )
-    axes = []
-    for key, values in grid.items():
-        fields = key if isinstance(key, tuple) else (key,)
-        if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
-            raise InvalidValueError(
-                f"grid.{fields[0]}", values, "a list of values, for example [0.05, 0.1, 0.15]"
-            )
-        points = tuple(
-            tuple(value) if isinstance(key, tuple) else (_plain_number(value),) for value in values
-        )
-        if not points:
-            raise InvalidValueError(f"grid.{fields[0]}", [], "a list of at least one value")
-        if any(len(point) != len(fields) for point in points):
-            raise InvalidValueError(
-                f"grid.{fields[0]}", list(values), f"a list of tuples of {len(fields)} values"
-            )
-        axes.append(Axis(fields, points))
-    return checked_grid(Grid(as_scenario(base, "base"), tuple(axes), trials=trials, seed=seed, tail=tail))
+    axes = tuple(_axis(key, values) for key, values in grid.items())
+    return checked_grid(Grid(as_scenario(base, "base"), axes, trials=trials, seed=seed, tail=tail))
 
 
 def checked_grid(grid: Grid) -> Grid:
@@ -204,6 +186,7 @@ def read_grid(path: str | Path) -> Grid:
     of values for each field that varies; ``trials``, ``seed`` and ``tail`` are optional.
     """
     path = Path(path)
+    refuse_table(path)
     try:
         values = read_toml(path)
     except FileNotFoundError:
@@ -266,7 +249,8 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
         allowed = "a table [grid] with a list of values for at least one field"
         raise MissingValueError("grid", allowed) if grid is None else InvalidValueError("grid", grid, allowed)
     numbers = {key: values[key] for key in ("trials", "seed", "tail") if key in values}
-    return checked_grid(Grid(scenario, tuple(_axis(key, value) for key, value in _flatten(grid)), **numbers))
+    axes = tuple(_axis_from_table(key, value) for key, value in _flatten(grid))
+    return checked_grid(Grid(scenario, axes, **numbers))
 
 
 def _encode(value: Any) -> Any:
@@ -308,11 +292,6 @@ def _tell_apart(values: list[Any]) -> list[Any]:
     return labels
 
 
-def _plain_number(value: Any) -> Any:
-    # A NumPy number is as good as Python's own, and TOML knows only the latter.
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -321,34 +300,28 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-def _part_or_value(field: str, value: Any) -> Any:
-    """Return the part that a table in a file stands for; None for "none"."""
-    if field in OPTIONAL and value == "none":
-        return None
-    if field in KIND_TABLES and isinstance(value, Mapping):
-        return part_from_table(field, value)
-    if field in INNER and isinstance(value, Mapping):
-        return part_from_table(INNER[field], value, field)
-    if field in CHANNEL_TABLES and isinstance(value, Mapping):
-        return part_from_table("channel", value, field)
-    family = "pattern" if field == "selection.pattern" else field
-    if family in FAMILIES and isinstance(value, Mapping):
-        options = dict(value)
-        if "kind" not in options:
-            raise MissingValueError(f"{field}.kind", "one of " + ", ".join(part_names(family)))
-        return find_part(family, options.pop("kind"), f"{field}.kind").from_mapping(options)
-    return value
-
-
-def _axis(key: str, values: Any) -> Axis:
+def _axis_from_table(key: str, values: Any) -> Axis:
+    """Make an axis of a grid file: ``"a, b"`` are fields that vary together, and a table stands for a part."""
     fields = tuple(field.strip() for field in key.split(","))
-    if not isinstance(values, list) or not values:
-        raise InvalidValueError(f"grid.{key}", values, "a list of values, for example [0.05, 0.1, 0.15]")
-    if len(fields) == 1:
-        return Axis(fields, tuple((_part_or_value(key, value),) for value in values))
-    for value in values:
-        if not isinstance(value, list) or len(value) != len(fields):
+    if len(fields) > 1:
+        return _axis(fields, values)
+    return _axis(key, [part_or_value(key, value) for value in values] if isinstance(values, list) else values)
+
+
+def _axis(key: str | tuple[str, ...], values: Any) -> Axis:
+    """Make an axis of one field and a list of values, or of several and a list of tuples."""
+    fields = key if isinstance(key, tuple) else (key,)
+    name = f"grid.{fields[0]}" if len(fields) == 1 else f'grid."{", ".join(fields)}"'
+    is_list = hasattr(values, "__iter__") and not isinstance(values, str | bytes | Mapping)
+    points = list(values) if is_list else []
+    if not points:
+        raise InvalidValueError(name, values, "a list of values, for example [0.05, 0.1, 0.15]")
+    if not isinstance(key, tuple):
+        # A NumPy number is as good as Python's own, and TOML knows only the latter.
+        return Axis(fields, tuple((v.item() if isinstance(v, np.generic) else v,) for v in points))
+    for point in points:
+        if not isinstance(point, list | tuple) or len(point) != len(fields):
             raise InvalidValueError(
-                f'grid."{key}"', value, f"a list of {len(fields)} values, one for each field"
+                name, point, f"a list with {len(fields)} values in each entry, one for each field"
             )
-    return Axis(fields, tuple(tuple(value) for value in values))
+    return Axis(fields, tuple(map(tuple, points)))

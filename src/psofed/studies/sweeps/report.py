@@ -21,7 +21,7 @@ def sweep_report(result: "SweepResult") -> Report:
     best = min(finite, key=lambda at: levels[at]) if finite else None
     lost = any(cell.num_diverged for cell in result.cells)
     columns = (
-        *(Column(axis.name, _kind(axis.labels)) for axis in grid.axes),
+        *(Column(axis.name, Kind.NUMBER if axis.is_numeric else Kind.TEXT) for axis in grid.axes),
         *(Column(title, Kind.LEVEL) for title in result.titles.values()),
         *((Column("diverged trials", Kind.COUNT),) if lost else ()),
     )
@@ -99,11 +99,6 @@ def _next_step(result: "SweepResult", best: int | None) -> NextStep | None:
     if best is None or len(result.cells) < 2:
         return None
     return NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png")
-
-
-def _kind(labels: Any) -> Kind:
-    numeric = all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels)
-    return Kind.NUMBER if numeric else Kind.TEXT
 
 
 def _cell(label: Any) -> str | float:

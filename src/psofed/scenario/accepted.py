@@ -1,0 +1,114 @@
+"""Which values the fields of a scenario accept: parts or their names, lists of parts, tables, matrices and rows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from psofed.common.errors import InvalidValueError
+from psofed.common.options import Check
+from psofed.common.settings import Settings
+from psofed.data.own_data import DataSource, OwnData
+from psofed.parts.attack_groups import AttackGroups
+from psofed.parts.base import Attack
+from psofed.parts.network import Channel
+from psofed.parts.part import Part
+from psofed.parts.registry import FAMILIES, find_part
+
+Covariances = tuple[tuple[tuple[float, ...], ...], ...]
+
+
+def as_part(family: str, value: Any, field_name: str = "") -> Any:
+    """Return a part as it is, or with its default options if `value` is its name.
+
+    Examples
+    --------
+    >>> as_part("aggregation", "krum")
+    Krum(tolerated=1)
+    """
+    name = field_name or family
+    if isinstance(value, str):
+        return find_part(family, value, name).from_mapping({})
+    if not isinstance(value, Part) or value.family != family:
+        folder = FAMILIES[family]
+        raise InvalidValueError(name, value, f"one of psofed.{folder}, or its name")
+    return value
+
+
+@dataclass(frozen=True)
+class PartCheck:
+    """A check that accepts a part of a family, or its name.
+
+    `convert` replaces the check where a field holds several parts.
+    """
+
+    family: str
+    convert: Check | None = None
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return the part."""
+        return as_part(self.family, value, name) if self.convert is None else self.convert(name, value)
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """A check that accepts a value of one class of settings."""
+
+    kind: type[Settings]
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return the value."""
+        if not isinstance(value, self.kind):
+            is_table = isinstance(value, OwnData)
+            hint = " Make the scenario with psofed.Scenario.from_data(data, …)." if is_table else ""
+            raise InvalidValueError(name, value, f"a psofed.{self.kind.__name__}", hint)
+        return value
+
+
+def as_covariances(field_name: str, value: Any) -> Covariances:
+    """Return one covariance matrix per client as tuples, from an array or nested sequences."""
+    import numpy as np
+
+    allowed = (
+        "num_clients symmetric positive semi-definite matrices of finite numbers, dimension × dimension each"
+    )
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidValueError(field_name, value, allowed) from None
+    if array.ndim != 3 or array.shape[1] != array.shape[2] or array.size == 0 or not np.isfinite(array).all():
+        raise InvalidValueError(field_name, f"an array of shape {array.shape}", allowed)
+    for k, matrix in enumerate(array):
+        scale = np.abs(matrix).max()
+        if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12 * scale):
+            raise InvalidValueError(f"{field_name}[{k}]", "an unsymmetric matrix", allowed)
+        if np.linalg.eigvalsh(matrix).min() < -1e-10 * scale:
+            raise InvalidValueError(f"{field_name}[{k}]", "a matrix with a negative eigenvalue", allowed)
+    return tuple(tuple(tuple(row) for row in matrix) for matrix in array.tolist())
+
+
+def as_rows(field_name: str, value: Any) -> OwnData | DataSource:
+    """Return your own data as they are."""
+    if not isinstance(value, OwnData | DataSource):
+        allowed = "what psofed.read_data or psofed.from_arrays returns"
+        raise InvalidValueError(field_name, type(value).__name__, allowed)
+    return value
+
+
+def as_attacks(name: str, value: Any) -> Attack | None:
+    """Return an attack, or the groups that a list of attacks stands for."""
+    if isinstance(value, AttackGroups):
+        value = value.groups
+    if not isinstance(value, list | tuple):
+        attack: Attack = as_part("attack", value, name)
+        return attack
+    groups = tuple(as_part("attack", part, f"{name}[{place}]") for place, part in enumerate(value))
+    if len(groups) < 2:
+        return groups[0] if groups else None
+    return AttackGroups(groups=groups)
+
+
+def as_channels(name: str, value: Any) -> tuple[Channel, ...]:
+    """Return the channels of one direction, in series; one part stands for a series of one."""
+    if value is None:
+        return ()
+    series = value if isinstance(value, list | tuple) else (value,)
+    return tuple(as_part("channel", part, name) for part in series)
