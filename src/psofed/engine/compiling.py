@@ -13,6 +13,7 @@ Importing this module imports Numba: nothing that must start instantly may do so
 """
 
 import ctypes
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -165,6 +166,11 @@ class _Kernel(JITCodeLibrary):
     """A kernel's code, optimised once as a whole and not before, function by function."""
 
     def add_llvm_module(self, module: Any) -> None:
+        for function in module.functions:
+            # What reads Python's arguments runs once a call, and is as long as the rest.
+            if function.name.startswith("_ZN7cpython") and not function.is_declaration:
+                function.add_function_attribute("noinline")
+                function.add_function_attribute("optnone")
         self._final_module.link_in(module)
 
     def _optimize_final_module(self) -> None:
@@ -201,6 +207,22 @@ class _KernelDispatcher(CPUDispatcher):
 
     def _compilation_chain_init_hook(self) -> None:
         pass
+
+    def compile(self, sig: Any) -> Any:
+        with without_garbage_collection():
+            return super().compile(sig)
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Do not look for garbage inside: compiling makes millions of objects, most of which stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _PartDispatcher(CPUDispatcher):

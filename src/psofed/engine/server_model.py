@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from psofed.common.types import FloatArray, IndexArray, IntArray
-from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.channel import transmit
@@ -37,6 +36,7 @@ from psofed.engine.server_side import (
     corrupt_by_groups,
     leave_out,
     poison_samples,
+    redraw_byzantine,
 )
 from psofed.engine.streams import Stream, WordArray, make_stream
 from psofed.engine.test_set import TestSet, draw_test_set, test_error
@@ -141,7 +141,7 @@ class ServerModelRun:
             drawn.participants,
             exchanges,
             drawn.network,
-            self._server_side.attack,
+            self._server_side.attack_in(first, len(metrics)),
             self._server_side.groups,
             self._server_side.search,
             self._server_side.defence,
@@ -285,8 +285,7 @@ def _advance(
         test_error(server, tests, metrics, 3 * t + 2)
 
         count = exchanges[t]
-        if attack.on_samples:
-            redraw_byzantine(first + t, attack.attackers)
+        redraw_byzantine(attack, t)
         for p in range(count):
             for lane in range(lanes):
                 place[participants[t, p, lane], lane] = p
