@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -257,6 +257,20 @@ def _teach(function: FunctionType) -> None:
 
 
 _TAUGHT: set[Any] = set()
+
+
+def reads_field(body: Body, name: str) -> bool:
+    """Tell whether a part's method may read a field of its first argument; False only if it reads others by name."""
+    code = getattr(body, "__code__", None)
+    if code is None or code.co_argcount < 2:
+        return True
+    argument = code.co_varnames[1]
+    for step, following in pairwise(dis.get_instructions(code)):
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        by_name = step.opname.startswith("LOAD_FAST") and following.opname == "LOAD_ATTR" and len(names) == 1
+        if argument in names and not (by_name and following.argval != name):
+            return True
+    return False
 
 
 def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:

@@ -174,7 +174,17 @@ class _Kernel(JITCodeLibrary):
         self._final_module.link_in(module)
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager(cost="cheap")
+        config: Any = numba_config
+        options = binding.create_pipeline_tuning_options(int(config.OPT))
+        options.loop_vectorization, options.slp_vectorization = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
+        # Loops run over 16 lanes or a handful of entries. Interleaved or unrolled, one vector loop would take 32 lanes
+        # at a time, and 16 would be left to the slow loop behind it.
+        options.loop_interleaving = options.loop_unrolling = False
+        builder = binding.create_pass_builder(self._codegen._tm, options)
+        passes = builder.getModulePassManager()
+        passes.add_loop_rotate_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_jump_threading_pass()
         passes.run(self._final_module, builder)
 
 

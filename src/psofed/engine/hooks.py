@@ -234,9 +234,12 @@ NOTE = types.void(int64, _VECTOR, int64, boolean, _VECTOR, UPLOADS, _CUBE)
 DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
 # fill(token, options, first, stream, shares (K,), client_uniforms (K, lanes), memory (lanes, K, any),
-#      out (1 + T, K, lanes))
+#      uniforms (any, lanes), out (1 + T, K, lanes))
+#   uniforms       scratch
 #   out            its first row is that of the iteration before
-AVAILABILITY = types.void(int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, _CUBE, boolean[:, :, ::1])
+AVAILABILITY = types.void(
+    int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, _CUBE, _MATRIX, boolean[:, :, ::1]
+)
 
 # transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages, draws,
 #          drawn (P, M, lanes), numbers (4 · M,), places (M,), memory (lanes · K · any,))

@@ -376,7 +376,7 @@ def _advance(
         elif attack.on_uploads:
             corrupt(attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads)
         if network is not None and network.up.addresses.size:
-            for p in range(count):
+            for p in range(min(count, network.up.receiver.shape[0])):
                 for i in range(numbers):
                     for lane in range(lanes):
                         network.up.receiver[p, i, lane] = server[i, lane] if sends_model else 0.0
@@ -436,7 +436,11 @@ def _download(
         for i in range(received.shape[1]):
             for lane in range(received.shape[2]):
                 received[p, i, lane] = server[i, lane] if network.downloads[t, p, lane] else np.nan
-                network.down.receiver[p, i, lane] = target[i]  # clients hold no model
+    own = network.down.receiver
+    for p in range(own.shape[0]):
+        for i in range(own.shape[1]):
+            for lane in range(own.shape[2]):
+                own[p, i, lane] = target[i]  # clients hold no model
     if network.down.addresses.size:
         transmit(network.down, n, num_clients, target, Uploads(participants, entries, received, asked))
 
