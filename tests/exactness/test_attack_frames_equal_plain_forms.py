@@ -10,13 +10,13 @@ import pytest
 
 from psofed.engine.attackers import (
     byzantine_of,
+    draw_byzantine,
     draw_shocks,
     first_word,
     group_of,
     make_attackers,
-    redraw_byzantine,
+    set_byzantine,
 )
-from psofed.engine.compiling import compiled
 from psofed.engine.frames import attack, poison
 from psofed.engine.streams import make_stream
 from psofed.parts.contexts import scratch_size
@@ -27,9 +27,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from plain_frames import CLIENTS, LANES, draw_fleet, normal_at, one_lane, uniform_at
 
 pytestmark = [pytest.mark.engine, pytest.mark.parts]
-
-# In kernels it is a part of theirs, which Python cannot call.
-redraw = compiled(redraw_byzantine.py_func)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +41,6 @@ def _without_compiling(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, "first_word", first_word.py_func)
         monkeypatch.setattr(module, "attacks_now", attacks_now)
         monkeypatch.setattr(module, "own_normal", normal_at)
-        monkeypatch.setattr(module, "redraw_byzantine", redraw, raising=False)
         monkeypatch.setattr(module, "group_of", group_of.py_func)
         monkeypatch.setattr(module, "byzantine_of", byzantine_of.py_func)
     monkeypatch.setattr(attack, "common_normal", common_normal)
@@ -122,6 +118,8 @@ def test_an_attacker_is_shown_what_it_is_said_to_know(knows: str, byzantine_set:
         attackers = attackers._replace(memory=np.arange(67 * 2.0).reshape(67, 2))
         if byzantine_set == "fixed":
             attackers = attackers._replace(everyone=np.arange(CLIENTS))
+        else:
+            set_byzantine.py_func(draw_byzantine(who, stream, 9, 1, CLIENTS)[0], attackers)
         kept, uploads = attackers.memory.copy(), fleet.uploads()
         frame(0, 9, attackers, fleet.target, fleet.errors, uploads)
         received = fleet.received(uploads)

@@ -119,7 +119,10 @@ def test_a_pattern_is_shown_what_it_is_said_to_know(
 
     stream, out = make_stream(4, "masks", range(LANES)), np.zeros((2, 3, 2, LANES), np.int32)
     clients = np.arange(2 * 3 * LANES, dtype=np.int32).reshape(2, 3, LANES) % 7
-    selection._make_frame(lambda _: None, select)(0, np.zeros(0), 9, stream, clients, 7, 6, coordinated, out)
+    scratch = np.empty((2, LANES)), np.empty(2), np.empty(2, int)
+    selection._make_frame(lambda _: None, select)(
+        0, np.zeros(0), 9, stream, clients, 7, 6, coordinated, *scratch, out
+    )
     expected = []
     for t, p, lane in np.ndindex(2, 3, LANES):
         if coordinated and p > 0:

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import BoolArray, FloatArray, IntArray
-from psofed.engine.choice import choose, make_choice_scratch
+from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part, returns_slice
 from psofed.engine.hooks import AttackState
 from psofed.engine.normals import mix_word, normal_pair, unit_uniform
+from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream
 from psofed.parts.base import Attack
 
 # Words from here on are for what is common to all clients, and for redrawing the Byzantine set.
 _COMMON = np.uint64(1 << 62)
 _REDRAWN = np.uint64(1 << 63)
+
+_FIXED = np.zeros((0, 0, 0), np.int32)
 
 
 def make_attackers(
@@ -40,11 +42,10 @@ def make_attackers(
     size = 0 if attack is None else attack.group_memory_size(clients, dimension)
     own_size = 0 if attack is None else attack.memory_size(dimension)
     members = np.flatnonzero(is_byzantine)
-    redrawn = attack.num_byzantine if attack is not None and attack.byzantine_set == "redrawn" else -1
     return AttackState(
         stream=stream,
         probability=0.0 if attack is None else attack.probability,
-        redrawn=redrawn,
+        is_redrawn=_is_redrawn(attack),
         is_byzantine=np.repeat(is_byzantine[:, None], lanes, axis=1),
         options=options,
         memory=np.zeros((lanes, size)),
@@ -52,9 +53,23 @@ def make_attackers(
         sizes=np.full(lanes, members.size),
         everyone=members if everyone is None else np.flatnonzero(everyone),
         client_memory=np.zeros((lanes, clients, own_size)),
-        scratch=make_choice_scratch(stream.key, stream.gamma, clients, max(redrawn, 0)),
-        redrawn_clients=np.empty((max(redrawn, 0), lanes), np.int32),
     )
+
+
+def draw_byzantine(attack: Attack | None, stream: Stream, first: int, count: int, clients: int) -> IndexArray:
+    """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, |S_B|, lanes).
+
+    Empty where the set is fixed.
+    """
+    if attack is None or not _is_redrawn(attack) or not attack.num_byzantine:
+        return _FIXED
+    out = np.empty((count, attack.num_byzantine, stream.key.size), np.int32)
+    draw_participants(stream.key + _REDRAWN * stream.gamma, stream.gamma, first, clients, out)
+    return out
+
+
+def _is_redrawn(attack: Attack | None) -> bool:
+    return attack is not None and attack.byzantine_set == "redrawn"
 
 
 @returns_slice
@@ -69,7 +84,7 @@ def byzantine_of(attackers: AttackState, lane: int) -> IntArray:
     """Return the Byzantine clients of all groups in a trial; a set that is redrawn is the only one."""
     fixed: IntArray = attackers.everyone[: attackers.everyone.size]
     redrawn: IntArray = attackers.members[lane][: attackers.sizes[lane]]
-    return redrawn if attackers.redrawn >= 0 else fixed
+    return redrawn if attackers.is_redrawn else fixed
 
 
 @kernel_part(inline=True)
@@ -100,21 +115,16 @@ def common_normal(key: np.uint64, gamma: np.uint64, n: int, dimension: int, entr
 
 
 @kernel_part
-def redraw_byzantine(n: int, attackers: AttackState) -> None:
-    """Fill the Byzantine set (K, lanes) of iteration n, if it is redrawn."""
-    count, is_byzantine = attackers.redrawn, attackers.is_byzantine
-    if count < 0:
-        return
+def set_byzantine(clients: IndexArray, attackers: AttackState) -> None:
+    """Make ``clients`` (|S_B|, lanes) the Byzantine set."""
+    is_byzantine = attackers.is_byzantine
     num_clients, lanes = is_byzantine.shape
-    scratch, chosen = attackers.scratch, attackers.redrawn_clients
-    for lane in range(lanes):
-        scratch.first[lane] = np.uint64(n * count) + _REDRAWN
-        for k in range(num_clients):
-            is_byzantine[k, lane] = False
-    choose(count, scratch, chosen, np.int64(0))
-    for j in range(count):
+    for k in range(num_clients):
         for lane in range(lanes):
-            is_byzantine[chosen[j, lane], lane] = True
+            is_byzantine[k, lane] = False
+    for j in range(clients.shape[0]):
+        for lane in range(lanes):
+            is_byzantine[clients[j, lane], lane] = True
     for lane in range(lanes):
         size = 0
         for k in range(num_clients):
@@ -153,13 +163,15 @@ def draw_shocks(
     normals, common = np.zeros((iterations, clients, dimension)), np.zeros((iterations, dimension))
     if attack is not None:
         attackers = make_attackers(attack, is_byzantine, stream, np.zeros(0))
-        _fill_shocks(attackers, byzantine, attacking, normals, common)
+        sets = draw_byzantine(attack, stream, 0, iterations, clients)
+        _fill_shocks(attackers, sets, byzantine, attacking, normals, common)
     return Shocks(byzantine, attacking, normals, common)
 
 
 @compiled
 def _fill_shocks(
     attackers: AttackState,
+    sets: IndexArray,
     byzantine: BoolArray,
     attacking: BoolArray,
     normals: FloatArray,
@@ -168,7 +180,8 @@ def _fill_shocks(
     iterations, clients, dimension = normals.shape
     key, gamma = attackers.stream.key[0], attackers.stream.gamma[0]
     for n in range(iterations):
-        redraw_byzantine(n, attackers)
+        if sets.size:
+            set_byzantine(sets[n], attackers)
         for i in range(dimension):
             common[n, i] = common_normal(key, gamma, n, dimension, i)
         for k in range(clients):

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from psofed.common.fingerprint import function_digest
 from psofed.common.notices import notify
 from psofed.common.options import option_of, value_type
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import jitable, own_cache, pipeline
+from psofed.engine.compiling import jitable, own_cache, pipeline, without_garbage_collection
 from psofed.engine.hooks import AGGREGATION, CHANNEL, DRAW
 from psofed.parts import vectors
 from psofed.parts.part import Part
@@ -195,7 +195,7 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
     frame = make_frame(_make_unpack(kind, function), function)
     _teach(function)
     made_of = f"{kind.kind}-{function_digest(function, make_frame)}"
-    with own_cache(made_of) as folder, warnings.catch_warnings():
+    with own_cache(made_of) as folder, warnings.catch_warnings(), without_garbage_collection():
         # Such as that it cannot be kept on disk.
         warnings.simplefilter("ignore", numba.core.errors.NumbaWarning)
         if kind not in _TOLD and not any(folder.rglob("*.nbi")):
@@ -204,7 +204,7 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
         # Compiled, or loaded from disk. Where nothing is allocated no references need counting, which saves much of a
         # short body's time; if Numba finds that something is, it is compiled as usual.
         with _for_short_loops() if signature in _SHORT else nullcontext():
-            if _MAKES_ARRAYS.isdisjoint(frame.__code__.co_names):
+            if _MAKES_ARRAYS.isdisjoint(frame.__code__.co_names + function.__code__.co_names):
                 try:
                     return numba.cfunc(signature, **_WITHOUT_REFERENCES)(frame)
                 except Exception:  # the body allocates, or cannot be compiled at all
@@ -212,7 +212,7 @@ def _compiled_hook(kind: type[Part], body: str, signature: Any, make_frame: Make
             return numba.cfunc(signature, **_CFUNC_OPTIONS)(frame)
 
 
-# What a frame calls that allocates; the attempt without would be in vain.
+# What a frame or a body calls that allocates; the attempt without would be in vain.
 _MAKES_ARRAYS = {"empty", "zeros", "full", "copy"}
 
 
@@ -257,6 +257,20 @@ def _teach(function: FunctionType) -> None:
 
 
 _TAUGHT: set[Any] = set()
+
+
+def reads_field(body: Body, name: str) -> bool:
+    """Tell whether a part's method may read a field of its first argument; False only if it reads others by name."""
+    code = getattr(body, "__code__", None)
+    if code is None or code.co_argcount < 2:
+        return True
+    argument = code.co_varnames[1]
+    for step, following in pairwise(dis.get_instructions(code)):
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        by_name = step.opname.startswith("LOAD_FAST") and following.opname == "LOAD_ATTR" and len(names) == 1
+        if argument in names and not (by_name and following.argval != name):
+            return True
+    return False
 
 
 def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:

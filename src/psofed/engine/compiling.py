@@ -13,6 +13,7 @@ Importing this module imports Numba: nothing that must start instantly may do so
 """
 
 import ctypes
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -165,10 +166,25 @@ class _Kernel(JITCodeLibrary):
     """A kernel's code, optimised once as a whole and not before, function by function."""
 
     def add_llvm_module(self, module: Any) -> None:
+        for function in module.functions:
+            # What reads Python's arguments runs once a call, and is as long as the rest.
+            if function.name.startswith("_ZN7cpython") and not function.is_declaration:
+                function.add_function_attribute("noinline")
+                function.add_function_attribute("optnone")
         self._final_module.link_in(module)
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager(cost="cheap")
+        config: Any = numba_config
+        options = binding.create_pipeline_tuning_options(int(config.OPT))
+        options.loop_vectorization, options.slp_vectorization = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
+        # Loops run over 16 lanes or a handful of entries. Interleaved or unrolled, one vector loop would take 32 lanes
+        # at a time, and 16 would be left to the slow loop behind it.
+        options.loop_interleaving = options.loop_unrolling = False
+        builder = binding.create_pass_builder(self._codegen._tm, options)
+        passes = builder.getModulePassManager()
+        passes.add_loop_rotate_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_jump_threading_pass()
         passes.run(self._final_module, builder)
 
 
@@ -201,6 +217,22 @@ class _KernelDispatcher(CPUDispatcher):
 
     def _compilation_chain_init_hook(self) -> None:
         pass
+
+    def compile(self, sig: Any) -> Any:
+        with without_garbage_collection():
+            return super().compile(sig)
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Do not look for garbage inside: compiling makes millions of objects, most of which stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _PartDispatcher(CPUDispatcher):

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from numba import boolean, float32, float64, int32, int64, types, uint64
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
-from psofed.engine.choice import ChoiceScratch
 from psofed.engine.compiling import HookTaker, hook_taker
 from psofed.engine.streams import Stream
 
@@ -24,8 +23,8 @@ class AttackState(NamedTuple):
         The attack's randomness.
     probability : float
         p_a.
-    redrawn : int
-        |S_B| where the set is redrawn in each iteration, else −1.
+    is_redrawn : bool
+        Whether the set is redrawn in each iteration.
     is_byzantine : bool array (K, lanes)
         The set; it is overwritten where it is redrawn.
     options : array (any,)
@@ -38,13 +37,11 @@ class AttackState(NamedTuple):
         Numbers of the Byzantine clients of all groups, where the sets are fixed.
     client_memory : array (lanes, K, any)
         Memory of each client.
-    scratch, redrawn_clients : ChoiceScratch and int array (redrawn, lanes)
-        To redraw the set in.
     """
 
     stream: Stream
     probability: float
-    redrawn: int
+    is_redrawn: bool
     is_byzantine: BoolArray
     options: FloatArray
     memory: FloatArray
@@ -52,8 +49,6 @@ class AttackState(NamedTuple):
     sizes: IntArray
     everyone: IntArray
     client_memory: FloatArray
-    scratch: ChoiceScratch
-    redrawn_clients: IndexArray
 
 
 class Uploads(NamedTuple):
@@ -167,15 +162,9 @@ class MixMemory(NamedTuple):
 
 _VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
-_INDICES = int32[:, ::1]
-_WORDS = uint64[::1]
-_CHOICE = types.NamedTuple(
-    (_WORDS, _WORDS, _WORDS, _WORDS, _INDICES, _INDICES, _INDICES, int64[::1], int64[::1]), ChoiceScratch
-)
 ATTACKERS = types.NamedTuple(
     (
-        _STREAM, float64, int64, boolean[:, ::1], _VECTOR, _MATRIX, int64[:, ::1], int64[::1], int64[::1], _CUBE,
-        _CHOICE, _INDICES,
+        _STREAM, float64, boolean, boolean[:, ::1], _VECTOR, _MATRIX, int64[:, ::1], int64[::1], int64[::1], _CUBE,
     ),
     AttackState,
 )  # fmt: skip
@@ -226,10 +215,12 @@ MIX = types.void(int64, int64, int64, _VECTOR, UPLOADS, _VECTOR, _STREAM, MIX_ME
 FUNCTION = types.void(int64, _VECTOR, _MATRIX, _VECTOR)
 
 # select(token, options, first, stream, clients (T, P, lanes), num_clients, dimension, coordinated,
-#        out (T, P, M, lanes))
+#        drawn (M, lanes), uniforms (M,), chosen (M,), out (T, P, M, lanes))
+#   drawn, uniforms, chosen  scratch
 SELECTION = types.void(
-    int64, _VECTOR, int64, _STREAM, int32[:, :, ::1], int64, int64, boolean, int32[:, :, :, ::1]
-)
+    int64, _VECTOR, int64, _STREAM, int32[:, :, ::1], int64, int64, boolean, _MATRIX, _VECTOR, int64[::1],
+    int32[:, :, :, ::1],
+)  # fmt: skip
 
 # choose(token, options, n, stream, target (D,), clients (K, D, lanes), memory (lanes, K, any), wrong (1,),
 #        out (K, M, lanes))
@@ -243,9 +234,12 @@ NOTE = types.void(int64, _VECTOR, int64, boolean, _VECTOR, UPLOADS, _CUBE)
 DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
 # fill(token, options, first, stream, shares (K,), client_uniforms (K, lanes), memory (lanes, K, any),
-#      out (1 + T, K, lanes))
+#      uniforms (any, lanes), out (1 + T, K, lanes))
+#   uniforms       scratch
 #   out            its first row is that of the iteration before
-AVAILABILITY = types.void(int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, _CUBE, boolean[:, :, ::1])
+AVAILABILITY = types.void(
+    int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, _CUBE, _MATRIX, boolean[:, :, ::1]
+)
 
 # transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages, draws,
 #          drawn (P, M, lanes), numbers (4 · M,), places (M,), memory (lanes · K · any,))

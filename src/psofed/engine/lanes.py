@@ -199,34 +199,17 @@ def to_float32(typing_context, x):
 
 @instruction
 def to_float64(typing_context, x):
-    """Return a float32 or an unsigned integer as float64; a float64 as it is."""
+    """Return a float32 or an integer below 2⁶³ as float64; a float64 as it is."""
     result = _like(x, types.float64)
 
     def emit(context, builder, sig, args):
         if result == x:
             return args[0]
-        if x == Lanes(types.uint64):
-            return _join_halves(context, builder, args[0])
-        convert = builder.uitofp if isinstance(_element(x), types.Integer) else builder.fpext
+        # Integers stay below 2⁶³, where the conversion of signed ones is the faster one.
+        convert = builder.sitofp if isinstance(_element(x), types.Integer) else builder.fpext
         return convert(args[0], context.get_value_type(result))
 
     return result(x), emit
-
-
-def _join_halves(context, builder, words):
-    """Return 64-bit integers as float64, rounded once: LLVM's own conversion takes twice as long.
-
-    The halves become the last bits of 2⁵² and 2⁸⁴; subtracting these is exact.
-    """
-    vector = ir.VectorType(ir.DoubleType(), WIDTH)
-
-    def all_lanes(number):
-        return ir.Constant(words.type, [number] * WIDTH)
-
-    low = builder.or_(builder.and_(words, all_lanes(2**32 - 1)), all_lanes(0x433 << 52))
-    high = builder.or_(builder.lshr(words, all_lanes(32)), all_lanes(0x453 << 52))
-    offset = ir.Constant(vector, [2.0**84 + 2.0**52] * WIDTH)
-    return builder.fadd(builder.fsub(builder.bitcast(high, vector), offset), builder.bitcast(low, vector))
 
 
 @instruction

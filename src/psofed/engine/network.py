@@ -284,7 +284,7 @@ def download_through(
                     for m in range(num_shared):
                         received[p, m, lane] = np.nan
     if network.down.addresses.size:
-        for p in range(num_participants):
+        for p in range(own.shape[0]):
             for m in range(num_shared):
                 for lane in range(lanes):
                     own[p, m, lane] = clients[participants[p, lane], entries[p, m, lane], lane]

@@ -156,7 +156,7 @@ def next_normals(
     store(counter, lane, word)
 
 
-@compiled
+@compiled(allocates=False)
 def fill_standard_normal(key: WordArray, gamma: WordArray, first: int, out: NDArray[np.float32]) -> None:
     """Fill ``out`` (2·words, lanes) with the normals of words `first`, `first` + 1, … of each lane's stream.
 

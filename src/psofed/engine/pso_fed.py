@@ -187,6 +187,8 @@ class PsoFedRun:
         exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
         if scenario.availability is not None:
             exchanged += scenario.num_clients * lanes // 8
+        redrawn = (attack for attack in scenario.attacks if attack.byzantine_set == "redrawn")
+        exchanged += sum(attack.num_byzantine for attack in redrawn) * lanes // 2
         most = int(np.clip(_CHUNK_UPDATES // (scenario.num_clients * lanes), 1, 512))
         self.chunk: int = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, most))
         self.client_squares: FloatArray = np.zeros((scenario.num_clients, lanes))
@@ -209,6 +211,7 @@ class PsoFedRun:
         given = None if self.samples is None else self.samples.chunk(first, len(metrics))
         uplink = self._streams["uplink"] if self._scenario.uplink == "redrawn" else None
         drawn = self._network.draw(first, len(metrics), self._streams["participation"], uplink)
+        attack = self._server_side.attack_in(first, len(metrics))
         over_clients, network = self._over_clients, drawn.network
         exchange, extras = (
             self._draw_exchange(first, len(metrics), drawn), self._make_extras(first, len(metrics), given),
@@ -217,7 +220,7 @@ class PsoFedRun:
         def call(over: ClientLanes | None) -> None:
             side, remembered = self._server_side, self.clients if over is None else _NO_MOVES
             advance(
-                first, self._streams["data"], self._inputs, self._learning.stepsizes, exchange, side.attack,
+                first, self._streams["data"], self._inputs, self._learning.stepsizes, exchange, attack,
                 side.search, side.defence, side.rule, self._test_set, self._target, extras, network, side.groups,
                 self._choosing, over, ModelState(self.clients, self.server, self.client_squares, remembered),
                 self._scratch, metrics,

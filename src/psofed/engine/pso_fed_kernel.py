@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IndexArray, IntArray
-from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.choosing import ChoosingSide, choose_masks, copy_masks, note_shared
 from psofed.engine.frames.delay import first_arrivals, pass_time, weigh_by_delay
@@ -43,6 +42,7 @@ from psofed.engine.server_side import (
     corrupt_by_groups,
     leave_out,
     poison_samples,
+    redraw_byzantine,
     remember_models,
 )
 from psofed.engine.streams import Stream, WordArray
@@ -261,6 +261,7 @@ def advance(
             _learn_in_general(
                 first, t, data, inputs, attack, groups, target, extras, network, scratch, state, metrics
             )
+        redraw_byzantine(attack, t)
         remember_models(attack, groups, first + t, target, state.remembered)
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
         if choosing is not None:
@@ -423,7 +424,7 @@ def _learn_in_general(
         for side in groups.sides:
             poisons = poisons or side.on_samples
     if attack.on_samples:
-        redraw_byzantine(first + t, attack.attackers)
+        redraw_byzantine(attack, t)
     fill_row(metrics, 3 * t, lanes, 0.0)
     for k in range(num_clients):
         if extras.has_samples:

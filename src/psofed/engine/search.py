@@ -1,7 +1,7 @@
 """Attacks that try several strengths against the server's rule and use the most harmful one."""
 
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import attacks_now, first_word, redraw_byzantine
+from psofed.engine.attackers import attacks_now, first_word
 from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import AttackState, Uploads, take_attack
 from psofed.engine.server_side import AttackSide, RuleSide, SearchSide, aggregate
@@ -35,9 +35,8 @@ def corrupt_at_best(
     for g in range(search.options.shape[0]):
         _copy(search.clean, sent)
         tried = AttackState(
-            attackers.stream, attackers.probability, attackers.redrawn, attackers.is_byzantine, search.options[g],
+            attackers.stream, attackers.probability, attackers.is_redrawn, attackers.is_byzantine, search.options[g],
             attackers.memory, attackers.members, attackers.sizes, attackers.everyone, attackers.client_memory,
-            attackers.scratch, attackers.redrawn_clients,
         )  # fmt: skip
         corrupt(attack.token, n, tried, target, server, uploads)
         for i in range(dimension):
@@ -71,7 +70,6 @@ def _find_honest_mean(
     for i in range(server.shape[0]):
         for lane in range(lanes):
             search.honest[i, lane] = 0.0
-    redraw_byzantine(n, attackers)
     for lane in range(lanes):
         key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
         count = 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from psofed.common.types import FloatArray, IndexArray, IntArray
-from psofed.engine.attackers import redraw_byzantine
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.channel import transmit
@@ -37,6 +36,7 @@ from psofed.engine.server_side import (
     corrupt_by_groups,
     leave_out,
     poison_samples,
+    redraw_byzantine,
 )
 from psofed.engine.streams import Stream, WordArray, make_stream
 from psofed.engine.test_set import TestSet, draw_test_set, test_error
@@ -141,7 +141,7 @@ class ServerModelRun:
             drawn.participants,
             exchanges,
             drawn.network,
-            self._server_side.attack,
+            self._server_side.attack_in(first, len(metrics)),
             self._server_side.groups,
             self._server_side.search,
             self._server_side.defence,
@@ -285,8 +285,7 @@ def _advance(
         test_error(server, tests, metrics, 3 * t + 2)
 
         count = exchanges[t]
-        if attack.on_samples:
-            redraw_byzantine(first + t, attack.attackers)
+        redraw_byzantine(attack, t)
         for p in range(count):
             for lane in range(lanes):
                 place[participants[t, p, lane], lane] = p
@@ -377,7 +376,7 @@ def _advance(
         elif attack.on_uploads:
             corrupt(attack.token, n, attack.attackers, base, server if sends_model else nothing, uploads)
         if network is not None and network.up.addresses.size:
-            for p in range(count):
+            for p in range(min(count, network.up.receiver.shape[0])):
                 for i in range(numbers):
                     for lane in range(lanes):
                         network.up.receiver[p, i, lane] = server[i, lane] if sends_model else 0.0
@@ -437,7 +436,11 @@ def _download(
         for i in range(received.shape[1]):
             for lane in range(received.shape[2]):
                 received[p, i, lane] = server[i, lane] if network.downloads[t, p, lane] else np.nan
-                network.down.receiver[p, i, lane] = target[i]  # clients hold no model
+    own = network.down.receiver
+    for p in range(own.shape[0]):
+        for i in range(own.shape[1]):
+            for lane in range(own.shape[2]):
+                own[p, i, lane] = target[i]  # clients hold no model
     if network.down.addresses.size:
         transmit(network.down, n, num_clients, target, Uploads(participants, entries, received, asked))
 

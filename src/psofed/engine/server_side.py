@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
-from psofed.common.types import FloatArray
-from psofed.engine.attackers import make_attackers
+from psofed.common.types import FloatArray, IndexArray
+from psofed.engine.attackers import draw_byzantine, make_attackers, set_byzantine
 from psofed.engine.bodies import NO_HOOK, Hook, raise_python_error, release
 from psofed.engine.compiling import kernel_part
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
@@ -56,6 +56,8 @@ class AttackSide(NamedTuple):
         Likewise, of what attackers remember of their models.
     attackers : AttackState
         Who attacks when.
+    sets : int array (T, |S_B|, lanes)
+        The Byzantine set of each iteration, where it is redrawn; else empty.
     """
 
     on_uploads: bool
@@ -66,6 +68,7 @@ class AttackSide(NamedTuple):
     remember: int
     remember_token: int
     attackers: AttackState
+    sets: IndexArray
 
 
 class GroupSide(NamedTuple):
@@ -227,6 +230,7 @@ class ServerSide:
             for attack, stream in zip(scenario.attacks, streams, strict=False)
         ] or [_make_attack(None, scenario, fleet, streams[0])]
         own = tuple(hook for _, hooks in made for hook in hooks)
+        self._scenario = scenario
         self.attack: AttackSide = made[0][0]
         uploads, lanes = (participants, numbers, streams[0].key.size), streams[0].key.size
         self.groups: GroupSide | None = None
@@ -269,6 +273,14 @@ class ServerSide:
             download = scenario.defence.excluded_download
             self.defence = DefenceSide(judge.address, judge.token, judge.options, download, watching)
         self._hooks: tuple[Hook, ...] = (*own, combine, mix, judge)
+
+    def attack_in(self, first: int, count: int) -> AttackSide:
+        """Return the attack of `count` iterations from number `first` on; the first of several groups."""
+        state = self.attack.attackers
+        if not state.is_redrawn:
+            return self.attack
+        attack, clients = self._scenario.attacks[0], self._scenario.num_clients
+        return self.attack._replace(sets=draw_byzantine(attack, state.stream, first, count, clients))
 
     @property
     def watching(self) -> Watching | None:
@@ -320,6 +332,7 @@ def _make_attack(
         attackers=make_attackers(
             attack, fleet.byzantine_mask(attack), stream, own.options, dimension, everyone
         ),
+        sets=draw_byzantine(None, stream, 0, 0, scenario.num_clients),
     )
     return side, (own, remember)
 
@@ -370,6 +383,13 @@ def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
     if (scenario.selection.coordinated and scenario.delay is None) or not scenario.algorithm.holds_models:
         return numbers
     return min(scenario.dimension, scenario.most_uploads * numbers)
+
+
+@kernel_part
+def redraw_byzantine(attack: AttackSide, t: int) -> None:
+    """Set the Byzantine set of iteration number `t` of a chunk, if it is redrawn."""
+    if attack.sets.size:
+        set_byzantine(attack.sets[t], attack.attackers)
 
 
 @kernel_part

@@ -16,7 +16,6 @@ from psofed.engine.attackers import (
     first_word,
     group_of,
     own_normal,
-    redraw_byzantine,
 )
 from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_function, make_hook
 from psofed.engine.compiling import compiled, jitable
@@ -127,7 +126,6 @@ def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
         num_clients, dimension = attackers.is_byzantine.shape[0], target.size
-        redraw_byzantine(n, attackers)
         for p in range(participants):
             for first in range(0, lanes, 64):
                 # Who attacks cannot be foreseen: bits of it are gathered without branching.
@@ -179,7 +177,6 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
         num_clients, dimension = attackers.is_byzantine.shape[0], target.size
-        redraw_byzantine(n, attackers)
         attacking = np.empty(participants, np.bool_)
         column = np.empty(participants, np.int64)
         place = np.full((participants, dimension), -1)
@@ -253,7 +250,6 @@ def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         participants, shared, lanes = sent.shape
         num_clients, dimension = attackers.is_byzantine.shape[0], target.size
-        redraw_byzantine(n, attackers)
         attacking = np.empty(participants, np.bool_)
         column, row_of = np.empty(participants, np.int64), np.full(dimension, -1)
         for lane in range(lanes):
@@ -345,7 +341,7 @@ def _make_remembering_frame(unpack: Unpack, body: Body) -> Frame:
         model = np.empty(dimension)
         for k in range(num_clients):
             for lane in range(lanes):
-                if attackers.redrawn >= 0 or attackers.is_byzantine[k, lane]:
+                if attackers.is_redrawn or attackers.is_byzantine[k, lane]:
                     for i in range(dimension):
                         model[i] = target[i] - clients[k, i, lane]
                     body(self, Moment(model, k, n), attackers.client_memory[lane, k])

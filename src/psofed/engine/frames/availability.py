@@ -8,7 +8,7 @@ from psofed.common.types import BoolArray, FloatArray
 from psofed.engine.bodies import Body, Frame, Unpack, make_function
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import AVAILABILITY, take_availability
-from psofed.engine.lanes import WIDTH
+from psofed.engine.lanes import WIDTH, empty_lanes
 from psofed.engine.normals import fill_uniforms
 from psofed.engine.streams import Stream
 from psofed.parts.contexts import Presence
@@ -47,6 +47,7 @@ class AvailableClients:
         self._before = self._rows[0]
         self._before[:] = False
         self._memory = np.zeros((stream.key.size, shares.size, memory_size))
+        self._uniforms = empty_lanes(min(shares.size, _BATCH), stream.key.size)
         self._fill = make_function(availability, "is_available", AVAILABILITY, _make_frame, _call)
 
     def draw(self, first: int, count: int) -> BoolArray:
@@ -58,7 +59,9 @@ class AvailableClients:
             self._rows = self._allocate(count + 1)
         out = self._rows[: count + 1]
         out[0] = self._before
-        self._fill(first, self._stream, self._shares, self._client_uniforms, self._memory, out)
+        self._fill(
+            first, self._stream, self._shares, self._client_uniforms, self._memory, self._uniforms, out
+        )
         self._before = out[-1]
         return out[1:]
 
@@ -80,38 +83,33 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
         shares: FloatArray,
         client_uniforms: FloatArray,
         memory: FloatArray,
+        uniforms: FloatArray,
         out: BoolArray,
     ) -> None:
         self = unpack(options)
         rows, num_clients, lanes = out.shape
-        batch = min(num_clients, _BATCH)
-        uniforms = np.empty((batch, lanes))
         for t in range(1, rows):
             n = first + t - 1
-            for k in range(num_clients):
-                if k % batch == 0:
-                    # The first K words are drawn once per client.
-                    word = (n + 1) * num_clients + k
-                    fill_uniforms(stream.key, stream.gamma, word, min(batch, num_clients - k), uniforms)
-                for lane in range(lanes):
-                    presence = Presence(
-                        n,
-                        k,
-                        num_clients,
-                        shares[k],
-                        uniforms[k % batch, lane],
-                        client_uniforms[k, lane],
-                        out[t - 1, k, lane],
-                    )
-                    if has_memory:
-                        out[t, k, lane] = bool(body(self, presence, memory[lane, k]))
-                    else:
-                        out[t, k, lane] = bool(body(self, presence))
+            for start in range(0, num_clients, _BATCH):
+                count = min(_BATCH, num_clients - start)
+                # The first K words are drawn once per client.
+                fill_uniforms(stream.key, stream.gamma, (n + 1) * num_clients + start, count, uniforms)
+                for j in range(count):
+                    k = start + j
+                    for lane in range(lanes):
+                        presence = Presence(
+                            n, k, num_clients, shares[k], uniforms[j, lane], client_uniforms[k, lane],
+                            out[t - 1, k, lane],
+                        )  # fmt: skip
+                        if has_memory:
+                            out[t, k, lane] = bool(body(self, presence, memory[lane, k]))
+                        else:
+                            out[t, k, lane] = bool(body(self, presence))
 
     return frame
 
 
-@compiled
+@compiled(allocates=False)
 def _call(
     address: int,
     options: FloatArray,
@@ -120,6 +118,7 @@ def _call(
     shares: FloatArray,
     client_uniforms: FloatArray,
     memory: FloatArray,
+    uniforms: FloatArray,
     out: BoolArray,
 ) -> None:
-    take_availability(address)(0, options, first, stream, shares, client_uniforms, memory, out)
+    take_availability(address)(0, options, first, stream, shares, client_uniforms, memory, uniforms, out)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
-from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
+from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook, reads_field
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import CHANNEL, Uploads, take_channel
 from psofed.engine.lanes import WIDTH, empty_lanes, load, store, to_float64
@@ -39,7 +39,7 @@ class ChannelSide(NamedTuple):
     draws : int array (C,)
         What each draws for every value, by its place in _DRAWS.
     receiver : array (P, M, lanes)
-        Scratch: the receiver's own values, as errors.
+        Scratch: the receiver's own values, as errors; P = 0 if no channel reads them.
     words, drawn : arrays (lanes,) and (P, M, lanes)
         Scratch: words to be hashed, and the random numbers of all values.
     numbers, places : arrays (4 · M,) and (M,)
@@ -77,6 +77,7 @@ def make_channels(
     `memory` has the number of values that each keeps for all clients of a trial.
     """
     frame = _frame_of_one if shared == 1 else _frame_of_many
+    reads_receiver = any(_reads_receiver(getattr(type(channel), channel.body())) for channel in channels)
     hooks = tuple(make_hook(channel, channel.body(), CHANNEL, frame) for channel in channels)
     side = ChannelSide(
         addresses=np.array([hook.address for hook in hooks], np.int64),
@@ -86,7 +87,7 @@ def make_channels(
         keys=np.array([stream.key for stream in streams], np.uint64).reshape(len(hooks), lanes),
         gammas=np.array([stream.gamma for stream in streams], np.uint64).reshape(len(hooks), lanes),
         draws=np.array([_DRAWS.index(channel.draws) for channel in channels], np.int64),
-        receiver=np.zeros((participants, shared, lanes)),
+        receiver=np.zeros((participants if reads_receiver else 0, shared, lanes)),
         words=empty_lanes(lanes, dtype=np.uint64),
         drawn=np.zeros((participants, shared, lanes)),
         numbers=np.zeros(4 * shared),
@@ -152,7 +153,7 @@ def _fill(is_normal: bool, words: NDArray[np.uint64], out: FloatArray, row: int)
 
 
 def _make_frame(unpack: Unpack, body: Body, of_one: bool) -> Frame:
-    has_memory = takes_memory(body)
+    has_memory, reads_receiver = takes_memory(body), _reads_receiver(body)
 
     def frame(
         token: int,
@@ -187,7 +188,9 @@ def _make_frame(unpack: Unpack, body: Body, of_one: bool) -> Frame:
                 for m in range(size):
                     i, value = entries[p, m, lane], sent[p, m, lane]
                     is_sent = is_sent or not math.isnan(value)
-                    where[m], values[m], own[m] = i, target[i] - value, target[i] - receiver[p, m, lane]
+                    where[m], values[m] = i, target[i] - value
+                    if reads_receiver:
+                        own[m] = target[i] - receiver[p, m, lane]
                     random[m] = drawn[p, m, lane]
                 if not is_sent:
                     continue
@@ -204,6 +207,10 @@ def _make_frame(unpack: Unpack, body: Body, of_one: bool) -> Frame:
                     sent[p, m, lane] = target[entries[p, m, lane]] - out[m]
 
     return frame
+
+
+def _reads_receiver(body: Body) -> bool:
+    return reads_field(body, "receiver")
 
 
 def _frame_of_one(unpack: Unpack, body: Body) -> Frame:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import PsofedError
-from psofed.common.types import FloatArray, IndexArray
+from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Body, Frame, Unpack, make_function
 from psofed.engine.compiling import compiled
 from psofed.engine.hooks import SELECTION, take_selection
@@ -49,6 +49,9 @@ class Selector:
         self._pattern, self._stream = pattern, stream
         self._sizes = (num_clients, dimension, coordinated)
         self._dimension, self._num_shared = dimension, num_shared
+        self._scratch = (
+            np.empty((num_shared, stream.key.size)), np.empty(num_shared), np.empty(num_shared, np.int64),
+        )  # fmt: skip
         self._checked = type(pattern).__module__.startswith("psofed.")
         if not pattern.has_memory():
             self._select = make_function(pattern, "select", SELECTION, _make_frame, _call)
@@ -63,7 +66,7 @@ class Selector:
         if self._num_shared == self._dimension:
             out[:] = np.arange(self._dimension, dtype=np.int32)[:, None]
             return out
-        self._select(first, self._stream, clients, *self._sizes, out)
+        self._select(first, self._stream, clients, *self._sizes, *self._scratch, out)
         if not self._checked:
             self._check(out)
         return out
@@ -87,12 +90,13 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
         num_clients: int,
         dimension: int,
         coordinated: bool,
+        drawn: FloatArray,
+        uniforms: FloatArray,
+        chosen: IntArray,
         out: IndexArray,
     ) -> None:
         self = unpack(options)
         iterations, participants, shared, lanes = out.shape
-        uniforms, drawn = np.empty(shared), np.empty(shared * lanes)
-        chosen = np.empty(shared, np.int64)
         for m in range(shared):
             chosen[m] = 0
         for t in range(iterations):
@@ -102,12 +106,12 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                     for lane in range(lanes):
                         number: Any = n if coordinated else n * num_clients + np.int64(clients[t, p, lane])
                         place = number * shared + m
-                        drawn[m * lanes + lane] = half_uniform_at(stream.key[lane], stream.gamma[lane], place)
+                        drawn[m, lane] = half_uniform_at(stream.key[lane], stream.gamma[lane], place)
                 for lane in range(lanes):
                     client: Any = 0 if coordinated else np.int64(clients[t, p, lane])
                     own = half_uniform_at(stream.key[lane], stream.gamma[lane], client)
                     for m in range(shared):
-                        uniforms[m] = drawn[m * lanes + lane]
+                        uniforms[m] = drawn[m, lane]
                     body(self, Mask(n, client, dimension, shared, uniforms, own, _NO_MODEL), chosen)
                     for m in range(shared):
                         out[t, p, m, lane] = chosen[m]
@@ -120,7 +124,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
     return frame
 
 
-@compiled
+@compiled(allocates=False)
 def _call(
     address: int,
     options: FloatArray,
@@ -130,6 +134,11 @@ def _call(
     num_clients: int,
     dimension: int,
     coordinated: bool,
+    drawn: FloatArray,
+    uniforms: FloatArray,
+    chosen: IntArray,
     out: IndexArray,
 ) -> None:
-    take_selection(address)(0, options, first, stream, clients, num_clients, dimension, coordinated, out)
+    take_selection(address)(
+        0, options, first, stream, clients, num_clients, dimension, coordinated, drawn, uniforms, chosen, out
+    )
