@@ -45,7 +45,10 @@ class Full(Method):
         """ρ(𝓕), the largest over the sampled offsets."""
         with np.errstate(over="ignore", invalid="ignore"):
             branches = self._branches(self.radius_sample)
-            return max(self._recursion(stepsize, branch).spectral_radius() for branch in branches)
+            # Eigenvectors are not smooth in the clients' variances: all clients are kept (maps.lumps).
+            return max(
+                self.model.recursion(stepsize, branch, lumped=False).spectral_radius() for branch in branches
+            )
 
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
@@ -54,7 +57,7 @@ class Full(Method):
             # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
             # so every phase is a start; a sample of offsets has them all.
             starts = range(1 if self.model.is_sampled else len(branch.exchanges))
-            recursion = self._recursion(stepsize, branch)
+            recursion = self.model.recursion(stepsize, branch)
             for start in starts:
                 total += np.array(recursion.curve(iterations, start)) * (branch.weight / len(starts))
         return total[0], total[1]
@@ -66,26 +69,29 @@ class Full(Method):
     def _is_stable(self, stepsize: float) -> bool:
         if not np.all(self.model.fleet.noise_variance > 0):
             return super()._is_stable(stepsize)
-        return all(self._solved(stepsize, branch).noise_is_covariance for branch in self.model.branches)
+        return all(
+            self._solved(stepsize, branch, False).noise_is_covariance for branch in self.model.branches
+        )
 
     def _by_source(self, stepsize: float, branches: tuple[Branch, ...]) -> FloatArray:
         """Excess and MSD by source, given the offsets of each branch: (N, 4, 2)."""
 
         def solve(method: Full, branch: Branch) -> Solve:
-            return lambda sources: method._solved(stepsize, branch).level(sources)
+            return lambda sources: method._solved(stepsize, branch, True).level(sources)
 
         return np.array(
             [by_source(self.model, solve(self, branch), solve(self.clean, branch)) for branch in branches]
         )
 
-    def _recursion(self, stepsize: float, branch: Branch) -> Recursion:
-        return self.model.recursion(stepsize, branch)
+    def _solved(self, stepsize: float, branch: Branch, lumped: bool) -> "_SolvedMap":
+        """Return the map of a stepsize and a branch, its clients lumped together if they can be."""
+        return self._kept(stepsize, branch, lumped and self.model.can_lump(stepsize))
 
     @cached_property
-    def _solved(self) -> Callable[[float, Branch], "_SolvedMap"]:
-        """Return the map of a stepsize and a branch; one for each branch is kept."""
+    def _kept(self) -> Callable[[float, Branch, bool], "_SolvedMap"]:
+        """Make the map of a stepsize and a branch; one for each branch is kept."""
         kept = 1 if self.model.is_scattered else len(self.model.branches)
-        return lru_cache(kept)(lambda stepsize, branch: _SolvedMap(self._recursion(stepsize, branch)))
+        return lru_cache(kept)(lambda *which: _SolvedMap(self.model.recursion(*which)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,5 +135,12 @@ def is_covariance(recursion: Recursion, state: MomentState) -> bool:
     joint[1:, 1:] = state.pairs.average(drawn, recursion.entries).reshape(clients, clients, *shape)
     k = np.arange(clients)
     joint[1 + k, 1 + k] = v.own1.reshape(-1, *shape)
-    values = np.linalg.eigvalsh(joint.swapaxes(1, 2).reshape((clients + 1) * size, -1))
-    return bool(np.isfinite(values).all() and values[0] >= -1e-6 * values[-1] and values[-1] > 0)
+    matrix = joint.swapaxes(1, 2).reshape((clients + 1) * size, -1)
+    rounding = 1e-6 * float(np.linalg.norm(matrix))
+    if not 0.0 < rounding < np.inf:
+        return False
+    try:
+        np.linalg.cholesky(matrix + rounding * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return False
+    return True

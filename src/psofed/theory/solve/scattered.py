@@ -54,7 +54,7 @@ class Scattered(Full):
         if not self.model.is_sampled:
             return super().rough_level(stepsize)
         branches = self._branches(self.radius_sample)
-        levels = [self._solved(stepsize, branch).level(Sources()) for branch in branches]
+        levels = [self._solved(stepsize, branch, True).level(Sources()) for branch in branches]
         return Level(*np.mean(levels, axis=0).tolist())
 
     def _branches(self, count: int) -> tuple[Branch, ...]:
