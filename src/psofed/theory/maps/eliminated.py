@@ -207,7 +207,7 @@ class _Alone:
     def of(cls, drawn: Participation, steps: FloatArray, taking: FloatArray, idle: FloatArray) -> "_Alone":
         """Invert the steps L, (K, E, E)."""
         system = np.eye(taking.size) - steps * drawn.mix(taking, idle)
-        return cls(drawn, np.linalg.solve(system, steps), taking, idle)
+        return cls(drawn, np.asarray(np.linalg.solve(system, steps), np.float64), taking, idle)
 
     def __call__(self, taking: FloatArray, idle: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return x₁ and x₀ for r₁ = `taking` and r₀ = `idle`, (K, E)."""
