@@ -309,7 +309,8 @@ class TheoryModel:
     def _moving_window(self) -> bool:
         # The paper's moments are those of p_e = M/D whatever the pattern; and with M = D all patterns are one.
         scenario = self.scenario
-        return self.theory != "paper" and self._is_window and scenario.num_shared < scenario.dimension
+        shares_a_window = self._is_window and scenario.num_shared < scenario.dimension
+        return self.theory != "paper" and shares_a_window and scenario.algorithm.holds_models
 
     @property
     def _is_window(self) -> bool:

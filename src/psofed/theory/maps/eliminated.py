@@ -48,12 +48,13 @@ class EliminatedRecursion:
     full: Recursion
 
     @staticmethod
-    def applies(full: Recursion) -> bool:
+    def applies(full: object) -> bool:
         """Whether only averages of pairs are needed, in every iteration alike, and the matrices fit into memory."""
+        if type(full) is not Recursion:
+            return False
         exchange, clients = full.exchanges[0], full.law.rows
         return (
-            type(full) is Recursion
-            and full.entries.is_full
+            full.entries.is_full
             and len(full.exchanges) == 1
             and isinstance(exchange, SeparableMasks)
             and exchange.constants.need_only_the_average

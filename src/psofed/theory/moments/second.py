@@ -21,12 +21,14 @@ zeros where k = l; those moments are ``own1`` and ``own0``.
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.theory.moments.layout import Entries, Participation
+
+Moments = TypeVar("Moments", bound=tuple[Any, ...])
 
 
 class ClientMoments(NamedTuple):
@@ -103,18 +105,18 @@ class MomentState(NamedTuple):
     clients: ClientMoments
     pairs: PairMoments
 
-    def pack(self) -> FloatArray:
-        """Return all numbers as one vector."""
-        return pack((*self.clients, *self.pairs))
+
+def pack(moments: Iterable[Any]) -> FloatArray:
+    """Return the numbers of arrays, and of tuples of arrays, as one vector."""
+    return np.concatenate([pack(x) if isinstance(x, tuple) else np.ravel(x) for x in moments])
 
 
-def pack(moments: Iterable[FloatArray]) -> FloatArray:
-    """Return the numbers of several arrays as one vector."""
-    return np.concatenate([np.ravel(x) for x in moments])
+def unpack(vector: FloatArray, like: Moments) -> Moments:
+    """Undo :func:`pack`: a named tuple as `like`, whose arrays are views."""
+    sizes = [_count(x) for x in like]
+    parts = zip(np.split(vector, np.cumsum(sizes)[:-1]), like, strict=True)
+    return type(like)(*(unpack(y, x) if isinstance(x, tuple) else y.reshape(np.shape(x)) for y, x in parts))
 
 
-def unpack(vector: FloatArray, like: Iterable[FloatArray]) -> list[FloatArray]:
-    """Undo :func:`pack`: arrays of the shapes of `like`, which are views."""
-    shapes = [x.shape for x in like]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    return [part.reshape(shape) for part, shape in zip(np.split(vector, ends[:-1]), shapes, strict=True)]
+def _count(moments: Any) -> int:
+    return sum(map(_count, moments)) if isinstance(moments, tuple) else np.size(moments)

@@ -9,7 +9,7 @@ solves, and the maps of the last stepsize are kept.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.theory.maps.eliminated import EliminatedRecursion
 from psofed.theory.maps.general import Recursion
+from psofed.theory.maps.periodic import PeriodicRecursion
 from psofed.theory.metrics import ALONE, NOISE, SteadyState
 from psofed.theory.model import Branch
 from psofed.theory.moments.level import Level, Sources
@@ -46,9 +47,7 @@ class Full(Method):
         with np.errstate(over="ignore", invalid="ignore"):
             branches = self._branches(self.radius_sample)
             # Eigenvectors are not smooth in the clients' variances: all clients are kept (maps.lumps).
-            return max(
-                self.model.recursion(stepsize, branch, lumped=False).spectral_radius() for branch in branches
-            )
+            return max(self._recursion(stepsize, branch, False).spectral_radius() for branch in branches)
 
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
@@ -56,8 +55,8 @@ class Full(Method):
         for branch in self._branches(self.sample):
             # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
             # so every phase is a start; a sample of offsets has them all.
-            starts = range(1 if self.model.is_sampled else len(branch.exchanges))
-            recursion = self.model.recursion(stepsize, branch)
+            recursion = self._recursion(stepsize, branch, True)
+            starts = range(1 if self.model.is_sampled else max(len(branch.exchanges), 1))
             for start in starts:
                 total += np.array(recursion.curve(iterations, start)) * (branch.weight / len(starts))
         return total[0], total[1]
@@ -90,15 +89,18 @@ class Full(Method):
     @cached_property
     def _kept(self) -> Callable[[float, Branch, bool], "_SolvedMap"]:
         """Make the map of a stepsize and a branch; one for each branch is kept."""
-        kept = 1 if self.model.is_scattered else len(self.model.branches)
-        return lru_cache(kept)(lambda *which: _SolvedMap(self.model.recursion(*which)))
+        kept = 1 if self.model.is_scattered else len(self._branches(1))
+        return lru_cache(kept)(lambda *which: _SolvedMap(self._recursion(*which)))
+
+    def _recursion(self, stepsize: float, branch: Branch, lumped: bool) -> PeriodicRecursion[Any, Any]:
+        return self.model.recursion(stepsize, branch, lumped)
 
 
 @dataclass(frozen=True, eq=False)
 class _SolvedMap:
     """A recursion that keeps its steady state due to the noise alone."""
 
-    recursion: Recursion
+    recursion: Any  # a PeriodicRecursion; stability is only asked of one of clients
 
     def level(self, sources: Sources) -> FloatArray:
         """Excess and MSD of the steady state, (2,)."""
@@ -111,14 +113,14 @@ class _SolvedMap:
         try:
             return is_covariance(self.recursion, self._noise[1])
         except PsofedError:  # it did not converge
-            return self.recursion.spectral_radius() < 1.0
+            return bool(self.recursion.spectral_radius() < 1.0)
 
     @cached_property
-    def _noise(self) -> tuple[Level, MomentState]:
+    def _noise(self) -> tuple[Level, Any]:
         return self._solver.steady_state(ALONE[NOISE])
 
     @cached_property
-    def _solver(self) -> EliminatedRecursion | Recursion:
+    def _solver(self) -> EliminatedRecursion | PeriodicRecursion[Any, Any]:
         recursion = self.recursion
         return EliminatedRecursion(recursion) if EliminatedRecursion.applies(recursion) else recursion
 
