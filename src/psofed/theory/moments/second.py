@@ -20,7 +20,7 @@ The last axis runs over the tracked entries (:class:`~psofed.theory.moments.layo
 zeros where k = l; those moments are ``own1`` and ``own0``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -108,15 +108,21 @@ class MomentState(NamedTuple):
 
 def pack(moments: Iterable[Any]) -> FloatArray:
     """Return the numbers of arrays, and of tuples of arrays, as one vector."""
-    return np.concatenate([pack(x) if isinstance(x, tuple) else np.ravel(x) for x in moments])
+    return np.concatenate([np.ravel(x) for x in _leaves(moments)])
 
 
 def unpack(vector: FloatArray, like: Moments) -> Moments:
     """Undo :func:`pack`: a named tuple as `like`, whose arrays are views."""
-    sizes = [_count(x) for x in like]
-    parts = zip(np.split(vector, np.cumsum(sizes)[:-1]), like, strict=True)
-    return type(like)(*(unpack(y, x) if isinstance(x, tuple) else y.reshape(np.shape(x)) for y, x in parts))
+    arrays, start = [], 0
+    for x in _leaves(like):
+        arrays.append(vector[start : start + x.size].reshape(x.shape))
+        start += x.size
+    return _filled(like, iter(arrays))
 
 
-def _count(moments: Any) -> int:
-    return sum(map(_count, moments)) if isinstance(moments, tuple) else np.size(moments)
+def _leaves(moments: Iterable[Any]) -> list[FloatArray]:
+    return [leaf for x in moments for leaf in (_leaves(x) if isinstance(x, tuple) else (x,))]
+
+
+def _filled(like: Moments, arrays: Iterator[FloatArray]) -> Moments:
+    return type(like)(*(_filled(x, arrays) if isinstance(x, tuple) else next(arrays) for x in like))
