@@ -2,6 +2,12 @@
 
 The number of nodes is the smallest of :data:`NODES` at which sums over clients are exact to 1e-10
 (:mod:`psofed.theory.maps.lumps`), which depends on the stepsize: near the largest stable one moments are less smooth.
+A client's own moment has a pole at the input variance at which it would diverge on its own: with R_k = ς_k² T, and B
+the contraction bound of the fleet,
+
+    ς² = (B/μ) max_k ς_k²,    lower by max ς²/(max ς² + v) if inputs are poisoned by noise of variance v.
+
+μ = ``stepsize``, B = :func:`psofed.theory.stability.contraction_bound`.
 """
 
 from dataclasses import replace

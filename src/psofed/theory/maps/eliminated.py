@@ -61,12 +61,12 @@ class EliminatedRecursion:
             and clients * (clients - 1) // 2 * full.entries.size**2 <= _MOST_NUMBERS
         )
 
-    def steady_state(self, sources: Sources) -> tuple[Level, MomentState]:
+    def steady_state(self, sources: Sources, tolerance: float | None = None) -> tuple[Level, MomentState]:
         """Find the fixed point: its level and the state."""
         full = self.full
         first = full.steady_first()[0] if sources.direction and full.has_direction else None
         source = self._step(np.zeros(self._length), sources, first)
-        x = solve_fixed_point(lambda x: x + self._alone(self._step(x) - x), self._alone(source))
+        x = solve_fixed_point(lambda x: x + self._alone(self._step(x) - x), self._alone(source), tolerance)
         clients = ClientMoments.unpack(x[: self._split], full.law.rows, full.entries.size)
         pairs = self._pairs(self._exchange(x, sources, first), sources, first)
         return full.level(clients, first), MomentState(clients, pairs.map(full.law.without_same))

@@ -98,13 +98,16 @@ class PeriodicRecursion(ABC, Generic[State, First]):
             firsts.append(self.step_first(firsts[-1], n))
         return tuple(firsts)
 
-    def steady_state(self, sources: Sources) -> tuple[Level, State]:
-        """Find the fixed point of one period: its level, averaged over the period, and the state at its start."""
+    def steady_state(self, sources: Sources, tolerance: float | None = None) -> tuple[Level, State]:
+        """Find the fixed point of one period: its level, averaged over the period, and the state at its start.
+
+        `tolerance` is that of :func:`~psofed.theory.maps.krylov.solve_fixed_point`.
+        """
         firsts: tuple[First | None, ...] = (None,) * self.period
         if sources.direction and self.has_direction:
             firsts = self.steady_first()
         source = self._over_period(np.zeros_like(pack(self.initial)), sources, firsts)
-        v = beginning = unpack(solve_fixed_point(self._over_period, source), self.initial)
+        v = beginning = unpack(solve_fixed_point(self._over_period, source, tolerance), self.initial)
         total = NOTHING
         for n, first in enumerate(firsts):
             total += self.level_of(v, first)

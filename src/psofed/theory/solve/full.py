@@ -17,6 +17,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.theory.maps.eliminated import EliminatedRecursion
 from psofed.theory.maps.general import Recursion
+from psofed.theory.maps.krylov import SAMPLED_TOLERANCE
 from psofed.theory.maps.periodic import PeriodicRecursion
 from psofed.theory.metrics import ALONE, NOISE, SteadyState
 from psofed.theory.model import Branch
@@ -66,7 +67,7 @@ class Full(Method):
         return self.model.offset_branches(count) if self.model.is_scattered else self.model.branches
 
     def _is_stable(self, stepsize: float) -> bool:
-        if not np.all(self.model.fleet.noise_variance > 0):
+        if "separable" not in self.model.tags or not np.all(self.model.fleet.noise_variance > 0):
             return super()._is_stable(stepsize)
         return all(
             self._solved(stepsize, branch, False).noise_is_covariance for branch in self.model.branches
@@ -90,7 +91,8 @@ class Full(Method):
     def _kept(self) -> Callable[[float, Branch, bool], "_SolvedMap"]:
         """Make the map of a stepsize and a branch; one for each branch is kept."""
         kept = 1 if self.model.is_scattered else len(self._branches(1))
-        return lru_cache(kept)(lambda *which: _SolvedMap(self._recursion(*which)))
+        tolerance = SAMPLED_TOLERANCE if self.model.is_sampled else None
+        return lru_cache(kept)(lambda *which: _SolvedMap(self._recursion(*which), tolerance))
 
     def _recursion(self, stepsize: float, branch: Branch, lumped: bool) -> PeriodicRecursion[Any, Any]:
         return self.model.recursion(stepsize, branch, lumped)
@@ -101,10 +103,13 @@ class _SolvedMap:
     """A recursion that keeps its steady state due to the noise alone."""
 
     recursion: Any  # a PeriodicRecursion; stability is only asked of one of clients
+    tolerance: float | None
 
     def level(self, sources: Sources) -> FloatArray:
         """Excess and MSD of the steady state, (2,)."""
-        level, _ = self._noise if sources == ALONE[NOISE] else self._solver.steady_state(sources)
+        level, _ = (
+            self._noise if sources == ALONE[NOISE] else self._solver.steady_state(sources, self.tolerance)
+        )
         return np.array([level.excess, level.server])
 
     @cached_property
@@ -117,7 +122,7 @@ class _SolvedMap:
 
     @cached_property
     def _noise(self) -> tuple[Level, Any]:
-        return self._solver.steady_state(ALONE[NOISE])
+        return self._solver.steady_state(ALONE[NOISE], self.tolerance)
 
     @cached_property
     def _solver(self) -> EliminatedRecursion | PeriodicRecursion[Any, Any]:

@@ -38,9 +38,6 @@ class ServerHeld(Full):
     def _branches(self, count: int) -> tuple[Branch, ...]:
         return (Branch((), 1.0),)
 
-    def _is_stable(self, stepsize: float) -> bool:
-        return self.spectral_radius(stepsize) < 1.0
-
     @cached_property
     def _participants(self) -> tuple[int, ...]:
         """P_n of one period."""
