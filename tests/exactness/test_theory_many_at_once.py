@@ -9,6 +9,7 @@ import pytest
 import psofed
 from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
 from psofed.scenario.changes import attack_from_mapping
+from psofed.theory.maps import krylov
 from psofed.theory.maps.lumps import Lumps
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import Sources
@@ -54,6 +55,25 @@ def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.Mo
     assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
     assert lumped.spectral_radius == pytest.approx(plain.spectral_radius, rel=1e-6)
     np.testing.assert_allclose(curve.network_mse, plain.learning_curve(60).network_mse, rtol=1e-9)
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+@pytest.mark.parametrize("options", ATTACKS, ids=lambda o: o["kind"])
+def test_lumping_clients_with_correlated_inputs_changes_nothing(
+    options, coordinated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Data(input_correlation=0.6)
+    scenario = fleet_of(options, coordinated, num_clients=70, dimension=2, num_shared=1, data=data)
+    lumped = psofed.predict(scenario)
+    assert lumped.model.recursion(0.1, lumped.model.branches[0]).law.rows < 35
+    curve = lumped.learning_curve(30)
+    monkeypatch.setattr(Lumps, "is_precise", lambda *_: False)
+    monkeypatch.setattr(krylov, "_LARGE", 10**9)  # all clients are solved for to ten digits, too
+    plain = psofed.predict(scenario)
+    assert plain.model.recursion(0.1, plain.model.branches[0]).law.rows == 70
+    assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
+    assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
+    np.testing.assert_allclose(curve.network_mse, plain.learning_curve(30).network_mse, rtol=1e-9)
 
 
 @pytest.mark.parametrize("law", ["uniform", "exponential", "two clusters"])

@@ -1,4 +1,11 @@
-"""Cases that the theory does not cover: refusals by name, each with its reason."""
+"""Cases that the theory does not cover: refusals by name, each with its reason.
+
+Covered is what keeps the iteration linear in the models given everything that is drawn independently of them, so that
+the first two moments obey x' = F x + s: uploads α u + γ g + c + noise under the mean, learners
+v + μ (x e/(ε + ‖x‖²) − γ v), and masks, participation, losses and delays that do not look at the models. A part states
+this itself (``affine``, ``linear``, ``mask_moments``, ``linear_update``, ``added_variance``, ``chances`` …); one that
+states nothing is refused.
+"""
 
 from typing import TYPE_CHECKING
 

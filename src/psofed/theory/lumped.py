@@ -2,14 +2,22 @@
 
 The number of nodes is the smallest of :data:`NODES` at which sums over clients are exact to 1e-10
 (:mod:`psofed.theory.maps.lumps`), which depends on the stepsize: near the largest stable one moments are less smooth.
+A client's own moment has a pole at the input variance at which it would diverge on its own: with R_k = ς_k² T, and B
+the contraction bound of the fleet,
+
+    ς² = (B/μ) max_k ς_k²,    lower by max ς²/(max ς² + v) if inputs are poisoned by noise of variance v.
+
+μ = ``stepsize``, B = :func:`psofed.theory.stability.contraction_bound`.
 """
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from psofed.theory.maps.lumps import NODES, Lumps
+from psofed.theory.stability import contraction_bound
 from psofed.theory.steps.corruption import AttackChances
 from psofed.theory.steps.samples import Mixture
 from psofed.theory.steps.uploads import UploadLaw
@@ -24,7 +32,7 @@ class LumpedFleet:
     Parameters
     ----------
     model : TheoryModel
-        Over white inputs, with separable masks; its clients differ in variances and chances only.
+        With separable masks; its clients differ in variances and chances only.
     """
 
     def __init__(self, model: "TheoryModel") -> None:
@@ -36,14 +44,21 @@ class LumpedFleet:
         variance = self._model.fleet.input_variance
         # Poisoned inputs have a larger variance, so that clients diverge at a smaller stepsize: at most by this factor.
         widest = np.max([samples.covariance.max() for _, samples in self._model.mixture.branches])
-        pole = 2.0 / (stepsize * (self._model.scenario.dimension + 2)) * float(variance.max()) / float(widest)
+        pole = contraction_bound(self._model.fleet) / stepsize * float(variance.max()) ** 2 / float(widest)
         for nodes in NODES:
             lumps, mixture, law = self._lumped(nodes)
             if 2 * lumps.copies.size >= variance.size:
                 return None
-            if lumps.is_precise(variance, pole):
+            if lumps.is_precise(variance, pole, self._condition):
                 return mixture, law
         return None
+
+    @cached_property
+    def _condition(self) -> float:
+        """Smallest over largest eigenvalue of a client's covariance."""
+        fleet = self._model.fleet
+        values = [1.0] if fleet.is_white else np.linalg.eigvalsh(fleet.covariances()[0])
+        return float(values[0] / values[-1])
 
     def _lumped(self, nodes: int) -> tuple[Lumps, Mixture, UploadLaw]:
         if nodes not in self._by_nodes:

@@ -292,8 +292,13 @@ class TheoryModel:
     @cached_property
     def _lumped_fleet(self) -> LumpedFleet | None:
         # Clients can stand for each other if they differ in variances and chances only.
-        alike = self.tags >= {"white", "separable"} and self.fleet.target_offsets is None
+        own = (self.fleet.target_offsets, self.fleet.explicit_covariances, self.fleet.fourth_moments)
+        alike = "separable" in self.tags and all(moments is None for moments in own)
         return LumpedFleet(self) if alike else None
+
+    def can_lump(self, stepsize: float) -> bool:
+        """Whether :meth:`recursion` lumps clients together at a stepsize."""
+        return self._lumped_fleet is not None and self._lumped_fleet.at(stepsize) is not None
 
     @property
     def is_redrawn(self) -> bool:
@@ -304,7 +309,8 @@ class TheoryModel:
     def _moving_window(self) -> bool:
         # The paper's moments are those of p_e = M/D whatever the pattern; and with M = D all patterns are one.
         scenario = self.scenario
-        return self.theory != "paper" and self._is_window and scenario.num_shared < scenario.dimension
+        shares_a_window = self._is_window and scenario.num_shared < scenario.dimension
+        return self.theory != "paper" and shares_a_window and scenario.algorithm.holds_models
 
     @property
     def _is_window(self) -> bool:

@@ -1,7 +1,10 @@
 """A scenario's open parts as the theory sees them: availability, channels, groups of attackers, learners, stepsizes.
 
 The paper's iteration has none of them, and faster methods. With any of them all moments are kept
-(:mod:`psofed.theory.maps.opened`). What they need to know of the scenario is put together here.
+(:mod:`psofed.theory.maps.opened`). What they need to know of the scenario is put together here: with the stepsizes μ_k
+(``stepsizes``), leakage γ and w* the learner's a_k = 1 − μ_k γ (``keep``) and b_k = μ_k γ w* (``push``), the constants
+c = (1 − α − γ') w* − offset of attacks α u + γ' g + offset, the uplink's and downlink's variances, which add up over
+channels in series, and their losses 1 − Π (1 − loss).
 """
 
 from dataclasses import fields, replace

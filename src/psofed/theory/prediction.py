@@ -151,7 +151,8 @@ class Prediction(Reported):
             method.check_answer(stepsize)
             return method.steady_state(stepsize)
         endless = Level(math.inf, math.inf)
-        if model.clean is not model and method.clean.is_stable(stepsize):
+        # An attack that only adds noise is not what makes it unstable.
+        if model.clean is not model and not model.is_additive and method.clean.is_stable(stepsize):
             return replace(method.clean.steady_state(stepsize), attack=endless)
         # None of the sources that are present has a steady state of its own.
         present = (True, model.statement is not None, model.walk > 0, model.clean.has_direction)

@@ -1,4 +1,13 @@
-"""For which stepsizes the moments stay bounded: the paper's two sufficient bounds and the true mean-square limit."""
+"""For which stepsizes the moments stay bounded: sufficient bounds, and the true mean-square limit.
+
+With λ the eigenvalues of the clients' covariances R_k (``fleet``), μ (a stepsize) suffices for
+
+    convergence in the mean         μ < 2 / max λ(R_k)                                     (cond)
+    a contraction of every E‖w̃_k‖²  μ < min_k 2 / (2 λ_max(R_k) + tr R_k)
+    the paper's mean square         μ < min{1/λ_max(𝓚⁻¹𝓗), 1/max{λ(𝓓) ∈ ℝ, 0}}             (rhoFcond).
+
+The true limit is the μ with ρ(𝓕(μ)) = 1, found from ``growth(μ)``, which is below one exactly where ρ(𝓕(μ)) is.
+"""
 
 import math
 from collections.abc import Callable

@@ -267,6 +267,8 @@ def _point(scenario: Scenario, metric: str, theory: str, horizon: int | None) ->
         return TuningPoint(scenario.num_shared, math.nan, inf, inf, inf, 0.0, None, numbers, endless)
     error = _error_of(method, metric, horizon)
     stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
+    if method.model.is_sampled:  # a sample is as large as its spread at the scenario's own stepsize asks for
+        method = select(TheoryModel(scenario.replace(stepsize=stepsize), theory))
     method.check_answer(stepsize)
     total = method.steady_state(stepsize).total
     steady: Metrics[float] = metrics_of(method.model, total.excess, total.server)

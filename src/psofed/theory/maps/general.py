@@ -17,18 +17,18 @@ from functools import cached_property
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.maps.krylov import dominant_eigenvalue, solve_fixed_point
+from psofed.theory.maps.periodic import PeriodicRecursion
 from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.layout import Entries, Participation
-from psofed.theory.moments.level import NO_SOURCES, NOTHING, Level, Sources
-from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments, pack, unpack
+from psofed.theory.moments.level import Level, Sources
+from psofed.theory.moments.second import ClientMoments, MomentState, PairMoments
 from psofed.theory.steps.exchange import BeforeUpload, MaskLaw, SeparableMasks
 from psofed.theory.steps.lms import CorrelatedLms, WhiteLms
 from psofed.theory.steps.uploads import UploadLaw
 
 
 @dataclass(frozen=True, eq=False)
-class Recursion:
+class Recursion(PeriodicRecursion[MomentState, FirstMoments]):
     """The linear recursion of all second moments, from one download to the next.
 
     Parameters
@@ -84,14 +84,10 @@ class Recursion:
         everyone = np.broadcast_to(target, (self.law.rows, *target.shape))
         return FirstMoments(target, everyone, everyone)
 
-    def start(self, n: int) -> MomentState:
-        """Return the state after the download of iteration n, if all models are 0 before it."""
-        return self.initial
-
     @property
-    def beginning(self) -> "Recursion":
-        """The recursion of the first iteration of a run, where it differs."""
-        return self
+    def period(self) -> int:
+        """T."""
+        return len(self.exchanges)
 
     def step(
         self, v: MomentState, n: int = 0, sources: Sources | None = None, first: FirstMoments | None = None
@@ -132,80 +128,20 @@ class Recursion:
         """Take first moments after the download of iteration n to those of iteration n + 1."""
         return self._exchange(n).first(self.law, self.first_before_upload(v))
 
-    def steady_first(self) -> tuple[FirstMoments, ...]:
-        """Find the fixed point of the first moments over one period: their values at each of its iterations."""
-
-        def period(x: FloatArray) -> FloatArray:
-            v = FirstMoments(*unpack(x, self.initial_first))
-            for n in range(len(self.exchanges)):
-                v = self.step_first(v, n)
-            return pack(v)
-
-        source = period(np.zeros_like(pack(self.initial_first)))
-        vector = solve_fixed_point(lambda x: period(x) - source, source)
-        firsts = [FirstMoments(*unpack(vector, self.initial_first))]
-        for n in range(len(self.exchanges) - 1):
-            firsts.append(self.step_first(firsts[-1], n))
-        return tuple(firsts)
-
     def level(self, v: ClientMoments, first: FirstMoments | None = None) -> Level:
-        """Excess network MSE and server MSD of a state."""
+        """Excess network MSE and server MSD of server and clients."""
         mean = None if first is None else first.average(self.drawn)
         excess = self.law.total(self.lms.excess(self.drawn.mix(v.own1, v.own0), mean)) / self.drawn.clients
         return Level(float(excess), float(self.entries.trace(v.server)))
 
-    def curve(self, iterations: int, start: int = 0) -> tuple[FloatArray, FloatArray]:
-        """Excess network MSE and server MSD at iterations 0 … `iterations` − 1, masks beginning at phase `start`."""
-        excess, server = np.empty(iterations), np.empty(iterations)
-        v = self.start(start)
-        first = self.initial_first if self.has_direction else None
-        # A diverging recursion grows to infinity, which is its result.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for n in range(iterations):
-                level = self.level(v.clients, first)
-                excess[n], server[n] = level.excess, level.server
-                stepping = self if n else self.beginning
-                v = stepping.step(v, start + n, first=first)
-                if first is not None:
-                    first = stepping.step_first(first, start + n)
-        return excess, server
-
-    def steady_state(self, sources: Sources) -> tuple[Level, MomentState]:
-        """Find the fixed point of one period: its level, averaged over the period, and the state at its start."""
-        firsts: tuple[FirstMoments | None, ...] = (None,) * len(self.exchanges)
-        if sources.direction and self.has_direction:
-            firsts = self.steady_first()
-        zero = np.zeros_like(self.initial.pack())
-        v = beginning = self._unpack(solve_fixed_point(self._period, self._period(zero, sources, firsts)))
-        total = NOTHING
-        for n, first in enumerate(firsts):
-            total += self.level(v.clients, first)
-            v = self.step(v, n, sources, first)
-        return total.scaled(1.0 / len(self.exchanges)), beginning
-
-    def spectral_radius(self) -> float:
-        """ρ(𝓕), per iteration."""
-        return float(dominant_eigenvalue(self._period, self.initial.pack()) ** (1.0 / len(self.exchanges)))
+    def level_of(self, v: MomentState, first: FirstMoments | None = None) -> Level:
+        """Excess network MSE and server MSD of a state."""
+        return self.level(v.clients, first)
 
     def _exchange(self, n: int) -> SeparableMasks:
         exchange = self.exchanges[n % len(self.exchanges)]
         assert isinstance(exchange, SeparableMasks)
         return exchange
-
-    def _period(
-        self,
-        vector: FloatArray,
-        sources: Sources = NO_SOURCES,
-        firsts: tuple[FirstMoments | None, ...] | None = None,
-    ) -> FloatArray:
-        v = self._unpack(vector)
-        for n in range(len(self.exchanges)):
-            v = self.step(v, n, sources, firsts[n] if firsts else None)
-        return v.pack()
-
-    def _unpack(self, vector: FloatArray) -> MomentState:
-        clients = unpack(vector, (*self.initial.clients, *self.initial.pairs))
-        return MomentState(ClientMoments(*clients[:5]), PairMoments(*clients[5:]))
 
     def _moved(self, v: MomentState, walk: float) -> MomentState:
         if walk == 0.0:

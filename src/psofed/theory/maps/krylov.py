@@ -27,14 +27,19 @@ LinearMap = Callable[[FloatArray], FloatArray]
 _SMALL = 24  # up to here a dense matrix is cheaper than a Krylov method, and ARPACK needs more
 _TOLERANCE = 1e-10
 _LARGE, _LARGE_TOLERANCE = 20_000, 1e-8  # where each digit costs, eight are more than a prediction needs
+SAMPLED_TOLERANCE = (
+    1e-6  # where a sample of offsets is averaged over, whose errors are a hundred times as large
+)
 _CYCLES = 100
 _CANCELLED = 0.3  # of a direction's length left after a projection: below, it is taken again
 _DENSE_AFTER_ALL = 3000  # unknowns up to which a system that GMRES does not solve is solved directly
 _ACCEPTED = 1e-6  # relative residual beyond which there is no answer
 
 
-def solve_fixed_point(linear: LinearMap, source: FloatArray) -> FloatArray:
+def solve_fixed_point(linear: LinearMap, source: FloatArray, tolerance: float | None = None) -> FloatArray:
     """Solve x = F x + `source` for a map F = `linear` with spectral radius below one.
+
+    `tolerance` is the relative residual to stop at; by default it depends on the size.
 
     Examples
     --------
@@ -49,7 +54,7 @@ def solve_fixed_point(linear: LinearMap, source: FloatArray) -> FloatArray:
         return np.asarray(np.linalg.solve(np.eye(size) - as_matrix(linear, size), source), dtype=np.float64)
     # The unknowns (server, cross, own) span orders of magnitude that GMRES sees through the residual's norm alone,
     # so the tolerance is far below what is asked of a prediction.
-    tolerance = _TOLERANCE if size < _LARGE else _LARGE_TOLERANCE
+    tolerance = tolerance or (_TOLERANCE if size < _LARGE else _LARGE_TOLERANCE)
     try:
         solved = solve_fixed_points(lambda x: linear(x[0])[None], source[None], tolerance)
     except PsofedError:

@@ -1,6 +1,6 @@
 """Large fleets as a few clients that each count many times: exact sums over clients by Gauss quadrature.
 
-Over white inputs a client's moments are f₀(ς²) + σ_ν² f₁(ς²) with smooth f₀ and f₁, the same for all clients that
+With covariances ς_k² T a client's moments are f₀(ς²) + σ_ν² f₁(ς²) with smooth f₀ and f₁, the same for all clients that
 attack equally often: ς_k² enters through the LMS step, σ_νk² only as a source, and both act on other clients through
 sums alone. So for the sums Σ_k f(ς_k²) and Σ_k σ_νk² f(ς_k²) the fleet may be replaced by the nodes of the Gauss
 quadrature of its input variances: node j counts W_j times (the quadrature's weight) and has the noise variance
@@ -68,15 +68,17 @@ class Lumps:
             parts.append((found, noise, np.full(found.size, value), copies))
         return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
-    def is_precise(self, input_variance: FloatArray, pole: float) -> bool:
+    def is_precise(self, input_variance: FloatArray, pole: float, condition: float = 1.0) -> bool:
         """Whether sums over clients are exact for the functions that occur.
 
-        The hardest are 1/(a + b), from the decay of two clients at small stepsizes, and 1/(pole − a), a client's own
-        moment near the stepsize at which it would diverge on its own; `pole` must be above all variances.
+        The hardest are 1/(a + c b), from the decay of two clients at small stepsizes, c = `condition` the ratio of
+        eigenvalues of their covariances, and 1/(pole − a), a client's own moment near the stepsize at which it would
+        diverge on its own; `pole` must be above all variances.
         """
         if not pole > float(input_variance.max()):
             return False
-        centres = np.array([-float(input_variance.min()) - 1e-300, -float(input_variance.max()), pole])
+        low, high = float(input_variance.min()), float(input_variance.max())
+        centres = np.array([-condition * low - 1e-300, -high, pole])
         lumped = self.copies @ (1.0 / (self.input_variance[:, None] - centres))
         exact = np.array([(1.0 / (input_variance - centre)).sum() for centre in centres])
         return bool(np.abs(lumped / exact - 1.0).max() < _PRECISION)

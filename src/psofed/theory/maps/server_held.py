@@ -20,7 +20,7 @@ The momentum is m₁ = β m + θ S d̄/p with a mask S for all (:class:`psofed.p
 Over white inputs all entries are alike: matrices are 1 × 1, and a trace counts D times (``multiplicity``).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -28,24 +28,30 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.parts.affine import LinearUpdate
-from psofed.theory.moments.level import Sources
+from psofed.theory.maps.periodic import PeriodicRecursion
+from psofed.theory.moments.level import Level, Sources
 from psofed.theory.steps.corruption import Corruption
 from psofed.theory.steps.samples import Mixture, SampleLaw
 
 
+class ServerMeans(NamedTuple):
+    """Means of g and m, (n,)."""
+
+    server: FloatArray
+    momentum: FloatArray
+
+
 class ServerMoments(NamedTuple):
-    """G, X and Q, (n, n) each, and the means of g and m, (n,)."""
+    """G, X and Q, (n, n) each."""
 
     server: FloatArray
     cross: FloatArray
     momentum: FloatArray
-    mean: FloatArray
-    mean_momentum: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class ServerRecursion:
-    """One exchange on the moments of server and momentum.
+class ServerRecursion(PeriodicRecursion[ServerMoments, ServerMeans]):
+    """The recursion of the moments of server and momentum; nothing happens in iterations without an exchange.
 
     Parameters
     ----------
@@ -57,15 +63,24 @@ class ServerRecursion:
     update : LinearUpdate
     sends_model : bool
         Whether models are sent, or updates.
-    dimension : int
-        D.
+    participants : tuple of int
+        P_n of one period, 0 in iterations without an exchange.
+    target : array (D,)
+        w*.
+    covariance : array (n, n)
+        Mean of the clients' covariances, by which errors are measured.
+    has_direction : bool
+        Whether means are needed at all.
     """
 
     mixture: Mixture
     corruption: Corruption
     update: LinearUpdate
     sends_model: bool
-    dimension: int
+    participants: tuple[int, ...]
+    target: FloatArray
+    covariance: FloatArray
+    has_direction: bool
 
     @property
     def size(self) -> int:
@@ -73,33 +88,79 @@ class ServerRecursion:
         return int(self.mixture.clean.covariance.shape[-1])
 
     @property
+    def dimension(self) -> int:
+        """D."""
+        return int(self.target.size)
+
+    @property
     def multiplicity(self) -> float:
         """Number of entries that each tracked one stands for."""
         return self.dimension / self.size
 
-    def exchange(self, v: ServerMoments, participants: int, sources: Sources) -> ServerMoments:
-        """Take the moments through an exchange with P = `participants`."""
+    @property
+    def period(self) -> int:
+        """T."""
+        return len(self.participants)
+
+    @cached_property
+    def initial(self) -> ServerMoments:
+        """The state when the model is 0: G is w* w*ᵀ."""
+        zero = np.zeros((self.size, self.size))
+        block = np.outer(self.target, self.target) if self.size > 1 else zero + np.mean(self.target**2)
+        return ServerMoments(block, zero, zero)
+
+    @cached_property
+    def initial_first(self) -> ServerMeans:
+        """Means when the model is 0: w*."""
+        mean = self.target if self.size > 1 else np.sqrt(self.initial.server[0])
+        return ServerMeans(mean, np.zeros(self.size))
+
+    def level_of(self, v: ServerMoments, first: ServerMeans | None = None) -> Level:
+        """Excess network MSE and server MSD of a state."""
+        return Level(
+            self.multiplicity * np.einsum("ij,ji->", self.covariance, v.server),
+            self.multiplicity * np.trace(v.server),
+        )
+
+    def step(
+        self,
+        v: ServerMoments,
+        n: int = 0,
+        sources: Sources | None = None,
+        first: ServerMeans | None = None,
+    ) -> ServerMoments:
+        """Take the moments through iteration n."""
+        participants = self.participants[n % self.period]
+        if not participants:
+            return v
+        sources = replace(sources or Sources(), direction=first is not None)
+        mean = first or ServerMeans(np.zeros(self.size), np.zeros(self.size))
         # Rounding is not symmetric, and formulas that rely on symmetry may amplify it.
         v = v._replace(server=0.5 * (v.server + v.server.T), momentum=0.5 * (v.momentum + v.momentum.T))
         clients = len(self._matrices)
-        directed = float(sources.direction)
-        matrix, vector = self._matrices.sum(axis=0) / clients, directed * self._vectors.sum(axis=0) / clients
+        matrix, vector = self._mean_update(sources.direction)
         share = (participants - 1) / (participants * clients * max(clients - 1, 1))
-        square = self._own(v, sources) / (clients * participants) + share * self._others(v, sources)
+        square = self._own(v, mean.server, sources) / (clients * participants)
+        square = square + share * self._others(v, mean.server, sources)
         keep, take = self.update.keep, self.update.take
-        toward = v.server @ matrix.T + np.outer(v.mean, vector)  # E[g d̄ᵀ]
-        from_momentum = v.cross.T @ matrix.T + np.outer(v.mean_momentum, vector)  # E[m d̄ᵀ]
+        toward = v.server @ matrix.T + np.outer(mean.server, vector)  # E[g d̄ᵀ]
+        from_momentum = v.cross.T @ matrix.T + np.outer(mean.momentum, vector)  # E[m d̄ᵀ]
         cross = keep * v.cross + take * toward
         momentum = keep**2 * v.momentum + take**2 * self._mask_factor * square
         momentum = momentum + keep * take * (from_momentum + from_momentum.T)
-        mean_momentum = keep * v.mean_momentum + take * (matrix @ v.mean + vector)
-        return ServerMoments(
-            v.server + cross + cross.T + momentum,
-            cross + momentum,
-            momentum,
-            v.mean + mean_momentum,
-            mean_momentum,
-        )
+        return ServerMoments(v.server + cross + cross.T + momentum, cross + momentum, momentum)
+
+    def step_first(self, v: ServerMeans, n: int = 0) -> ServerMeans:
+        """Take the means through iteration n."""
+        if not self.participants[n % self.period]:
+            return v
+        matrix, vector = self._mean_update(True)
+        momentum = self.update.keep * v.momentum + self.update.take * (matrix @ v.server + vector)
+        return ServerMeans(v.server + momentum, momentum)
+
+    def _mean_update(self, directed: bool) -> tuple[FloatArray, FloatArray]:
+        """N/K and n/K."""
+        return self._matrices.mean(axis=0), float(directed) * self._vectors.mean(axis=0)
 
     @cached_property
     def _mask_factor(self) -> FloatArray:
@@ -145,7 +206,7 @@ class ServerRecursion:
         constant = self.corruption.constant
         return np.zeros(self.size) if constant is None else constant
 
-    def _own(self, v: ServerMoments, sources: Sources) -> FloatArray:
+    def _own(self, v: ServerMoments, mean: FloatArray, sources: Sources) -> FloatArray:
         """Σ_k E[d_k d_kᵀ], (n, n)."""
         affine, chance = self.corruption.affine, self.corruption.attackers.chance
         directed, loose, c = float(sources.direction), self._loose, self._constant
@@ -155,7 +216,7 @@ class ServerRecursion:
         for weight, samples in self.mixture.branches:
             matrix, moved = _scaled(samples)
             moved = directed * moved
-            shifted = moved[:, :, None] * v.mean[:, None].T  # e mᵀ
+            shifted = moved[:, :, None] * mean[:, None].T  # e mᵀ
             seen = v.server + shifted + shifted.swapaxes(1, 2) + moved[:, :, None] * moved[:, None, :]
             left = matrix @ seen
             trace = self.multiplicity * np.trace(left, axis1=1, axis2=2)
@@ -163,15 +224,15 @@ class ServerRecursion:
             step = 2.0 * left @ matrix + (trace + level)[:, None, None] * matrix
             total += np.tensordot(weight * square, step, axes=1)
             to_server = -matrix @ (v.server + shifted)  # E[δ gᵀ]
-            to_constant = -_times(matrix, v.mean + moved)[:, :, None] * (directed * c)  # E[δ] cᵀ
+            to_constant = -_times(matrix, mean + moved)[:, :, None] * (directed * c)  # E[δ] cᵀ
             half = np.tensordot(weight * mixed, loose * to_server + to_constant, axes=1)
             total += half + half.T
-        both = directed * loose * np.outer(v.mean, c)
+        both = directed * loose * np.outer(mean, c)
         noise = sources.attack * (affine.variance + affine.common_variance) * np.eye(self.size)
         rest = loose**2 * v.server + both + both.T + directed * np.outer(c, c) + noise
         return np.asarray(total + chance.sum() * rest)
 
-    def _others(self, v: ServerMoments, sources: Sources) -> FloatArray:
+    def _others(self, v: ServerMoments, mean: FloatArray, sources: Sources) -> FloatArray:
         """Σ_{k≠l} E[d_k d_lᵀ], (n, n)."""
         directed, attackers = float(sources.direction), self.corruption.attackers
         parts = [(1.0, self._matrices, directed * self._vectors)]
@@ -190,17 +251,17 @@ class ServerRecursion:
             swing = directed * (vectors[0] - vectors[1])
             parts.append((self.mixture.covariance, matrices[0] - matrices[1], swing))
         for weight, matrix, vector in parts:
-            every = _square(matrix.sum(axis=0)[None], vector.sum(axis=0)[None], v)
-            total += weight * (every - _square(matrix, vector, v))
+            every = _square(matrix.sum(axis=0)[None], vector.sum(axis=0)[None], v.server, mean)
+            total += weight * (every - _square(matrix, vector, v.server, mean))
         chance, common = attackers.chance, sources.attack * self.corruption.affine.common_variance
         pairs = attackers.pair_factor * (chance.sum() ** 2 - (chance**2).sum())
         return np.asarray(total + common * pairs * np.eye(self.size))
 
 
-def _square(matrix: FloatArray, vector: FloatArray, v: ServerMoments) -> FloatArray:
+def _square(matrix: FloatArray, vector: FloatArray, server: FloatArray, mean: FloatArray) -> FloatArray:
     """Σ_k E[(N_k g + n_k)(N_k g + n_k)ᵀ]."""
-    mixed = np.einsum("ki,kj->ij", _times(matrix, np.broadcast_to(v.mean, vector.shape)), vector)
-    linear = np.einsum("kij,jl,kml->im", matrix, v.server, matrix, optimize=True)
+    mixed = np.einsum("ki,kj->ij", _times(matrix, np.broadcast_to(mean, vector.shape)), vector)
+    linear = np.einsum("kij,jl,kml->im", matrix, server, matrix, optimize=True)
     return np.asarray(linear + mixed + mixed.T + vector.T @ vector)
 
 

@@ -1,7 +1,8 @@
 """First moments E[g], E[v_k | a_k = 1] and E[v_k | a_k = 0].
 
 They are needed where something has a direction: attacks with an offset, poisoned samples, clients with their own
-targets. Everything else has mean-zero errors in the steady state, and second moments suffice.
+targets. Everything else has mean-zero errors in the steady state, and second moments suffice. Whoever participates,
+E[v_k] = p_c E[v_k | a_k = 1] + (1 − p_c) E[v_k | a_k = 0], with p_c = ``drawn.single``, ``taking`` and ``idle``.
 """
 
 from typing import NamedTuple

@@ -20,13 +20,15 @@ The last axis runs over the tracked entries (:class:`~psofed.theory.moments.layo
 zeros where k = l; those moments are ``own1`` and ``own0``.
 """
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.theory.moments.layout import Entries, Participation
+
+Moments = TypeVar("Moments", bound=tuple[Any, ...])
 
 
 class ClientMoments(NamedTuple):
@@ -103,18 +105,24 @@ class MomentState(NamedTuple):
     clients: ClientMoments
     pairs: PairMoments
 
-    def pack(self) -> FloatArray:
-        """Return all numbers as one vector."""
-        return pack((*self.clients, *self.pairs))
+
+def pack(moments: Iterable[Any]) -> FloatArray:
+    """Return the numbers of arrays, and of tuples of arrays, as one vector."""
+    return np.concatenate([np.ravel(x) for x in _leaves(moments)])
 
 
-def pack(moments: Iterable[FloatArray]) -> FloatArray:
-    """Return the numbers of several arrays as one vector."""
-    return np.concatenate([np.ravel(x) for x in moments])
+def unpack(vector: FloatArray, like: Moments) -> Moments:
+    """Undo :func:`pack`: a named tuple as `like`, whose arrays are views."""
+    arrays, start = [], 0
+    for x in _leaves(like):
+        arrays.append(vector[start : start + x.size].reshape(x.shape))
+        start += x.size
+    return _filled(like, iter(arrays))
 
 
-def unpack(vector: FloatArray, like: Iterable[FloatArray]) -> list[FloatArray]:
-    """Undo :func:`pack`: arrays of the shapes of `like`, which are views."""
-    shapes = [x.shape for x in like]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    return [part.reshape(shape) for part, shape in zip(np.split(vector, ends[:-1]), shapes, strict=True)]
+def _leaves(moments: Iterable[Any]) -> list[FloatArray]:
+    return [leaf for x in moments for leaf in (_leaves(x) if isinstance(x, tuple) else (x,))]
+
+
+def _filled(like: Moments, arrays: Iterator[FloatArray]) -> Moments:
+    return type(like)(*(_filled(x, arrays) if isinstance(x, tuple) else next(arrays) for x in like))

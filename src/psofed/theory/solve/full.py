@@ -9,7 +9,7 @@ solves, and the maps of the last stepsize are kept.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.theory.maps.eliminated import EliminatedRecursion
 from psofed.theory.maps.general import Recursion
+from psofed.theory.maps.krylov import SAMPLED_TOLERANCE
+from psofed.theory.maps.periodic import PeriodicRecursion
 from psofed.theory.metrics import ALONE, NOISE, SteadyState
 from psofed.theory.model import Branch
 from psofed.theory.moments.level import Level, Sources
@@ -45,7 +47,8 @@ class Full(Method):
         """ρ(𝓕), the largest over the sampled offsets."""
         with np.errstate(over="ignore", invalid="ignore"):
             branches = self._branches(self.radius_sample)
-            return max(self._recursion(stepsize, branch).spectral_radius() for branch in branches)
+            # Eigenvectors are not smooth in the clients' variances: all clients are kept (maps.lumps).
+            return max(self._recursion(stepsize, branch, False).spectral_radius() for branch in branches)
 
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
@@ -53,8 +56,8 @@ class Full(Method):
         for branch in self._branches(self.sample):
             # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
             # so every phase is a start; a sample of offsets has them all.
-            starts = range(1 if self.model.is_sampled else len(branch.exchanges))
-            recursion = self._recursion(stepsize, branch)
+            recursion = self._recursion(stepsize, branch, True)
+            starts = range(1 if self.model.is_sampled else max(len(branch.exchanges), 1))
             for start in starts:
                 total += np.array(recursion.curve(iterations, start)) * (branch.weight / len(starts))
         return total[0], total[1]
@@ -64,39 +67,49 @@ class Full(Method):
         return self.model.offset_branches(count) if self.model.is_scattered else self.model.branches
 
     def _is_stable(self, stepsize: float) -> bool:
-        if not np.all(self.model.fleet.noise_variance > 0):
+        if "separable" not in self.model.tags or not np.all(self.model.fleet.noise_variance > 0):
             return super()._is_stable(stepsize)
-        return all(self._solved(stepsize, branch).noise_is_covariance for branch in self.model.branches)
+        return all(
+            self._solved(stepsize, branch, False).noise_is_covariance for branch in self.model.branches
+        )
 
     def _by_source(self, stepsize: float, branches: tuple[Branch, ...]) -> FloatArray:
         """Excess and MSD by source, given the offsets of each branch: (N, 4, 2)."""
 
         def solve(method: Full, branch: Branch) -> Solve:
-            return lambda sources: method._solved(stepsize, branch).level(sources)
+            return lambda sources: method._solved(stepsize, branch, True).level(sources)
 
         return np.array(
             [by_source(self.model, solve(self, branch), solve(self.clean, branch)) for branch in branches]
         )
 
-    def _recursion(self, stepsize: float, branch: Branch) -> Recursion:
-        return self.model.recursion(stepsize, branch)
+    def _solved(self, stepsize: float, branch: Branch, lumped: bool) -> "_SolvedMap":
+        """Return the map of a stepsize and a branch, its clients lumped together if they can be."""
+        return self._kept(stepsize, branch, lumped and self.model.can_lump(stepsize))
 
     @cached_property
-    def _solved(self) -> Callable[[float, Branch], "_SolvedMap"]:
-        """Return the map of a stepsize and a branch; one for each branch is kept."""
-        kept = 1 if self.model.is_scattered else len(self.model.branches)
-        return lru_cache(kept)(lambda stepsize, branch: _SolvedMap(self._recursion(stepsize, branch)))
+    def _kept(self) -> Callable[[float, Branch, bool], "_SolvedMap"]:
+        """Make the map of a stepsize and a branch; one for each branch is kept."""
+        kept = 1 if self.model.is_scattered else len(self._branches(1))
+        tolerance = SAMPLED_TOLERANCE if self.model.is_sampled else None
+        return lru_cache(kept)(lambda *which: _SolvedMap(self._recursion(*which), tolerance))
+
+    def _recursion(self, stepsize: float, branch: Branch, lumped: bool) -> PeriodicRecursion[Any, Any]:
+        return self.model.recursion(stepsize, branch, lumped)
 
 
 @dataclass(frozen=True, eq=False)
 class _SolvedMap:
     """A recursion that keeps its steady state due to the noise alone."""
 
-    recursion: Recursion
+    recursion: Any  # a PeriodicRecursion; stability is only asked of one of clients
+    tolerance: float | None
 
     def level(self, sources: Sources) -> FloatArray:
         """Excess and MSD of the steady state, (2,)."""
-        level, _ = self._noise if sources == ALONE[NOISE] else self._solver.steady_state(sources)
+        level, _ = (
+            self._noise if sources == ALONE[NOISE] else self._solver.steady_state(sources, self.tolerance)
+        )
         return np.array([level.excess, level.server])
 
     @cached_property
@@ -105,14 +118,14 @@ class _SolvedMap:
         try:
             return is_covariance(self.recursion, self._noise[1])
         except PsofedError:  # it did not converge
-            return self.recursion.spectral_radius() < 1.0
+            return bool(self.recursion.spectral_radius() < 1.0)
 
     @cached_property
-    def _noise(self) -> tuple[Level, MomentState]:
-        return self._solver.steady_state(ALONE[NOISE])
+    def _noise(self) -> tuple[Level, Any]:
+        return self._solver.steady_state(ALONE[NOISE], self.tolerance)
 
     @cached_property
-    def _solver(self) -> EliminatedRecursion | Recursion:
+    def _solver(self) -> EliminatedRecursion | PeriodicRecursion[Any, Any]:
         recursion = self.recursion
         return EliminatedRecursion(recursion) if EliminatedRecursion.applies(recursion) else recursion
 
@@ -129,5 +142,12 @@ def is_covariance(recursion: Recursion, state: MomentState) -> bool:
     joint[1:, 1:] = state.pairs.average(drawn, recursion.entries).reshape(clients, clients, *shape)
     k = np.arange(clients)
     joint[1 + k, 1 + k] = v.own1.reshape(-1, *shape)
-    values = np.linalg.eigvalsh(joint.swapaxes(1, 2).reshape((clients + 1) * size, -1))
-    return bool(np.isfinite(values).all() and values[0] >= -1e-6 * values[-1] and values[-1] > 0)
+    matrix = joint.swapaxes(1, 2).reshape((clients + 1) * size, -1)
+    rounding = 1e-6 * float(np.linalg.norm(matrix))
+    if not 0.0 < rounding < np.inf:
+        return False
+    try:
+        np.linalg.cholesky(matrix + rounding * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return False
+    return True

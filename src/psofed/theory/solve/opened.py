@@ -42,6 +42,3 @@ class Opened(Full):
         scenario, delay = self.model.scenario, self.model.open_parts.delay
         cases = scenario.num_participants + 1 if delay.is_random else 1
         return cases * 3 * scenario.num_clients**2 * self.model.entries.size
-
-    def _is_stable(self, stepsize: float) -> bool:
-        return self.spectral_radius(stepsize) < 1.0

@@ -295,6 +295,24 @@ class CorrelatedLms(LmsStep):
             total = total + summed.swapaxes(0, 1) @ right
         return _flat(total)
 
+    def decay_same(self, blocks: FloatArray) -> FloatArray:
+        """Return :meth:`decay_pairs` of two clients alike, blocks (K, E)."""
+        p = self._square(blocks)
+        return _flat(sum((left @ p @ right for left, right in self._sides), np.zeros(())))
+
+    @property
+    def cross_matrices(self) -> FloatArray:
+        """The step of E[g v_kᵀ] as matrices on flattened blocks, (K, D², D²)."""
+        return np.asarray(np.kron(np.eye(self.entries.dimension), self.means.decay.swapaxes(1, 2)))
+
+    @property
+    def own_matrices(self) -> FloatArray:
+        """The step of E[v_k v_kᵀ] without its sources as matrices on the symmetric part of flattened blocks."""
+        size, unit = self.entries.size, np.eye(self.entries.size)
+        shape = (self.mixture.clean.noise_variance.size, size)
+        blocks = (np.broadcast_to(block, shape) for block in 0.5 * (unit + self.entries.flip(unit)))
+        return np.stack([self._own(block, 0.0, 0.0, None) for block in blocks], axis=-1)
+
     def pair_matrices(self, k: NDArray[np.intp], m: NDArray[np.intp]) -> FloatArray:
         """Return :meth:`decay_pairs` of the pairs (k, m) as matrices on flattened blocks, (N, D², D²)."""
         total = np.zeros(())

@@ -15,7 +15,6 @@ z, g and their moments are ``z`` (:class:`~psofed.theory.moments.second.ClientMo
 ``first``. Derivation: ``docs/exact_theory.md``.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +24,7 @@ from psofed.theory.moments.first import FirstMoments
 from psofed.theory.moments.layout import Entries, Participation
 from psofed.theory.moments.second import ClientMoments, PairMoments, UploadSums
 from psofed.theory.steps.corruption import Corruption
+from psofed.theory.steps.lms import CorrelatedLms
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,31 +80,27 @@ class UploadLaw:
             pairs[diagonal, diagonal] = 0.0
         return pairs
 
-    def sums(self, pairs: PairMoments, sum_others: "SumOthers | None" = None) -> UploadSums:
+    def sums(self, pairs: PairMoments, lms: CorrelatedLms | None = None) -> UploadSums:
         """Sum the pairs' moments before the upload, each client weighted as the server receives it.
 
-        `sum_others` replaces Σ_{k≠l} weight_k pairs_kl where it can be had more cheaply.
+        Pairs that have their LMS step still before them take it within the sums if `lms` is given, which costs less.
         """
-        own, drawn, law, sum_others = (
-            self.corruption.own,
-            self.drawn,
-            self.corruption,
-            sum_others or self._sum_others,
-        )
-        anyone = sum_others(own, drawn.pair * pairs.both + drawn.only_first * pairs.one)
-        uploader = own[:, None] * self.entries.flip(sum_others(own, pairs.both))
+        own, drawn, law = self.corruption.own, self.drawn, self.corruption
+        anyone = self._sum_others(own, drawn.pair * pairs.both + drawn.only_first * pairs.one, lms)
+        uploader = own[:, None] * self.entries.flip(self._sum_others(own, pairs.both, lms))
         swing = law.attackers.covariance * (law.affine.own - 1.0) ** 2
         if swing:
-            uploader += swing * self.entries.flip(sum_others(np.ones_like(own), pairs.both))
+            uploader += swing * self.entries.flip(self._sum_others(np.ones_like(own), pairs.both, lms))
         return UploadSums(anyone, drawn.pair * uploader)
 
-    def _sum_others(self, weight: FloatArray, pairs: FloatArray) -> FloatArray:
+    def _sum_others(self, weight: FloatArray, pairs: FloatArray, lms: CorrelatedLms | None) -> FloatArray:
         """Σ_{k≠l} weight_k pairs_kl, over clients."""
         counted = weight if self.copies is None else self.copies * weight
-        total = np.tensordot(counted, pairs, axes=1)
+        total = np.tensordot(counted, pairs, axes=1) if lms is None else lms.sum_decayed(counted, pairs)
         if self.copies is not None:
             diagonal = np.arange(len(weight))
-            total = total - weight[:, None] * pairs[diagonal, diagonal]
+            same = pairs[diagonal, diagonal]
+            total = total - weight[:, None] * (same if lms is None else lms.decay_same(same))
         return np.asarray(total)
 
     def uploads(
@@ -200,7 +196,6 @@ class UploadLaw:
         return terms
 
 
-SumOthers = Callable[[FloatArray, FloatArray], FloatArray]
 UploadProducts = list[tuple[FloatArray, FloatArray, float]]
 
 

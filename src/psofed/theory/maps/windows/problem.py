@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.theory.maps.krylov import dominant_eigenvalue, solve_fixed_points
+from psofed.theory.maps.krylov import SAMPLED_TOLERANCE, dominant_eigenvalue, solve_fixed_points
 from psofed.theory.maps.windows import kernels
 from psofed.theory.maps.windows.arguments import WindowDrive, WindowSystem
 from psofed.theory.maps.windows.clients import step_first
@@ -26,7 +26,6 @@ from psofed.theory.steps.lms import WhiteLms, lms_of
 
 _TOGETHER = 8  # sets of masks that one solution takes side by side: more would leave the processor's cache
 _TOLERANCE = 1e-10
-_SAMPLED_TOLERANCE = 1e-6  # errors of a sample of offsets are a hundred times as large
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,7 @@ class WindowProblem:
         system, drive = self._system(stepsize), self._drive(stepsize, sources)
         nothing = self._drive(stepsize, NO_SOURCES)
         offsets = self._offsets if sources.direction else np.zeros((0, 1))
-        tolerance = _SAMPLED_TOLERANCE if self.model.is_sampled else _TOLERANCE
+        tolerance = SAMPLED_TOLERANCE if self.model.is_sampled else _TOLERANCE
         out = np.empty((len(masks), 2))
 
         def solve(part: slice) -> None:
