@@ -5,6 +5,7 @@ the same for all kinds of attack. So whether and how one client attacks does not
 of attack are compared on the same occasions.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +67,11 @@ def draw_byzantine(attack: Attack | None, stream: Stream, first: int, count: int
     out = np.empty((count, attack.num_byzantine, stream.key.size), np.int32)
     draw_participants(stream.key + _REDRAWN * stream.gamma, stream.gamma, first, clients, out)
     return out
+
+
+def redrawn_clients(attacks: Iterable[Attack]) -> int:
+    """Return how many clients :func:`draw_byzantine` draws for one iteration of a trial."""
+    return sum(attack.num_byzantine for attack in attacks if _is_redrawn(attack))
 
 
 def _is_redrawn(attack: Attack | None) -> bool:

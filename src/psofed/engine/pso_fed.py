@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
+from psofed.engine.attackers import redrawn_clients
 from psofed.engine.bodies import raise_python_error, release
 from psofed.engine.frames.choosing import check_choosing, choose_masks, make_choosing
 from psofed.engine.frames.drift import TargetMoves
@@ -187,8 +188,7 @@ class PsoFedRun:
         exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
         if scenario.availability is not None:
             exchanged += scenario.num_clients * lanes // 8
-        redrawn = (attack for attack in scenario.attacks if attack.byzantine_set == "redrawn")
-        exchanged += sum(attack.num_byzantine for attack in redrawn) * lanes // 2
+        exchanged += redrawn_clients(scenario.attacks) * lanes // 2
         most = int(np.clip(_CHUNK_UPDATES // (scenario.num_clients * lanes), 1, 512))
         self.chunk: int = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, most))
         self.client_squares: FloatArray = np.zeros((scenario.num_clients, lanes))

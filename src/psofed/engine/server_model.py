@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from psofed.common.types import FloatArray, IndexArray, IntArray
+from psofed.engine.attackers import redrawn_clients
 from psofed.engine.bodies import Hook, raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.channel import transmit
@@ -112,7 +113,8 @@ class ServerModelRun:
         )  # fmt: skip
         self._base = fleet.target.copy() if exchange.sends_model else np.zeros(exchange.numbers)
         self._target = fleet.target.copy()
-        self.chunk: int = int(np.clip(_CHUNK_BYTES // (4 * self._most * lanes), 1, 512))
+        drawn = self._most + redrawn_clients(scenario.attacks)
+        self.chunk: int = int(np.clip(_CHUNK_BYTES // (4 * drawn * lanes), 1, 512))
 
     @property
     def upload_counts(self) -> IntArray:
