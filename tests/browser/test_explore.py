@@ -212,7 +212,7 @@ def test_sliders_presets_sides_and_copies(
     screenshot(page, "explorer_figure")
     page.click("#undo")
     expect_numbers(page, readme, "B")
-    assert page.locator(".card").first.is_hidden()
+    page.locator(".card").first.wait_for(state="hidden", timeout=READY)  # it follows the numbers
 
     # The link restores both sides
     page = open_page(link)
