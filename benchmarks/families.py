@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     "availability markov": {"availability": Markov(probability=0.5, mean_time=10)},
     "availability schedule": {"availability": Schedule(period=24, share=0.5)},
     "channel lossy": {"channel": Links(up=Lossy(probability=0.1))},
+    "channel noisy": {"channel": Links(up=Noisy(variance=0.01))},
     "channel noisy, both ways": {"channel": Links(up=Noisy(variance=0.01), down=Noisy(variance=0.01))},
     "channel quantised": {"channel": Links(up=Quantised(bits=8, reach=4.0))},
     "channel private": {"channel": Links(up=Private(clip=1.0))},

@@ -63,7 +63,7 @@ def relative_speed(ratio: float) -> str:
     """
     if ratio == 1.0:
         return ""
-    number = float(f"{max(ratio, 1 / ratio):.{3 if ratio > 10 else 2}g}")
+    number = float(f"{max(ratio, 1 / ratio):.{3 if ratio > 100 else 2}g}")
     return f"{number:,g} times {'faster' if ratio > 1 else 'slower'}"
 
 
