@@ -15,9 +15,11 @@ door is part of this process. The SuperLink's resident set after each eighth of 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -40,27 +42,27 @@ KINDS = {
 }
 
 
+def descendants() -> Iterator[tuple[str, psutil.Process]]:
+    """Yield the processes that this one has started, with their command lines, unless they have just ended."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            yield " ".join(process.cmdline()), process
+
+
 def cpu_seconds() -> dict[str, float]:
     """Return the CPU time of this process and its descendants so far, by kind."""
     used = dict.fromkeys(["front door", *KINDS.values(), "other"], 0.0)
     used["front door"] = sum(psutil.Process().cpu_times()[:2])
-    for process in psutil.Process().children(recursive=True):
-        try:
-            line = " ".join(process.cmdline())
-            kind = next((name for word, name in KINDS.items() if word in line), "other")
+    for line, process in descendants():
+        kind = next((name for word, name in KINDS.items() if word in line), "other")
+        with contextlib.suppress(psutil.Error):
             used[kind] += sum(process.cpu_times()[:2])
-        except psutil.Error:
-            continue
     return used
 
 
 def superlink_megabytes() -> float:
     """Return the resident set of the SuperLink."""
-    sizes = [
-        process.memory_info().rss
-        for process in psutil.Process().children(recursive=True)
-        if "flower.link" in " ".join(process.cmdline())
-    ]
+    sizes = [process.memory_info().rss for line, process in descendants() if "flower.link" in line]
     return round(sum(sizes) / 2**20, 1)
 
 
