@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from psofed import Data, Scenario, draw_fleet
+from psofed import Data, Scenario, Selection, draw_fleet, predict
 from psofed.theory import stepsize_curve
 from psofed.theory.limits import _largest_count, _largest_scale
 from psofed.theory.maps.krylov import _SMALL, dominant_eigenvalue, gmres, solve_fixed_point
@@ -22,6 +22,7 @@ from psofed.theory.stability import (
     _largest_real,
     _quadratic_root,
     contraction_bound,
+    lone_growth,
     mean_square_stepsize_bound,
     stability_limit,
 )
@@ -230,3 +231,31 @@ def test_a_pair_left_to_itself_is_kept_where_neither_downloads(
     model = TheoryModel(scenario)
     found = ReducedRecursion(model.recursion(1e-9, model.branches[0], lumped=False)).pair_bound
     assert found == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("pattern", ["random", "round-robin"])
+@pytest.mark.parametrize("coordinated", [True, False])
+@pytest.mark.parametrize("shared", [1, 3])
+def test_no_fleet_grows_slower_than_its_worst_client_alone(pattern, coordinated, shared):
+    scenario = Scenario(
+        num_clients=4, dimension=3, num_participants=1, num_shared=shared,
+        selection=Selection(pattern=pattern, coordinated=coordinated), data=Data(input_correlation=0.6),
+    )  # fmt: skip
+    fleet = draw_fleet(scenario)
+    for stepsize in (0.1, 0.3, 0.5):
+        least = (1.0 - scenario.participation_probability) * lone_growth(fleet, stepsize)
+        prediction = predict(scenario.replace(stepsize=stepsize))
+        assert prediction.spectral_radius >= least * (1.0 - 1e-9)
+        assert prediction.is_stable == (prediction.spectral_radius < 1.0)
+
+
+def test_a_client_that_is_hardly_asked_grows_as_if_alone():
+    scenario = Scenario(
+        num_clients=300, dimension=2, num_participants=1, num_shared=1,
+        data=Data(input_variance=1.0, input_correlation=0.5), stepsize=0.9,
+    )  # fmt: skip
+    alone = lone_growth(draw_fleet(scenario), 0.9)
+    assert alone > 1.0
+    assert predict(scenario).network_mse == math.inf
+    few = scenario.replace(num_clients=20)
+    assert predict(few).spectral_radius == pytest.approx(alone, rel=0.1)

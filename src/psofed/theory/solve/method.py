@@ -1,9 +1,9 @@
 """The interface of methods: steady state, stability, spectral radius and learning curve of one model at any stepsize.
 
 The steady state is x = F x + s, stable if and only if ρ(F) < 1. F takes covariances to covariances, so ρ(F) is one of
-its eigenvalues (Krein and Rutman). A stepsize below the contraction bound is stable whatever the masks are, and this
-is checked first. By source, the steady state solves for each part of s alone, without the attack; the attack's term
-is what it adds to the sum of these, so that terms add up.
+its eigenvalues (Krein and Rutman). A stepsize below the contraction bound is stable whatever the masks are, and one at
+which a client diverges by itself is unstable; both are checked first. By source, the steady state solves for each part
+of s alone, without the attack; the attack's term is what it adds to the sum of these, so that terms add up.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from psofed.common.types import FloatArray
 from psofed.theory.metrics import ALONE, ATTACK, SteadyState
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import Level, Sources
-from psofed.theory.stability import contraction_bound
+from psofed.theory.stability import contraction_bound, lone_growth
 
 Solve = Callable[[Sources], FloatArray]
 
@@ -63,8 +63,15 @@ class Method(ABC):
 
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded."""
-        if self.model.is_contraction and stepsize < contraction_bound(self.model.fleet):
-            return True
+        model = self.model
+        if model.is_contraction:
+            if stepsize < contraction_bound(model.fleet):
+                return True
+            # With correlated inputs, proving instability is far cheaper than looking for a steady state.
+            alone = 1.0 - model.scenario.participation_probability
+            is_quick = model.theory == "exact" and not model.fleet.is_white
+            if is_quick and alone * lone_growth(model.fleet, stepsize) > 1.0:
+                return False
         with np.errstate(over="ignore", invalid="ignore"):  # far beyond the limit moments grow to infinity
             return self._is_stable(stepsize)
 
