@@ -122,7 +122,7 @@ def _holder(changed: dict[str, Any], table: str) -> tuple[dict[str, Any], str]:
 
 
 def _part_of(family: str, values: Mapping[str, Any], key: str = "kind") -> Any:
-    """Return the class of the part in a table; None if there is none, which making the scenario refuses."""
+    """Return the class of the part that a table describes; None if the table is refused later."""
     try:
         return find_part(family, values.get(key, "random" if key == "pattern" else DEFAULT_KIND.get(family)))
     except InvalidValueError:
