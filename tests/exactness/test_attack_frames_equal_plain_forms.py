@@ -17,7 +17,7 @@ from psofed.engine.attackers import (
     make_attackers,
     set_byzantine,
 )
-from psofed.engine.frames import attack, poison
+from psofed.engine.frames import attack, crafting, poison
 from psofed.engine.streams import make_stream
 from psofed.parts.contexts import scratch_size
 from psofed.parts.plain import corrupt_uploads, poison_sample
@@ -101,7 +101,7 @@ class Witness:
         return 0
 
 
-FRAMES = {**attack._FRAMES, "all as vectors": attack._make_crafting_frame}
+FRAMES = {**attack._FRAMES, "all as vectors": crafting.make_crafting_frame}
 
 
 @pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])

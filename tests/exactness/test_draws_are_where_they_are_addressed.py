@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from psofed import Data, Scenario, draw_fleet
-from psofed.engine import server_model
+from psofed.engine import server_model_kernel
 from psofed.engine.attackers import draw_shocks
 from psofed.engine.frames import drift, selection
 from psofed.engine.frames.drift import draw_direction
@@ -175,8 +175,10 @@ def test_an_algorithm_draws_normals_then_uniforms_then_what_is_each_clients_own(
     own = np.empty((2, each, LANES))
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         run_as_python(patch)
-        server_model._draw_shared(9, stream.key, stream.gamma, words, *found)
-        server_model._draw_per_client(9, stream.key, stream.gamma, words, pairs + uniforms, clients, own)
+        server_model_kernel._draw_shared(9, stream.key, stream.gamma, words, *found)
+        server_model_kernel._draw_per_client(
+            9, stream.key, stream.gamma, words, pairs + uniforms, clients, own
+        )
     for lane in range(LANES):
         drawn = [(word >> 11) * 2.0**-53 for word in words_of(stream, lane, 9 * words, words)]
         assert np.allclose(found[0][:, lane], normals_of(stream, lane, 9 * words, normals), rtol=1e-6)

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Data, Scenario, Selection, simulate
+from psofed import Data, Scenario, Selection, draw_fleet, simulate
 from psofed.parts.aggregations import FLTrust
 from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, LabelPoisoning, Mimic
 from psofed.parts.drifts import Jump, RandomWalk
 from psofed.parts.models import Rff
 from psofed.reference.draws import draw_trial
+from psofed.simulation import blocks
 
 pytestmark = [pytest.mark.engine, pytest.mark.simulation]
 
@@ -37,6 +38,16 @@ def test_processes_give_the_same_bits(small_scenario: Scenario) -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         elsewhere = simulate(small_scenario, 34, 2, executor=executor)
     assert same_bits(simulate(small_scenario, 34, 2), elsewhere)
+
+
+def test_all_blocks_of_a_process_share_one_drawn_fleet(
+    small_scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(small_scenario, trials=1)  # loads the kernels, with a fleet of its own
+    drawn: list[Scenario] = []
+    monkeypatch.setattr(blocks, "draw_fleet", lambda s: drawn.append(s) or draw_fleet(s))
+    simulate(small_scenario, trials=40, threads=1)
+    assert drawn == [small_scenario]
 
 
 def test_a_trial_is_the_same_alone_and_among_others(small_scenario: Scenario) -> None:

@@ -14,7 +14,7 @@ from psofed.engine.bodies import Frame
 from psofed.engine.frames import aggregation, defence, pre_aggregation
 from psofed.engine.hooks import Uploads, Watching
 from psofed.engine.momentum import make_memories, take_in
-from psofed.engine.server_side import move_by_mean
+from psofed.engine.server_steps import move_by_mean
 from psofed.engine.streams import Stream, make_stream
 from psofed.parts.contexts import scratch_size
 from psofed.parts.defences import Cusum
@@ -80,7 +80,7 @@ def test_a_rule_over_vectors_has_the_room_that_it_is_promised_and_may_spoil_it(w
         change[:] = mean
         return None
 
-    make = aggregation._make_frame_that_writes if writes else aggregation._make_frame_that_returns
+    make = aggregation._frame_that_writes if writes else aggregation._frame_that_returns
     rule = find_part("aggregation", "krum")()
     for size in SIZES:
         fleet = draw_fleet(size)
@@ -239,8 +239,8 @@ def test_the_largest_number_counts_as_sent_and_may_be_agreed_on_and_none_above(
 
     frames = {
         "entries": aggregation._make_frame_over_entries,
-        "vectors, written": aggregation._make_frame_that_writes,
-        "vectors, returned": aggregation._make_frame_that_returns,
+        "vectors, written": aggregation._frame_that_writes,
+        "vectors, returned": aggregation._frame_that_returns,
     }
     rule = find_part("aggregation", "median")(quorum=1)
     following = run_rule(rule, frame_of(rule, combine, frames[over]), EXTREMES, np.zeros((1, 1)))

@@ -15,7 +15,7 @@ from numba.core.typing.templates import Signature
 from numba.np.numpy_support import as_dtype
 
 from psofed.common.errors import PsofedError
-from psofed.engine import bodies, compiling, hooks
+from psofed.engine import compiling, hooks, python_bodies
 from psofed.engine.bodies import _explained
 from psofed.engine.normals import fill_standard_normal, mix_word
 from psofed.engine.participation import fill_participants
@@ -115,11 +115,11 @@ def test_what_a_kernel_hands_to_a_python_body_arrives_as_it_is(
     """What is written down for it in compiled code is plain Python as well."""
     signature, received = SIGNATURES[name], []
     monkeypatch.setattr(numba, "cfunc", lambda _: lambda function: function)
-    hand_over = bodies._python_call.__wrapped__(signature)
+    hand_over = python_bodies.python_call.__wrapped__(signature)
     arguments = [7, *make_arguments(signature.args[1:], count(1))]
-    monkeypatch.setitem(bodies._PYTHON_FRAMES, 7, (lambda *given: received.extend(given), []))
+    monkeypatch.setitem(python_bodies.PYTHON_FRAMES, 7, (lambda *given: received.extend(given), []))
     hand_over(*arguments)
-    assert not bodies._PYTHON_FRAMES[7][1]
+    assert not python_bodies.PYTHON_FRAMES[7][1]
     assert [type(value) for value in received if isinstance(value, tuple)] == [
         type(value) for value in arguments if isinstance(value, tuple)
     ]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
-from psofed.engine.compiling import compiled, kernel_part, returns_slice
-from psofed.engine.hooks import AttackState
+from psofed.engine.compiling import compiled, jitable, kernel_part, returns_slice
+from psofed.engine.hooks import AttackState, Uploads
 from psofed.engine.normals import mix_word, normal_pair, unit_uniform
 from psofed.engine.participation import draw_participants
 from psofed.engine.streams import Stream
@@ -118,6 +118,24 @@ def common_normal(key: np.uint64, gamma: np.uint64, n: int, dimension: int, entr
     word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
     x, y = normal_pair(mix_word(key + word * gamma))
     return np.float64(y) if entry % 2 else np.float64(x)
+
+
+@jitable
+def find_attackers(
+    n: int, attackers: AttackState, dimension: int, uploads: Uploads, lane: int, attacking: BoolArray
+) -> int:
+    """Write who of the participants attacks in a lane, and return how many do; absent clients do not."""
+    key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
+    count = 0
+    for p in range(uploads.sent.shape[0]):
+        client = uploads.clients[p, lane]
+        word = first_word(n, attackers.is_byzantine.shape[0], client, dimension)
+        there = uploads.sent[p, 0, lane] == uploads.sent[p, 0, lane]  # NaN: the client is not available
+        attacking[p] = there and (
+            attackers.is_byzantine[client, lane] and attacks_now(key, gamma, word, attackers.probability)
+        )
+        count += attacking[p]
+    return count
 
 
 @kernel_part

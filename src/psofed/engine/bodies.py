@@ -6,7 +6,6 @@ own method. The frame is closed over plain functions that can be imported by nam
 those again in another process.
 """
 
-import ctypes
 import dataclasses
 import dis
 import re
@@ -23,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba import types
 from numba.core import config as numba_config
 
 import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
@@ -34,6 +32,7 @@ from psofed.common.options import option_of, value_type
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import jitable, own_cache, pipeline, without_garbage_collection
 from psofed.engine.hooks import AGGREGATION, CHANNEL, DRAW
+from psofed.engine.python_bodies import PYTHON_FRAMES, python_call
 from psofed.parts import vectors
 from psofed.parts.part import Part
 
@@ -72,7 +71,6 @@ RUN_AS_PYTHON: dict[type[Part], str] = {}
 _COMPILING = threading.RLock()
 _CFUNC_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy"}
 _WITHOUT_REFERENCES: dict[str, Any] = {**_CFUNC_OPTIONS, **pipeline(allocates=False)}
-_PYTHON_FRAMES: dict[int, tuple[Frame, list[BaseException]]] = {}
 _TOKENS = count(1)
 
 
@@ -98,8 +96,8 @@ def make_hook(part: Part, body: str, signature: Any, make_frame: MakeFrame, *ext
         return Hook(call.address, 0, np.array([*_numbers_of(part), *extra], dtype=np.float64))
     frame = make_frame(lambda _options: part, getattr(kind, body))
     token = next(_TOKENS)
-    _PYTHON_FRAMES[token] = (frame, [])
-    return Hook(_python_call(signature).address, token, np.array(extra, dtype=np.float64))
+    PYTHON_FRAMES[token] = (frame, [])
+    return Hook(python_call(signature).address, token, np.array(extra, dtype=np.float64))
 
 
 def make_function(
@@ -111,7 +109,7 @@ def make_function(
     """
     hook = make_hook(part, body, signature, make_frame)
     if hook.token:
-        frame = _PYTHON_FRAMES.pop(hook.token)[0]
+        frame = PYTHON_FRAMES.pop(hook.token)[0]
 
         def call_python(*arguments: Any) -> None:
             try:
@@ -126,7 +124,7 @@ def make_function(
 def raise_python_error(*hooks: Hook) -> None:
     """Raise the error of a Python body that a kernel called; the C function itself cannot raise."""
     for hook in hooks:
-        if hook.token and (errors := _PYTHON_FRAMES[hook.token][1]):
+        if hook.token and (errors := PYTHON_FRAMES[hook.token][1]):
             raise _explained(errors[0])
 
 
@@ -144,7 +142,20 @@ def _explained(error: BaseException) -> BaseException:
 def release(*hooks: Hook) -> None:
     """Release Python bodies that no kernel will call again."""
     for hook in hooks:
-        _PYTHON_FRAMES.pop(hook.token, None)
+        PYTHON_FRAMES.pop(hook.token, None)
+
+
+class HookHolder:
+    """Holds hooks for as long as kernels may call them."""
+
+    _hooks: tuple[Hook, ...] = ()
+
+    def check(self) -> None:
+        """Raise the error of a part's Python body, if there was one."""
+        raise_python_error(*self._hooks)
+
+    def __del__(self) -> None:
+        release(*self._hooks)
 
 
 def why_python(part: Part) -> str | None:
@@ -313,87 +324,3 @@ def _numbers_of(part: Part) -> list[float]:
         else:
             numbers.append(float(value) if isinstance(value, int | float) else 0.0)
     return numbers
-
-
-# --- plain Python inside a kernel ---------------------------------------------------------------------------------
-
-# A C function cannot hand arrays to Python, so their addresses and shapes are written into two buffers.
-_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-
-
-@cache
-def _python_call(signature: Any) -> Any:
-    """Return a hook of the given signature that calls the frame of its token as plain Python."""
-    lines, names = [], [f"a{place}" for place in range(len(signature.args))]
-    integers, numbers = 0, 0
-
-    def write(kind: Any, text: str) -> None:
-        nonlocal integers, numbers
-        if _is_tuple(kind):
-            for field, member in zip(kind.fields, kind.types, strict=True):
-                write(member, f"{text}.{field}")
-        elif isinstance(kind, types.Array):
-            lines.append(f"    integers[{integers}] = {text}.ctypes.data")
-            lines.extend(f"    integers[{integers + 1 + d}] = {text}.shape[{d}]" for d in range(kind.ndim))
-            integers += 1 + kind.ndim
-        elif isinstance(kind, types.Float):
-            lines.append(f"    numbers[{numbers}] = {text}")
-            numbers += 1
-        else:
-            lines.append(f"    integers[{integers}] = {text}")
-            integers += 1
-
-    for kind, name in zip(signature.args, names, strict=True):
-        write(kind, name)
-
-    def receive(token: int, integer_address: int, number_address: int) -> None:
-        frame, errors = _PYTHON_FRAMES[token]
-        if errors:
-            return
-        try:
-            whole = iter(_view(integer_address, (max(integers, 1),), np.int64).tolist())
-            real = iter(_view(number_address, (max(numbers, 1),), np.float64).tolist())
-            frame(*(_read(kind, whole, real) for kind in signature.args))
-        except BaseException as error:
-            errors.append(error)
-
-    callback = _CALLBACK(receive)
-    _KEPT_ALIVE.append(callback)
-    source = "\n".join(
-        [
-            f"def frame({', '.join(names)}):",
-            f"    integers, numbers = np.empty({max(integers, 1)}, np.int64), np.empty({max(numbers, 1)})",
-            *lines,
-            "    callback(a0, integers.ctypes.data, numbers.ctypes.data)",
-        ]
-    )
-    space: dict[str, Any] = {"np": np, "callback": callback}
-    exec(source, space)
-    return numba.cfunc(signature)(space["frame"])
-
-
-_KEPT_ALIVE: list[Any] = []
-
-
-def _is_tuple(kind: Any) -> bool:
-    return isinstance(kind, types.BaseNamedTuple)
-
-
-def _read(kind: Any, integers: Any, numbers: Any) -> Any:
-    if _is_tuple(kind):
-        return kind.instance_class(*(_read(member, integers, numbers) for member in kind.types))
-    if isinstance(kind, types.Array):
-        address = next(integers)
-        return _view(address, tuple(next(integers) for _ in range(kind.ndim)), _dtype(kind.dtype))
-    return next(numbers) if isinstance(kind, types.Float) else next(integers)
-
-
-def _view(address: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if size == 0:
-        return np.empty(shape, dtype)
-    return np.frombuffer((ctypes.c_byte * size).from_address(address), dtype).reshape(shape)
-
-
-def _dtype(kind: Any) -> Any:
-    return np.bool_ if isinstance(kind, types.Boolean) else np.dtype(str(kind))

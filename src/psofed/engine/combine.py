@@ -1,12 +1,14 @@
 """Apply a compiled aggregation rule to one server's uploads, for models too large for plain Python."""
 
+from typing import Any
+
 import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import raise_python_error, release
 from psofed.engine.compiling import compiled
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
-from psofed.engine.hooks import RuleMemory, Uploads, take_aggregation
+from psofed.engine.hooks import Uploads, take_aggregation
 from psofed.parts.base import Aggregation
 
 
@@ -36,14 +38,5 @@ def combine_compiled(rule: Aggregation, uploads: FloatArray, server: FloatArray)
 
 
 @compiled
-def _call(
-    address: int,
-    token: int,
-    target: FloatArray,
-    uploads: Uploads,
-    options: FloatArray,
-    own_step: FloatArray,
-    memory: RuleMemory,
-    server: FloatArray,
-) -> None:
-    take_aggregation(address)(token, target, uploads, options, own_step, memory, server)
+def _call(address: int, *arguments: Any) -> None:
+    take_aggregation(address)(*arguments)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
-from psofed.engine.bodies import Hook, raise_python_error, release
+from psofed.engine.bodies import Hook, HookHolder
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.availability import AvailableClients
 from psofed.engine.frames.channel import ChannelSide, make_channels, transmit
@@ -89,7 +89,7 @@ class Drawn(NamedTuple):
     network: NetworkSide | None
 
 
-class Network:
+class Network(HookHolder):
     """Availability, channels and delays of several trials.
 
     Parameters
@@ -137,7 +137,7 @@ class Network:
             sides.append(side)
             hooks += own
         self._up, self._down = sides
-        self._hooks: tuple[Hook, ...] = tuple(hooks)
+        self._hooks = tuple(hooks)
         self._received = np.empty((participants, sizes.down, lanes))
         self._held = np.empty((scenario.dimension, lanes))
         kept = (
@@ -218,13 +218,6 @@ class Network:
         if there is not None:
             find_reached(there, out, reached)
         return out, reached, asked
-
-    def check(self) -> None:
-        """Raise the error of a channel's Python body, if there was one."""
-        raise_python_error(*self._hooks)
-
-    def __del__(self) -> None:
-        release(*getattr(self, "_hooks", ()))
 
 
 @kernel_part

@@ -31,7 +31,7 @@ _CLIENTS_PER_THREAD = 100_000
 
 
 class ClientScratch(NamedTuple):
-    """Scratch of one thread, as in :class:`psofed.engine.pso_fed_kernel.Scratch`; `steps` is the stream's increment."""
+    """Scratch of one thread, as in :class:`psofed.engine.pso_fed_state.Scratch`; `steps` is the stream's increment."""
 
     counter: WordArray
     steps: WordArray

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.attackers import redrawn_clients
-from psofed.engine.bodies import raise_python_error, release
+from psofed.engine.bodies import HookHolder
 from psofed.engine.frames.choosing import check_choosing, choose_masks, make_choosing
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.learner import make_learning
@@ -25,7 +25,8 @@ from psofed.engine.over_clients import (
     make_empty_lanes,
     threads_for,
 )
-from psofed.engine.pso_fed_kernel import Exchanges, Extras, ModelState, advance, make_scratch
+from psofed.engine.pso_fed_kernel import advance
+from psofed.engine.pso_fed_state import Exchanges, Extras, ModelState, make_scratch
 from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
 from psofed.engine.server_side import ServerSide, attack_streams
 from psofed.engine.streams import make_stream
@@ -79,7 +80,7 @@ def is_plain(scenario: "Scenario") -> bool:
     )
 
 
-class PsoFedRun:
+class PsoFedRun(HookHolder):
     """Several trials of PSO-Fed in lock step, or one trial with its lanes over clients.
 
     Parameters
@@ -144,6 +145,8 @@ class PsoFedRun:
             scenario.num_clients, scenario.dimension, scenario.num_shared,
         )  # fmt: skip
         self._choosing = make_choosing(scenario, self._streams["masks"])
+        masks = () if self._choosing is None else (self._choosing.choose, self._choosing.note)
+        self._hooks = (self._learning.hook, self._stream.hook, *masks)
         self._network = Network(scenario, seed, trials)
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
@@ -239,9 +242,9 @@ class PsoFedRun:
                 call(over_clients._replace(phase=AFTER_LEARNING, start=t, stop=t + 1))
         self._server_side.check()
         self._network.check()
+        self.check()
         if self._choosing is not None:
             check_choosing(self._choosing, self._scenario)
-        raise_python_error(self._learning.hook, self._stream.hook)
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
             share = self._scenario.num_clients / np.maximum(given.active, 1)
@@ -268,10 +271,7 @@ class PsoFedRun:
         shared: RemoteLearning | None = getattr(self, "_shared", None)
         if shared is not None:
             shared.close()
-        if hasattr(self, "_stream"):
-            release(self._learning.hook, self._stream.hook)
-        if getattr(self, "_choosing", None) is not None:
-            release(self._choosing.choose, self._choosing.note)  # type: ignore[union-attr]
+        super().__del__()
 
     def _draw_exchange(self, first: int, count: int, drawn: Drawn) -> Exchanges:
         participants, uploaders = drawn.participants, drawn.uploaders

@@ -5,168 +5,32 @@ be formed. A target that moves (drift) adds xᵀ(w*_n − w*_0) to the labels, w
 samples that are not the paper's come as arrays (:mod:`psofed.engine.samples`). The paper's case pays for neither.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IndexArray, IntArray
+from psofed.engine.attack_steps import corrupt_uploads, redraw_byzantine, remember_models
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.choosing import ChoosingSide, choose_masks, copy_masks, note_shared
 from psofed.engine.frames.delay import first_arrivals, pass_time, weigh_by_delay
-from psofed.engine.frames.learner import Learning, step_client
-from psofed.engine.frames.stream import Inputs, draw_input
-from psofed.engine.hooks import Uploads, take_attack
+from psofed.engine.hooks import Uploads
 from psofed.engine.inputs import InputModel
-from psofed.engine.lanes import WIDTH, empty_lanes, fma, load, pick_if_equal, spread, store, to_float64
-from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row, set_product
+from psofed.engine.lanes import WIDTH
+from psofed.engine.lms import add_squares, fill_row
 from psofed.engine.network import NetworkSide, download, download_through, silence_unreached, upload_through
-from psofed.engine.normals import WORDS_AHEAD, next_normals
 from psofed.engine.over_clients import (
     AFTER_LEARNING,
     BEFORE_LEARNING,
-    SUM_BLOCK,
     WHOLE,
     ClientLanes,
     learn_over_clients,
 )
-from psofed.engine.samples import error_on_next, has_sample, take_sample
-from psofed.engine.search import corrupt_at_best
-from psofed.engine.server_side import (
-    AttackSide,
-    DefenceSide,
-    GroupSide,
-    RuleSide,
-    SearchSide,
-    aggregate,
-    corrupt_by_groups,
-    leave_out,
-    poison_samples,
-    redraw_byzantine,
-    remember_models,
-)
-from psofed.engine.streams import Stream, WordArray
+from psofed.engine.pso_fed_learning import learn_in_general, learn_plainly
+from psofed.engine.pso_fed_state import Exchanges, Extras, ModelState, Scratch
+from psofed.engine.samples import error_on_next
+from psofed.engine.server_side import AttackSide, DefenceSide, GroupSide, RuleSide, SearchSide
+from psofed.engine.server_steps import aggregate, leave_out
+from psofed.engine.streams import Stream
 from psofed.engine.test_set import TestSet, test_error
-
-
-class Exchanges(NamedTuple):
-    """Participants and masks of T iterations.
-
-    Attributes
-    ----------
-    participants, uploaders : array (T, P, lanes)
-        Clients that download, and clients that upload.
-    downloaded, uploaded : array (T, P, M, lanes)
-        The entries each of them exchanges.
-    """
-
-    participants: IndexArray
-    downloaded: IndexArray
-    uploaders: IndexArray
-    uploaded: IndexArray
-
-
-class Extras(NamedTuple):
-    """Everything beyond LMS on independent white samples of one fixed target.
-
-    Attributes
-    ----------
-    has_samples : bool
-        Whether samples are given; else they are drawn.
-    inputs, residuals : arrays (T, K, D, lanes or 1) and (T, K, lanes or 1), or empty
-        See :class:`psofed.engine.samples.Chunk`.
-    tests_on_next : bool
-        The test MSE is that on the clients' next samples.
-    watched_from : int
-        From which t on each client's squares are added up (given samples only).
-    moves : array (T, D, lanes), or empty
-        w*_n − w*_0.
-    offsets : array (K, D, lanes), or empty
-        d_k: how far each client's own target lies from the common one.
-    learning : Learning
-        What clients make of a sample.
-    stream : Inputs
-        Where inputs come from, unless samples are given.
-    """
-
-    has_samples: bool
-    inputs: FloatArray
-    residuals: FloatArray
-    tests_on_next: bool
-    watched_from: int
-    moves: FloatArray
-    offsets: FloatArray
-    learning: Learning
-    stream: Inputs
-
-
-class ModelState(NamedTuple):
-    """State that the kernel advances.
-
-    Attributes
-    ----------
-    clients, server : arrays (K, D, lanes) and (D, lanes)
-        Errors w − w_{k,n} and w − w_n.
-    client_squares : array (K, lanes)
-        Sums of each client's squared errors (given samples only).
-    remembered : array (K, D, lanes)
-        `clients`, for attackers that remember models; empty where lanes are clients, which such attackers cannot have.
-    """
-
-    clients: FloatArray
-    server: FloatArray
-    client_squares: FloatArray
-    remembered: FloatArray
-
-
-class Scratch(NamedTuple):
-    """Scratch of the kernel.
-
-    Attributes
-    ----------
-    counter : array (lanes,)
-        Where the stream of samples stands.
-    hashed, normals, sample : arrays (any, lanes), (2·words, lanes), (D, lanes)
-        A sample on its way: hashed words, normals, inputs.
-    error, clean : arrays (lanes,)
-        Prediction errors.
-    distance : array (D, lanes)
-        The server's error to a target that moves; after that, to aggregate in.
-    sent : array (P, M, lanes)
-        What is uploaded.
-    asked : int array (lanes,)
-        Number of clients that were asked to upload.
-    nobody : int array (0, lanes)
-        Clients that a defence has excluded, where there is none.
-    """
-
-    counter: WordArray
-    hashed: WordArray
-    normals: NDArray[np.float32]
-    sample: FloatArray
-    error: FloatArray
-    clean: FloatArray
-    distance: FloatArray
-    sent: FloatArray
-    asked: IntArray
-    nobody: IntArray
-
-
-def make_scratch(dimension: int, participants: int, shared: int, lanes: int) -> Scratch:
-    """Allocate the scratch of a run."""
-    words = (dimension + 2) // 2
-    return Scratch(
-        counter=empty_lanes(lanes, dtype=np.uint64),
-        hashed=empty_lanes(WORDS_AHEAD, lanes, dtype=np.uint64),
-        normals=empty_lanes(2 * words, lanes, dtype=np.float32),
-        sample=empty_lanes(dimension, lanes),
-        error=empty_lanes(lanes),
-        clean=empty_lanes(lanes),
-        distance=empty_lanes(dimension, lanes),
-        sent=empty_lanes(participants, shared, lanes),
-        asked=np.full(lanes, participants),
-        nobody=np.zeros((0, lanes), np.int64),
-    )
 
 
 @compiled(allocates=False)
@@ -212,7 +76,6 @@ def advance(
     scratch : Scratch
         What it works in.
     """
-    corrupt = take_attack(attack.corrupt)
     clients, server = state.clients, state.server
     num_clients, lanes = clients.shape[0], clients.shape[2]
     start, stop = 0, metrics.shape[0]
@@ -254,11 +117,11 @@ def advance(
                 continue
         elif extras is None:
             if network is not None and network.learns.size:
-                _learn(data.gamma, inputs, stepsizes, network.learns, scratch, clients, metrics, t)
+                learn_plainly(data.gamma, inputs, stepsizes, network.learns, scratch, clients, metrics, t)
             else:
-                _learn(data.gamma, inputs, stepsizes, None, scratch, clients, metrics, t)
+                learn_plainly(data.gamma, inputs, stepsizes, None, scratch, clients, metrics, t)
         else:
-            _learn_in_general(
+            learn_in_general(
                 first, t, data, inputs, attack, groups, target, extras, network, scratch, state, metrics
             )
         redraw_byzantine(attack, t)
@@ -275,12 +138,7 @@ def advance(
                 scratch.asked[lane] = network.asked[t, lane]
         if choosing is not None:
             note_shared(choosing, first + t, True, target, uploads)
-        if groups is not None:
-            corrupt_by_groups(attack, groups, first + t, target, server, uploads)
-        elif search is not None:
-            corrupt_at_best(attack, search, rule, first + t, target, server, uploads, scratch.distance)
-        elif attack.on_uploads:
-            corrupt(attack.token, first + t, attack.attackers, target, server, uploads)
+        corrupt_uploads(attack, groups, search, rule, first + t, target, server, uploads, scratch.distance)
         if network is not None:
             upload_through(first + t, num_clients, network, server, target, uploads)
             if network.delay.is_on:
@@ -355,128 +213,6 @@ def _measure_in_general(
         error_on_next(
             server, extras.inputs[t], extras.residuals[t], scratch.sample, scratch.error, metrics, 3 * t + 2
         )
-
-
-@kernel_part
-def _learn(
-    gamma: WordArray,
-    inputs: InputModel,
-    stepsizes: FloatArray,
-    learns: NDArray[np.uint8] | None,
-    scratch: Scratch,
-    clients: FloatArray,
-    metrics: FloatArray,
-    t: int,
-) -> None:
-    """Let every client make its step on a white sample x = ς_k z, and write the network MSE.
-
-    The same as :func:`_learn_in_general`, bit for bit up to SUM_BLOCK clients, but x is never stored.
-    """
-    num_clients, dimension, lanes = clients.shape
-    counter, hashed, normals = scratch.counter, scratch.hashed, scratch.normals
-    scale, deviation = inputs.scale, inputs.noise_deviation
-    for lane in range(0, lanes, WIDTH):
-        total = spread(0.0)
-        for block in range(0, num_clients, SUM_BLOCK):
-            squares = spread(0.0)
-            for k in range(block, min(block + SUM_BLOCK, num_clients)):
-                next_normals(lane, counter, gamma, hashed, normals)
-                first = k * dimension * lanes + lane
-                product = spread(0.0)
-                for i in range(dimension):
-                    x = scale[k] * to_float64(load(normals, i * lanes + lane))
-                    product = fma(x, load(clients, first + i * lanes), product)
-                error = product + deviation[k] * to_float64(load(normals, dimension * lanes + lane))
-                squares = fma(error, error, squares)
-                step = -stepsizes[k] * error
-                if learns is not None:
-                    does = load(learns, (t * num_clients + k) * lanes + lane)
-                    step = pick_if_equal(does, spread(np.uint8(1)), step, spread(0.0))
-                for i in range(dimension):
-                    x = scale[k] * to_float64(load(normals, i * lanes + lane))
-                    store(clients, first + i * lanes, fma(x, step, load(clients, first + i * lanes)))
-            total = total + squares
-        store(metrics, 3 * t * lanes + lane, (1.0 / num_clients) * total)
-
-
-@kernel_part
-def _learn_in_general(
-    first: int,
-    t: int,
-    data: Stream,
-    inputs: InputModel,
-    attack: AttackSide,
-    groups: GroupSide | None,
-    target: FloatArray,
-    extras: Extras,
-    network: NetworkSide | None,
-    scratch: Scratch,
-    state: ModelState,
-    metrics: FloatArray,
-) -> None:
-    """Let every client make its step on any kind of sample, and write the network MSE."""
-    clients, client_squares = state.clients, state.client_squares
-    num_clients, dimension, lanes = clients.shape
-    counter, hashed, normals = scratch.counter, scratch.hashed, scratch.normals
-    sample, error, clean = scratch.sample, scratch.error, scratch.clean
-    poisons = attack.on_samples
-    if groups is not None:
-        for side in groups.sides:
-            poisons = poisons or side.on_samples
-    if attack.on_samples:
-        redraw_byzantine(attack, t)
-    fill_row(metrics, 3 * t, lanes, 0.0)
-    for k in range(num_clients):
-        if extras.has_samples:
-            take_sample(extras.inputs[t, k], extras.residuals[t, k], sample, error)
-        else:
-            for lane in range(0, lanes, WIDTH):
-                next_normals(lane, counter, data.gamma, hashed, normals)
-            draw_input(extras.stream, inputs, first + t, k, normals, sample)
-            set_product(error, inputs.noise_deviation[k], normals, dimension)
-        if extras.moves.size:
-            add_inner_product(error, sample, extras.moves, t * dimension, dimension)
-        if extras.offsets.size:
-            add_inner_product(error, sample, extras.offsets, k * dimension, dimension)
-        # Metrics are of the clean sample, the step of the poisoned one.
-        set_product(clean, 1.0, error, 0)
-        add_inner_product(clean, sample, clients, k * dimension, dimension)
-        add_squares(metrics, 3 * t, clean, 0, 1)
-        if extras.has_samples and t >= extras.watched_from:
-            add_squares(client_squares, k, clean, 0, 1)
-        if extras.has_samples and not has_sample(extras.inputs[t, k]):
-            continue
-        if network is not None and network.learns.size:
-            _copy_absent(network.learns[t, k], clients[k], network.held)
-            _copy_absent_rows(network.learns[t, k], extras.learning.memory[k], network.held_memory)
-        if poisons:
-            poison_samples(first + t, k, attack, groups, target, sample, error)
-            add_inner_product(error, sample, clients, k * dimension, dimension)
-            step_client(extras.learning, first + t, k, target, sample, error, clients)
-        else:
-            step_client(extras.learning, first + t, k, target, sample, clean, clients)
-        if network is not None and network.learns.size:
-            _copy_absent(network.learns[t, k], network.held, clients[k])
-            _copy_absent_rows(network.learns[t, k], network.held_memory, extras.learning.memory[k])
-    scale_row(metrics, 3 * t, lanes, 1.0 / num_clients)
-
-
-@kernel_part
-def _copy_absent(learns: NDArray[np.uint8], numbers: FloatArray, out: FloatArray) -> None:
-    """Copy the columns (D, lanes) of trials in which a client does not learn."""
-    for i in range(out.shape[0]):
-        for lane in range(out.shape[1]):
-            if not learns[lane]:
-                out[i, lane] = numbers[i, lane]
-
-
-@kernel_part
-def _copy_absent_rows(learns: NDArray[np.uint8], numbers: FloatArray, out: FloatArray) -> None:
-    """Copy the rows (lanes, any) of trials in which a client does not learn."""
-    for lane in range(out.shape[0]):
-        if not learns[lane]:
-            for i in range(out.shape[1]):
-                out[lane, i] = numbers[lane, i]
 
 
 @kernel_part

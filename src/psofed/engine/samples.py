@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.bodies import Hook, raise_python_error
+from psofed.engine.bodies import Hook, HookHolder
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.function import evaluate, function_hook
 from psofed.engine.frames.stream import Inputs, draw_input, make_inputs
@@ -84,7 +84,7 @@ class _Features(NamedTuple):
     scale: float
 
 
-class FunctionSamples:
+class FunctionSamples(HookHolder):
     """Streams y = f(x) + ν with drawn x and ν, as features of x."""
 
     tests_on_next = False
@@ -97,6 +97,7 @@ class FunctionSamples:
         self._inputs = make_input_model(fleet)
         self._over_time = make_inputs(scenario, lanes)
         self._function = function_hook(scenario.data.function)
+        self._hooks = (self._function, self._over_time.hook)
         self._features = scenario.model.make_features(fleet.input_dimension, scenario.dimension)
         self._weights = fleet.target
         self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + 1) * lanes
@@ -114,7 +115,7 @@ class FunctionSamples:
             first, self._stream, self._over_time, self._inputs, self._function, features, self._weights, inputs,
             residuals,
         )  # fmt: skip
-        raise_python_error(self._function, self._over_time.hook)
+        self.check()
         return Chunk(inputs, residuals, np.full(count, clients))
 
 

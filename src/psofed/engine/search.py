@@ -4,7 +4,8 @@ from psofed.common.types import FloatArray
 from psofed.engine.attackers import attacks_now, first_word
 from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import AttackState, Uploads, take_attack
-from psofed.engine.server_side import AttackSide, RuleSide, SearchSide, aggregate
+from psofed.engine.server_side import AttackSide, RuleSide, SearchSide
+from psofed.engine.server_steps import aggregate
 from psofed.parts.plain import LARGEST
 
 
@@ -24,7 +25,7 @@ def corrupt_at_best(
     What hurts is how far the server's next model lies from where the mean of the clean uploads would take it.
     """
     attackers, sent = attack.attackers, uploads.sent
-    corrupt = take_attack(attack.corrupt)
+    corrupt = take_attack(attack.hook.address)
     participants, shared, lanes = sent.shape
     dimension = server.shape[0]
     _find_honest_mean(attackers, search, n, target, server, uploads)
@@ -38,7 +39,7 @@ def corrupt_at_best(
             attackers.stream, attackers.probability, attackers.is_redrawn, attackers.is_byzantine, search.options[g],
             attackers.memory, attackers.members, attackers.sizes, attackers.everyone, attackers.client_memory,
         )  # fmt: skip
-        corrupt(attack.token, n, tried, target, server, uploads)
+        corrupt(attack.hook.token, n, tried, target, server, uploads)
         for i in range(dimension):
             for lane in range(lanes):
                 search.following[i, lane] = server[i, lane]

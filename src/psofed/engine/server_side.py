@@ -8,28 +8,16 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray
-from psofed.engine.attackers import draw_byzantine, make_attackers, set_byzantine
-from psofed.engine.bodies import NO_HOOK, Hook, raise_python_error, release
-from psofed.engine.compiling import kernel_part
+from psofed.engine.attackers import draw_byzantine, make_attackers
+from psofed.engine.bodies import NO_HOOK, Hook, HookHolder
 from psofed.engine.frames.aggregation import aggregation_hook, make_memory
-from psofed.engine.frames.attack import attack_hook, remember_hook
+from psofed.engine.frames.attack import attack_hook
+from psofed.engine.frames.crafting import remember_hook
 from psofed.engine.frames.defence import defence_hook, make_watching
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.frames.pre_aggregation import make_mix_memory, mix_hook
-from psofed.engine.hooks import (
-    AttackState,
-    MixMemory,
-    RuleMemory,
-    Uploads,
-    Watching,
-    take_aggregation,
-    take_attack,
-    take_defence,
-    take_mix,
-    take_poison,
-    take_remember,
-)
-from psofed.engine.root_data import RootSet, draw_root, own_step
+from psofed.engine.hooks import AttackState, MixMemory, RuleMemory, Watching
+from psofed.engine.root_data import RootSet, draw_root
 from psofed.engine.streams import Stream, make_stream
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack
@@ -48,12 +36,10 @@ class AttackSide(NamedTuple):
     ----------
     on_uploads, on_samples : bool
         What it changes; neither without an attack.
-    corrupt, poison : int
-        Addresses of hooks; 0 for the ones that are not called.
-    token : int
-        What they are called with.
-    remember, remember_token : int
-        Likewise, of what attackers remember of their models.
+    hook : Hook
+        The attack on uploads or on samples.
+    remember : Hook
+        What attackers remember of their models; its address is 0 where they remember none.
     attackers : AttackState
         Who attacks when.
     sets : int array (T, |S_B|, lanes)
@@ -62,11 +48,8 @@ class AttackSide(NamedTuple):
 
     on_uploads: bool
     on_samples: bool
-    corrupt: int
-    poison: int
-    token: int
-    remember: int
-    remember_token: int
+    hook: Hook
+    remember: Hook
     attackers: AttackState
     sets: IndexArray
 
@@ -120,12 +103,8 @@ class RuleSide(NamedTuple):
     ----------
     is_mean : bool
         The engine has the mean itself; the hook is for all other rules.
-    combine : int
-        Address of the hook.
-    token : int
-        What it is called with.
-    options : array (any,)
-        The rule's numbers.
+    hook : Hook
+        The rule.
     root : RootSet
         Samples that the server holds; none for most rules.
     memory : RuleMemory
@@ -135,9 +114,7 @@ class RuleSide(NamedTuple):
     """
 
     is_mean: bool
-    combine: int
-    token: int
-    options: FloatArray
+    hook: Hook
     root: RootSet
     memory: RuleMemory
     mixing: "MixingSide"
@@ -150,8 +127,8 @@ class MixingSide(NamedTuple):
     ----------
     is_on : bool
         Whether there is one.
-    mix, token, options
-        The hook.
+    hook : Hook
+        The pre-aggregation.
     num_clients : int
         K.
     stream : Stream
@@ -161,9 +138,7 @@ class MixingSide(NamedTuple):
     """
 
     is_on: bool
-    mix: int
-    token: int
-    options: FloatArray
+    hook: Hook
     num_clients: int
     stream: Stream
     memory: MixMemory
@@ -174,26 +149,20 @@ class DefenceSide(NamedTuple):
 
     Attributes
     ----------
-    judge : int
-        Address of the hook.
-    token : int
-        What it is called with.
-    options : array (any,)
-        The defence's numbers.
+    hook : Hook
+        The defence.
     excluded_download : bool
         Whether excluded clients still download.
     watching : Watching
         What it keeps.
     """
 
-    judge: int
-    token: int
-    options: FloatArray
+    hook: Hook
     excluded_download: bool
     watching: Watching
 
 
-class ServerSide:
+class ServerSide(HookHolder):
     """Attack, defence and rule of several trials, loaded for a kernel.
 
     Parameters
@@ -203,7 +172,7 @@ class ServerSide:
     fleet : Fleet
         Its clients; their names resolve ``attack.clients``.
     streams : sequence of Stream
-        Randomness of each group of attackers; one is enough where nobody attacks.
+        Randomness of each group of attackers (:func:`attack_streams`).
     mix_stream, root_stream : Stream
         Randomness of the pre-aggregation and of the server's root data; None where there can be none.
     numbers : int
@@ -225,32 +194,29 @@ class ServerSide:
         participants = scenario.algorithm.most_participants(scenario)
         joined = scenario.most_uploads
         rule, dimension = scenario.aggregation, max(numbers, scenario.dimension)
-        made = [
+        sides = tuple(
             _make_attack(attack, scenario, fleet, stream)
-            for attack, stream in zip(scenario.attacks, streams, strict=False)
-        ] or [_make_attack(None, scenario, fleet, streams[0])]
-        own = tuple(hook for _, hooks in made for hook in hooks)
+            for attack, stream in zip(scenario.attacks or (None,), streams, strict=True)
+        )
         self._scenario = scenario
-        self.attack: AttackSide = made[0][0]
+        self.attack: AttackSide = sides[0]
         uploads, lanes = (participants, numbers, streams[0].key.size), streams[0].key.size
         self.groups: GroupSide | None = None
-        if len(made) > 1:
-            self.groups = GroupSide(tuple(side for side, _ in made), np.empty(uploads), np.empty(uploads))
-        self.search: SearchSide | None = _make_search(scenario, own[0], participants, numbers, lanes)
+        if len(sides) > 1:
+            self.groups = GroupSide(sides, np.empty(uploads), np.empty(uploads))
+        self.search: SearchSide | None = _make_search(
+            scenario, self.attack.hook, participants, numbers, lanes
+        )
         combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
         mix = NO_HOOK if scenario.pre_aggregation is None else mix_hook(scenario.pre_aggregation)
         self.rule: RuleSide = RuleSide(
             is_mean=type(rule) is Mean,
-            combine=combine.address,
-            token=combine.token,
-            options=combine.options,
+            hook=combine,
             root=draw_root(scenario, fleet, root_stream),
             memory=make_memory(joined, numbers, dimension),
             mixing=MixingSide(
                 is_on=scenario.pre_aggregation is not None,
-                mix=mix.address,
-                token=mix.token,
-                options=mix.options,
+                hook=mix,
                 num_clients=scenario.num_clients,
                 stream=mix_stream,
                 memory=make_mix_memory(
@@ -270,9 +236,9 @@ class ServerSide:
                 scenario.defence, plan, clients=scenario.num_clients, participants=max(participants, joined),
                 numbers=numbers, dimension=dimension, lanes=lanes,
             )  # fmt: skip
-            download = scenario.defence.excluded_download
-            self.defence = DefenceSide(judge.address, judge.token, judge.options, download, watching)
-        self._hooks: tuple[Hook, ...] = (*own, combine, mix, judge)
+            self.defence = DefenceSide(judge, scenario.defence.excluded_download, watching)
+        attacks = (hook for side in sides for hook in (side.hook, side.remember))
+        self._hooks = (*attacks, combine, mix, judge)
 
     def attack_in(self, first: int, count: int) -> AttackSide:
         """Return the attack of `count` iterations from number `first` on; the first of several groups."""
@@ -287,82 +253,61 @@ class ServerSide:
         """Memory of the defence; None without one."""
         return None if self.defence is None else self.defence.watching
 
-    def check(self) -> None:
-        """Raise the error of a part's Python body, if there was one."""
-        raise_python_error(*self._hooks)
-
-    def __del__(self) -> None:
-        release(*getattr(self, "_hooks", ()))
-
 
 def attack_streams(scenario: "Scenario", seed: int, trials: Any) -> list[Stream]:
     """Return the randomness of each group of attackers; of one where nobody attacks."""
     return [make_stream(seed, "attack", trials, group) for group in range(max(len(scenario.attacks), 1))]
 
 
-def _make_attack(
-    attack: Attack | None, scenario: "Scenario", fleet: "Fleet", stream: Stream
-) -> tuple[AttackSide, tuple[Hook, Hook]]:
-    """Return one group of attackers, or nobody, and its hooks: of the attack, and of what it remembers."""
+def _make_attack(attack: Attack | None, scenario: "Scenario", fleet: "Fleet", stream: Stream) -> AttackSide:
+    """Return one group of attackers, or nobody."""
     poisons = attack is not None and attack.poisons_samples()
     dimension = scenario.dimension
     if not (poisons or scenario.algorithm.holds_models):
         dimension = scenario.algorithm.exchange(scenario).numbers
     check_memory(attack, scenario.num_clients, dimension)
-    corrupt = NO_HOOK if attack is None or poisons else attack_hook(attack)
-    poison = poison_hook(attack) if attack is not None and poisons else NO_HOOK
-    own = poison if poisons else corrupt
-    remembers = attack is not None and attack.remembers_models()
-    if attack is not None and remembers and not scenario.algorithm.holds_models:
-        raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" remembers the models of its clients, which hold none with algorithm = '
-            f'"{scenario.algorithm.kind}"; use algorithm = "pso-fed"'
-        )
-    remember = remember_hook(attack) if attack is not None and remembers else NO_HOOK
+    hook = remember = NO_HOOK
+    if attack is not None:
+        hook = poison_hook(attack) if poisons else attack_hook(attack)
+        if attack.remembers_models():
+            if not scenario.algorithm.holds_models:
+                raise NotCoveredError(
+                    f'attack.kind = "{attack.kind}" remembers the models of its clients, which hold none with '
+                    f'algorithm = "{scenario.algorithm.kind}"; use algorithm = "pso-fed"'
+                )
+            remember = remember_hook(attack)
+    byzantine = fleet.byzantine_mask(attack)
     # The set is fixed wherever there are several groups.
     everyone = fleet.byzantine_mask(scenario.attack) if len(scenario.attacks) > 1 else None
-    side = AttackSide(
+    return AttackSide(
         on_uploads=attack is not None and not poisons,
         on_samples=poisons,
-        corrupt=corrupt.address,
-        poison=poison.address,
-        token=own.token,
-        remember=remember.address,
-        remember_token=remember.token,
-        attackers=make_attackers(
-            attack, fleet.byzantine_mask(attack), stream, own.options, dimension, everyone
-        ),
+        hook=hook,
+        remember=remember,
+        attackers=make_attackers(attack, byzantine, stream, hook.options, dimension, everyone),
         sets=draw_byzantine(None, stream, 0, 0, scenario.num_clients),
     )
-    return side, (own, remember)
 
 
 def _make_search(
     scenario: "Scenario", hook: Hook, participants: int, numbers: int, lanes: int
 ) -> SearchSide | None:
-    algorithm = scenario.algorithm
     attack = next((attack for attack in scenario.attacks if attack.strengths()), None)
     if attack is None:
         return None
-    strengths = attack.strengths()
+    algorithm, strengths = scenario.algorithm, attack.strengths()
+    named = f'attack.kind = "{attack.kind}" searches its strength against the rule'
     if scenario.channel is not None or scenario.delay is not None or scenario.availability is not None:
-        raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" searches its strength against the rule, which cannot be combined with '
-            "[availability], [channel] or [delay]"
-        )
+        raise NotCoveredError(f"{named}, which cannot be combined with [availability], [channel] or [delay]")
     if attack.memory_size(scenario.dimension):
-        raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" searches its strength against the rule, so it cannot keep a memory '
-            "for each client"
-        )
+        raise NotCoveredError(f"{named}, so it cannot keep a memory for each client")
     if len(scenario.attacks) > 1:
         raise NotCoveredError(
             "attackers that search their strength against the rule cannot be combined with other groups"
         )
     if not (algorithm.holds_models or algorithm.exchange(scenario).sends_model):
         raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" searches its strength against the rule, which needs models to be sent, but '
-            f'algorithm = "{algorithm.kind}" sends none'
+            f'{named}, which needs models to be sent, but algorithm = "{algorithm.kind}" sends none'
         )
     if hook.token:
         raise NotCoveredError(
@@ -383,124 +328,3 @@ def _shared_by_all(scenario: "Scenario", numbers: int) -> int:
     if (scenario.selection.coordinated and scenario.delay is None) or not scenario.algorithm.holds_models:
         return numbers
     return min(scenario.dimension, scenario.most_uploads * numbers)
-
-
-@kernel_part
-def redraw_byzantine(attack: AttackSide, t: int) -> None:
-    """Set the Byzantine set of iteration number `t` of a chunk, if it is redrawn."""
-    if attack.sets.size:
-        set_byzantine(attack.sets[t], attack.attackers)
-
-
-@kernel_part
-def poison_samples(
-    n: int,
-    k: int,
-    attack: AttackSide,
-    groups: GroupSide | None,
-    target: FloatArray,
-    sample: FloatArray,
-    error: FloatArray,
-) -> None:
-    """Let the attackers among client k's trials change its sample; no client belongs to two groups."""
-    if groups is None:
-        take_poison(attack.poison)(attack.token, n, k, attack.attackers, target, sample, error)
-    else:
-        for side in groups.sides:
-            if side.on_samples:
-                take_poison(side.poison)(side.token, n, k, side.attackers, target, sample, error)
-
-
-@kernel_part
-def corrupt_by_groups(
-    attack: AttackSide, groups: GroupSide, n: int, target: FloatArray, server: FloatArray, uploads: Uploads
-) -> None:
-    """Corrupt uploads in place: each group sees those that nobody has changed yet."""
-    sent, clean, changed = uploads.sent, groups.clean, groups.changed
-    participants, shared, lanes = sent.shape
-    for p in range(participants):
-        for m in range(shared):
-            for lane in range(lanes):
-                clean[p, m, lane] = changed[p, m, lane] = sent[p, m, lane]
-    for side in groups.sides:
-        if not side.on_uploads:
-            continue
-        take_attack(side.corrupt)(side.token, n, side.attackers, target, server, uploads)
-        for p in range(participants):
-            for m in range(shared):
-                for lane in range(lanes):
-                    if side.attackers.is_byzantine[uploads.clients[p, lane], lane]:
-                        changed[p, m, lane] = sent[p, m, lane]
-                    sent[p, m, lane] = clean[p, m, lane]
-    for p in range(participants):
-        for m in range(shared):
-            for lane in range(lanes):
-                sent[p, m, lane] = changed[p, m, lane]
-
-
-@kernel_part
-def remember_models(
-    attack: AttackSide, groups: GroupSide | None, n: int, target: FloatArray, clients: FloatArray
-) -> None:
-    """Let attackers that remember models see those of their clients, after the local step."""
-    if groups is not None:
-        for side in groups.sides:
-            if side.remember != 0:
-                take_remember(side.remember)(side.remember_token, n, side.attackers, target, clients)
-    elif attack.remember != 0:
-        take_remember(attack.remember)(attack.remember_token, n, attack.attackers, target, clients)
-
-
-@kernel_part
-def leave_out(defence: DefenceSide, n: int, server: FloatArray, uploads: Uploads) -> None:
-    """Let the defence inspect the uploads; values of excluded clients become NaN."""
-    take_defence(defence.judge)(defence.token, n, server, uploads, defence.options, defence.watching)
-
-
-@kernel_part
-def move_by_mean(uploads: Uploads, server: FloatArray, change: FloatArray) -> None:
-    """Move each entry of ``server`` by the mean over all participants of what they sent less its old value.
-
-    ``change`` (D, lanes) is scratch.
-    """
-    entries, sent = uploads.entries, uploads.sent
-    participants, shared, lanes = sent.shape
-    for i in range(server.shape[0]):
-        for lane in range(lanes):
-            change[i, lane] = 0.0
-    for p in range(participants):
-        for m in range(shared):
-            for lane in range(lanes):
-                i, number = entries[p, m, lane], sent[p, m, lane]
-                update = number - server[i, lane]
-                change[i, lane] += update if abs(number) <= 1e150 else 0.0
-    for i in range(server.shape[0]):
-        for lane in range(lanes):
-            server[i, lane] += change[i, lane] / max(uploads.counts[lane], 1)
-
-
-@kernel_part
-def aggregate(
-    rule: RuleSide, n: int, target: FloatArray, uploads: Uploads, scratch: FloatArray, server: FloatArray
-) -> None:
-    """Update the server with the uploads of iteration n; ``scratch`` has shape (D, lanes)."""
-    mixing = rule.mixing
-    if mixing.is_on:
-        take_mix(mixing.mix)(
-            mixing.token,
-            n,
-            mixing.num_clients,
-            target,
-            uploads,
-            mixing.options,
-            mixing.stream,
-            mixing.memory,
-            server,
-        )
-        uploads = mixing.memory.mixed
-    if rule.is_mean:
-        move_by_mean(uploads, server, scratch)
-        return
-    if rule.root.rows.shape[0]:
-        own_step(rule.root, server, scratch)
-    take_aggregation(rule.combine)(rule.token, target, uploads, rule.options, scratch, rule.memory, server)

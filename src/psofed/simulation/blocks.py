@@ -1,6 +1,7 @@
 """Run a block of trials: advance an algorithm chunk by chunk and gather its metrics."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from psofed.engine.bodies import why_python
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.frames.defence import all_peaks
 from psofed.engine.lanes import WIDTH
-from psofed.fleet import draw_fleet
+from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
@@ -79,6 +80,14 @@ class Job:
     recording: Recording
     plan: WatchPlan | None = None
     draws_rows: bool = False
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The clients, drawn once for all blocks of this process."""
+        return draw_fleet(self.scenario)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "fleet"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +190,7 @@ def run_block(
     if runs_over_clients(scenario, count) if over_clients is None else over_clients:
         from psofed.engine.pso_fed import TrialByTrial
 
-        lanes, run = count, TrialByTrial(scenario, draw_fleet(scenario), job.seed, trials, threads, elsewhere)
+        lanes, run = count, TrialByTrial(scenario, job.fleet, job.seed, trials, threads, elsewhere)
     else:
         # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
         lanes = -(-count // WIDTH) * WIDTH
@@ -197,14 +206,14 @@ def run_block(
     if scenario.evasion is not None:
         chunk = min(chunk, instants(recording.tail))
     metrics = np.empty((chunk, len(METRICS), lanes))
-    evasions, fleet = [], draw_fleet(scenario) if scenario.evasion is not None else None
+    evasions: list[FloatArray] = []
     # The first chunk is the shorter one, so that models are looked at after the last iteration.
     starts = [0, *range(iterations % chunk or chunk, iterations, chunk)]
     for first, end in zip(starts, [*starts[1:], iterations], strict=True):
         part = metrics[: end - first]
         run.advance(first, part)
-        if fleet is not None and end > iterations - recording.tail:
-            evasions.append(measure(scenario, fleet, run, count))
+        if scenario.evasion is not None and end > iterations - recording.tail:
+            evasions.append(measure(scenario, job.fleet, run, count))
         _gather(
             part, first, iterations, recording.tail, recording.bin_width,
             bin_sums, curve_sum, curve_squares, tail_sums, diverged_at, curves,
@@ -263,11 +272,11 @@ def _start(job: Job, trials: range) -> Any:
     if not scenario.algorithm.holds_models:
         from psofed.engine.server_model import ServerModelRun
 
-        return ServerModelRun(scenario, draw_fleet(scenario), job.seed, trials, job.plan)
+        return ServerModelRun(scenario, job.fleet, job.seed, trials, job.plan)
     from psofed.engine.pso_fed import PsoFedRun
 
     if scenario.data.rows is None:
-        return PsoFedRun(scenario, draw_fleet(scenario), job.seed, trials, plan=job.plan)
+        return PsoFedRun(scenario, job.fleet, job.seed, trials, plan=job.plan)
     fleet, rows = table_samples(scenario)
     samples = rows.drawn(job.seed, trials, scenario.iterations) if job.draws_rows else rows
     return PsoFedRun(scenario, fleet, job.seed, trials, samples, job.plan)

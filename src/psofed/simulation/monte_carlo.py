@@ -18,7 +18,7 @@ from psofed.common.settings import takes
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_tail
 from psofed.engine.compiling import is_cold
-from psofed.fleet import Fleet, draw_fleet
+from psofed.fleet import Fleet
 from psofed.parts.plain import check_memory
 from psofed.parts.watching import WatchPlan
 from psofed.results import DefenceRecord, SimulationResult
@@ -103,7 +103,7 @@ def run_trials(
     for block in _run_blocks(job, settings):
         total.add(block)
     seconds = time.perf_counter() - started
-    result, data = total.result(draw_fleet(scenario), seconds), scenario.own_data
+    result, data = total.result(seconds), scenario.own_data
     if data is None or draws_rows:
         return result, None
     counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
@@ -258,8 +258,8 @@ class _Total:
         kept = [array for block in self._blocks if (array := getattr(block, name)) is not None]
         return np.concatenate(kept, axis=axis) if kept else np.zeros(0)
 
-    def result(self, fleet: Fleet, seconds: float) -> SimulationResult:
-        recording = self._job.recording
+    def result(self, seconds: float) -> SimulationResult:
+        recording, fleet = self._job.recording, self._job.fleet
         halves = self._joined("tail_halves", axis=2)
         trials = halves.shape[2]
         tail = recording.tail

@@ -21,7 +21,7 @@ from psofed.common.types import FloatArray
 from psofed.engine.frames.learner import make_learning
 from psofed.engine.inputs import make_input_model
 from psofed.engine.over_clients import SUM_BLOCK, learn_over_clients, make_client_lanes, mean_of
-from psofed.engine.pso_fed_kernel import Exchanges
+from psofed.engine.pso_fed_state import Exchanges
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
 from psofed.scenario import Scenario

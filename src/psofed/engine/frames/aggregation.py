@@ -33,7 +33,7 @@ def make_memory(participants: int, shared: int, dimension: int) -> RuleMemory:
 def _frame_of(rule: type[Aggregation]) -> MakeFrame:
     if rule.over == "entries":
         return _make_frame_over_entries
-    return _make_frame_that_writes if rule.writes_change() else _make_frame_that_returns
+    return _frame_that_writes if rule.writes_change() else _frame_that_returns
 
 
 def _make_frame_over_entries(unpack: Unpack, body: Body) -> Frame:
@@ -171,8 +171,16 @@ def _gather(
     return answered, met
 
 
-def _make_frame_that_writes(unpack: Unpack, body: Body) -> Frame:
-    """Return the frame of rules over vectors that write their change."""
+def _frame_that_writes(unpack: Unpack, body: Body) -> Frame:
+    return _make_frame_over_vectors(unpack, body, True)
+
+
+def _frame_that_returns(unpack: Unpack, body: Body) -> Frame:
+    return _make_frame_over_vectors(unpack, body, False)
+
+
+def _make_frame_over_vectors(unpack: Unpack, body: Body, writes: bool) -> Frame:
+    """Return the frame of rules over vectors; a body that does not write its change returns it."""
 
     def frame(
         token: int,
@@ -196,8 +204,18 @@ def _make_frame_that_writes(unpack: Unpack, body: Body) -> Frame:
                 continue
             first, step, last = answered * met, (answered + 1) * met, (answered + 2) * met
             scratch = part_of(numbers, last + met, (numbers.size - last - met,))
+            if not writes:
+                agreed = body(
+                    self,
+                    Updates(
+                        part_of(numbers, 0, (answered, met)), part_of(flags, 0, (answered, met)),
+                        part_of(numbers, first, (met,)), part_of(numbers, step, (met,)), scratch,
+                    ),
+                )  # fmt: skip
+                for row in range(met):
+                    numbers[last + row] = agreed[row]
             # Compiled twice: with one entry, all vectors are numbers.
-            if met == 1:
+            elif met == 1:
                 body(
                     self,
                     Updates(
@@ -216,41 +234,8 @@ def _make_frame_that_writes(unpack: Unpack, body: Body) -> Frame:
                     part_of(numbers, last, (met,)),
                 )  # fmt: skip
             for row in range(met):
-                agreed = numbers[last + row]
-                if abs(agreed) <= LARGEST:
-                    server[memory.entry_of[row], lane] -= answered / uploads.counts[lane] * agreed
-
-    return frame
-
-
-def _make_frame_that_returns(unpack: Unpack, body: Body) -> Frame:
-    """Return the frame of rules over vectors that return their change."""
-
-    def frame(
-        token: int,
-        target: FloatArray,
-        uploads: Uploads,
-        options: FloatArray,
-        own_step: FloatArray,
-        memory: RuleMemory,
-        server: FloatArray,
-    ) -> None:
-        self = unpack(options)
-        lanes = uploads.sent.shape[2]
-        numbers = memory.numbers
-        for lane in range(lanes):
-            answered, met = _gather(target, uploads, own_step, lane, memory, server)
-            if answered == 0:
-                continue
-            first, step, last = answered * met, (answered + 1) * met, (answered + 2) * met
-            updates = Updates(
-                part_of(numbers, 0, (answered, met)), part_of(memory.flags, 0, (answered, met)),
-                part_of(numbers, first, (met,)), part_of(numbers, step, (met,)),
-                part_of(numbers, last + met, (numbers.size - last - met,)),
-            )  # fmt: skip
-            agreed = body(self, updates)
-            for row in range(met):
-                if abs(agreed[row]) <= LARGEST:
-                    server[memory.entry_of[row], lane] -= answered / uploads.counts[lane] * agreed[row]
+                change = numbers[last + row]
+                if abs(change) <= LARGEST:
+                    server[memory.entry_of[row], lane] -= answered / uploads.counts[lane] * change
 
     return frame

@@ -8,22 +8,22 @@ from numba.cpython.unsafe import numbers
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray, IntArray
+from psofed.common.types import FloatArray
 from psofed.engine.attackers import (
     attacks_now,
     byzantine_of,
     common_normal,
+    find_attackers,
     first_word,
     group_of,
     own_normal,
 )
 from psofed.engine.bodies import Body, Frame, Hook, MakeFrame, Unpack, make_function, make_hook
 from psofed.engine.compiling import compiled, jitable
-from psofed.engine.hooks import ATTACK, CORRUPT, REMEMBER, AttackState, Uploads, take_corrupt
+from psofed.engine.frames.crafting import make_crafting_frame
+from psofed.engine.hooks import ATTACK, CORRUPT, AttackState, Uploads, take_corrupt
 from psofed.parts.base import Attack
 from psofed.parts.contexts import (
-    Conspiracy,
-    Moment,
     Upload,
     UploadAndAccomplices,
     UploadAndEveryone,
@@ -40,13 +40,8 @@ _NONE, _ONE = np.uint64(0), np.uint64(1)
 def attack_hook(attack: Attack) -> Hook:
     """Return the hook of an attack on uploads."""
     if attack.crafts_vectors():
-        return make_hook(attack, "craft", ATTACK, _make_crafting_frame)
+        return make_hook(attack, "craft", ATTACK, make_crafting_frame)
     return make_hook(attack, "corrupt", ATTACK, _FRAMES[attack.knows])
-
-
-def remember_hook(attack: Attack) -> Hook:
-    """Return the hook of an attack that remembers its clients' models."""
-    return make_hook(attack, "remember", REMEMBER, _make_remembering_frame)
 
 
 def corrupt_function(attack: Attack) -> Callable[..., None]:
@@ -69,53 +64,35 @@ def _lowest_bit(bits: Any) -> Body:
 
 
 @jitable
-def _upload(
-    value: float, entry: int, client: int, n: int, normal: float, common: float, server: float, accomplices: FloatArray,
-    accomplice_clients: IntArray, honest: FloatArray, group: IntArray, byzantine: IntArray,
-) -> Upload:  # fmt: skip
-    return Upload(value, entry, client, n, normal, common, group, byzantine)
+def _see_upload(known: UploadAndEveryone) -> Upload:
+    return Upload(
+        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
+        known.group, known.byzantine,
+    )  # fmt: skip
 
 
 @jitable
-def _and_server(
-    value: float, entry: int, client: int, n: int, normal: float, common: float, server: float, accomplices: FloatArray,
-    accomplice_clients: IntArray, honest: FloatArray, group: IntArray, byzantine: IntArray,
-) -> UploadAndServer:  # fmt: skip
-    return UploadAndServer(value, entry, client, n, normal, common, server, group, byzantine)
+def _see_server(known: UploadAndEveryone) -> UploadAndServer:
+    return UploadAndServer(
+        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
+        known.server, known.group, known.byzantine,
+    )  # fmt: skip
 
 
 @jitable
-def _and_accomplices(
-    value: float, entry: int, client: int, n: int, normal: float, common: float, server: float, accomplices: FloatArray,
-    accomplice_clients: IntArray, honest: FloatArray, group: IntArray, byzantine: IntArray,
-) -> UploadAndAccomplices:  # fmt: skip
+def _see_accomplices(known: UploadAndEveryone) -> UploadAndAccomplices:
     return UploadAndAccomplices(
-        value, entry, client, n, normal, common, server, accomplices, accomplice_clients, group, byzantine
-    )
+        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
+        known.server, known.accomplices, known.accomplice_clients, known.group, known.byzantine,
+    )  # fmt: skip
 
 
 @jitable
-def _and_everyone(
-    value: float, entry: int, client: int, n: int, normal: float, common: float, server: float, accomplices: FloatArray,
-    accomplice_clients: IntArray, honest: FloatArray, group: IntArray, byzantine: IntArray,
-) -> UploadAndEveryone:  # fmt: skip
-    return UploadAndEveryone(
-        value,
-        entry,
-        client,
-        n,
-        normal,
-        common,
-        server,
-        accomplices,
-        honest,
-        accomplice_clients,
-        group,
-        byzantine,
-    )
+def _see_everyone(known: UploadAndEveryone) -> UploadAndEveryone:
+    return known
 
 
-def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
+def _make_frame_alone(unpack: Unpack, body: Body, see: Body) -> Frame:
     """Return the frame of attackers who see only their own upload."""
     has_memory = takes_memory(body)
 
@@ -151,22 +128,22 @@ def _make_frame_alone(unpack: Unpack, body: Body, context: Body) -> Frame:
                     word = first_word(n, num_clients, client, dimension)
                     for m in range(shared):
                         i = entries[p, m, lane]
-                        upload = context(
+                        known = UploadAndEveryone(
                             target[i] - sent[p, m, lane], i, client, n,
                             own_normal(key, gamma, word, i), common_normal(key, gamma, n, dimension, i),
-                            target[i] - server[i, lane], _NOTHING, _NOBODY, _NOTHING, group_of(attackers, lane),
+                            target[i] - server[i, lane], _NOTHING, _NOTHING, _NOBODY, group_of(attackers, lane),
                             byzantine_of(attackers, lane),
                         )  # fmt: skip
                         if has_memory:
-                            lie = body(self, upload, attackers.client_memory[lane, client])
+                            lie = body(self, see(known), attackers.client_memory[lane, client])
                         else:
-                            lie = body(self, upload)
+                            lie = body(self, see(known))
                         sent[p, m, lane] = target[i] - lie
 
     return frame
 
 
-def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
+def _make_frame_together(unpack: Unpack, body: Body, see: Body) -> Frame:
     """Return the frame of attackers who see what others upload: lane by lane, with clients in order."""
     has_memory = takes_memory(body)
 
@@ -185,16 +162,7 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
         accomplice_clients = np.empty(participants, np.int64)
         for lane in range(lanes):
             key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
-            count = 0
-            for p in range(participants):
-                word = first_word(n, num_clients, clients[p, lane], dimension)
-                there = sent[p, 0, lane] == sent[p, 0, lane]  # NaN: the client is not available
-                attacking[p] = there and (
-                    attackers.is_byzantine[clients[p, lane], lane]
-                    and attacks_now(key, gamma, word, attackers.probability)
-                )
-                count += attacking[p]
-            if count == 0:
+            if find_attackers(n, attackers, dimension, uploads, lane, attacking) == 0:
                 continue
             for p in range(participants):
                 column[p] = clients[p, lane]
@@ -221,17 +189,17 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
                         else:
                             honest[num_honest] = clean[other, place[other, i]]
                             num_honest += 1
-                    upload = context(
+                    known = UploadAndEveryone(
                         clean[p, m], i, clients[p, lane], n,
                         own_normal(key, gamma, word, i), common_normal(key, gamma, n, dimension, i),
-                        target[i] - server[i, lane], accomplices[:num_accomplices],
-                        accomplice_clients[:num_accomplices], honest[:num_honest], group_of(attackers, lane),
+                        target[i] - server[i, lane], accomplices[:num_accomplices], honest[:num_honest],
+                        accomplice_clients[:num_accomplices], group_of(attackers, lane),
                         byzantine_of(attackers, lane),
                     )  # fmt: skip
                     if has_memory:
-                        lie = body(self, upload, attackers.client_memory[lane, clients[p, lane]])
+                        lie = body(self, see(known), attackers.client_memory[lane, clients[p, lane]])
                     else:
-                        lie = body(self, upload)
+                        lie = body(self, see(known))
                     sent[p, m, lane] = target[i] - lie
             for p in range(participants):
                 for m in range(shared):
@@ -240,116 +208,7 @@ def _make_frame_together(unpack: Unpack, body: Body, context: Body) -> Frame:
     return frame
 
 
-def _make_crafting_frame(unpack: Unpack, body: Body) -> Frame:
-    """Return the frame of attackers who see all uploads as vectors: lane by lane, with clients in order."""
-
-    def frame(
-        token: int, n: int, attackers: AttackState, target: FloatArray, server: FloatArray, uploads: Uploads
-    ) -> None:
-        self = unpack(attackers.options)
-        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
-        participants, shared, lanes = sent.shape
-        num_clients, dimension = attackers.is_byzantine.shape[0], target.size
-        attacking = np.empty(participants, np.bool_)
-        column, row_of = np.empty(participants, np.int64), np.full(dimension, -1)
-        for lane in range(lanes):
-            key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
-            count = present = 0
-            for p in range(participants):
-                word = first_word(n, num_clients, clients[p, lane], dimension)
-                there = sent[p, 0, lane] == sent[p, 0, lane]  # NaN: the client is not available
-                attacking[p] = there and (
-                    attackers.is_byzantine[clients[p, lane], lane]
-                    and attacks_now(key, gamma, word, attackers.probability)
-                )
-                count += attacking[p]
-                present += there
-                column[p] = clients[p, lane] if there else num_clients  # those that are absent come last
-            if count == 0 and attackers.memory.shape[1] == 0:
-                continue
-            for p in range(participants):
-                for m in range(shared):
-                    if column[p] < num_clients:
-                        row_of[entries[p, m, lane]] = 0
-            met = 0
-            for i in range(dimension):
-                if row_of[i] == 0:
-                    row_of[i] = met
-                    met += 1
-            entry_of, own, common = np.empty(met, np.int64), np.empty(met), np.empty(met)
-            for i in range(dimension):
-                if row_of[i] >= 0:
-                    entry_of[row_of[i]] = i
-                    own[row_of[i]] = target[i] - server[i, lane]
-                    common[row_of[i]] = common_normal(key, gamma, n, dimension, i)
-            honest, honest_shared = (
-                np.zeros((present - count, met)),
-                np.zeros((present - count, met), np.bool_),
-            )
-            those, those_shared = np.zeros((count, met)), np.zeros((count, met), np.bool_)
-            honest_clients, accomplice_clients = (
-                np.empty(present - count, np.int64),
-                np.empty(count, np.int64),
-            )
-            h = a = 0
-            order = np.argsort(column)[:present]
-            for p in order:
-                for m in range(shared):
-                    i = entries[p, m, lane]
-                    if attacking[p]:
-                        those[a, row_of[i]] = server[i, lane] - sent[p, m, lane]
-                        those_shared[a, row_of[i]] = True
-                    else:
-                        honest[h, row_of[i]] = server[i, lane] - sent[p, m, lane]
-                        honest_shared[h, row_of[i]] = True
-                if attacking[p]:
-                    accomplice_clients[a] = column[p]
-                    a += 1
-                else:
-                    honest_clients[h] = column[p]
-                    h += 1
-            out = those.copy()
-            body(
-                self,
-                Conspiracy(
-                    honest, honest_shared, honest_clients, those, those_shared, own, entry_of, common, num_clients,
-                    dimension, n, attackers.memory[lane],
-                    np.empty(participants * participants + 2 * participants + 2 * met), accomplice_clients,
-                    group_of(attackers, lane), byzantine_of(attackers, lane), attackers.client_memory[lane],
-                ),
-                out,
-            )  # fmt: skip
-            a = 0
-            for p in order:
-                if attacking[p]:
-                    for m in range(shared):
-                        i = entries[p, m, lane]
-                        sent[p, m, lane] = server[i, lane] - out[a, row_of[i]]
-                    a += 1
-            for row in range(met):
-                row_of[entry_of[row]] = -1
-
-    return frame
-
-
-def _make_remembering_frame(unpack: Unpack, body: Body) -> Frame:
-    """Return the frame of what attackers remember after the local step; of all clients where the set is redrawn."""
-
-    def frame(token: int, n: int, attackers: AttackState, target: FloatArray, clients: FloatArray) -> None:
-        self = unpack(attackers.options)
-        num_clients, dimension, lanes = clients.shape
-        model = np.empty(dimension)
-        for k in range(num_clients):
-            for lane in range(lanes):
-                if attackers.is_redrawn or attackers.is_byzantine[k, lane]:
-                    for i in range(dimension):
-                        model[i] = target[i] - clients[k, i, lane]
-                    body(self, Moment(model, k, n), attackers.client_memory[lane, k])
-
-    return frame
-
-
-def _make_frame_given(unpack: Unpack, body: Body, context: Body) -> Frame:
+def _make_frame_given(unpack: Unpack, body: Body, see: Body) -> Frame:
     """Return the frame of attackers whose uploads (as models, clients in order) and random numbers are given."""
 
     def frame(
@@ -373,69 +232,40 @@ def _make_frame_given(unpack: Unpack, body: Body, context: Body) -> Frame:
                         num_honest += 1
             for p in range(participants):
                 if attacking[p] and not np.isnan(uploads[p, i]):
-                    upload = context(
+                    known = UploadAndEveryone(
                         uploads[p, i], i, clients[p], n, normals[p, i], common[i], server[i],
-                        accomplices[:num_accomplices], accomplice_clients[:num_accomplices], honest[:num_honest], group,
+                        accomplices[:num_accomplices], honest[:num_honest], accomplice_clients[:num_accomplices], group,
                         group,
                     )  # fmt: skip
-                    received[p, i] = body(self, upload)
+                    received[p, i] = body(self, see(known))
 
     return frame
 
 
 @compiled
-def _call(
-    address: int, options: FloatArray, n: int, clients: NDArray[Any], attacking: NDArray[Any], group: NDArray[Any],
-    server: FloatArray, uploads: FloatArray, normals: FloatArray, common: FloatArray, received: FloatArray,
-) -> None:  # fmt: skip
-    take_corrupt(address)(
-        0, options, n, clients, attacking, group, server, uploads, normals, common, received
-    )
+def _call(address: int, *arguments: Any) -> None:
+    take_corrupt(address)(0, *arguments)
 
 
-def _given_upload(unpack: Unpack, body: Body) -> Frame:
-    return _make_frame_given(unpack, body, _upload)
+def _knowing(make_frame: MakeFrame, see: Body) -> MakeFrame:
+    """Return a maker of frames whose attackers see only part of what the frame knows."""
+
+    def make(unpack: Unpack, body: Body) -> Frame:
+        return make_frame(unpack, body, see)
+
+    return make
 
 
-def _given_server(unpack: Unpack, body: Body) -> Frame:
-    return _make_frame_given(unpack, body, _and_server)
-
-
-def _given_accomplices(unpack: Unpack, body: Body) -> Frame:
-    return _make_frame_given(unpack, body, _and_accomplices)
-
-
-def _given_everyone(unpack: Unpack, body: Body) -> Frame:
-    return _make_frame_given(unpack, body, _and_everyone)
-
-
-_GIVEN_FRAMES: dict[str, MakeFrame] = {
-    "upload": _given_upload,
-    "server": _given_server,
-    "accomplices": _given_accomplices,
-    "everyone": _given_everyone,
+_VIEWS: dict[str, Body] = {
+    "upload": _see_upload,
+    "server": _see_server,
+    "accomplices": _see_accomplices,
+    "everyone": _see_everyone,
 }
-
-
-def _frame_upload(unpack: Unpack, body: Body) -> Frame:
-    return _make_frame_alone(unpack, body, _upload)
-
-
-def _frame_server(unpack: Unpack, body: Body) -> Frame:
-    return _make_frame_alone(unpack, body, _and_server)
-
-
-def _frame_accomplices(unpack: Unpack, body: Body) -> Frame:
-    return _make_frame_together(unpack, body, _and_accomplices)
-
-
-def _frame_everyone(unpack: Unpack, body: Body) -> Frame:
-    return _make_frame_together(unpack, body, _and_everyone)
-
-
 _FRAMES: dict[str, MakeFrame] = {
-    "upload": _frame_upload,
-    "server": _frame_server,
-    "accomplices": _frame_accomplices,
-    "everyone": _frame_everyone,
+    knows: _knowing(_make_frame_alone if knows in ("upload", "server") else _make_frame_together, see)
+    for knows, see in _VIEWS.items()
+}
+_GIVEN_FRAMES: dict[str, MakeFrame] = {
+    knows: _knowing(_make_frame_given, see) for knows, see in _VIEWS.items()
 }

@@ -1,6 +1,7 @@
 """The frame of availabilities: one call of the body for each client, iteration and trial."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -110,15 +111,5 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
 
 
 @compiled(allocates=False)
-def _call(
-    address: int,
-    options: FloatArray,
-    first: int,
-    stream: Stream,
-    shares: FloatArray,
-    client_uniforms: FloatArray,
-    memory: FloatArray,
-    uniforms: FloatArray,
-    out: BoolArray,
-) -> None:
-    take_availability(address)(0, options, first, stream, shares, client_uniforms, memory, uniforms, out)
+def _call(address: int, *arguments: Any) -> None:
+    take_availability(address)(0, *arguments)

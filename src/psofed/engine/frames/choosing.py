@@ -6,7 +6,7 @@ import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray, IndexArray, IntArray
-from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook, raise_python_error
+from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import CHOOSE, NOTE, Uploads, take_choose, take_note
 from psofed.engine.normals import half_uniform_at
@@ -65,8 +65,7 @@ def make_choosing(scenario: "Scenario", stream: Stream) -> ChoosingSide | None:
 
 
 def check_choosing(side: ChoosingSide, scenario: "Scenario") -> None:
-    """Raise the error of a pattern's Python body, or that its masks are wrong."""
-    raise_python_error(side.choose, side.note)
+    """Refuse masks that are wrong."""
     if side.wrong[0]:
         raise PsofedError(
             f'pattern "{scenario.selection.pattern.kind}" must choose {scenario.num_shared} distinct entries '

@@ -246,14 +246,5 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
 
 
 @compiled
-def _call(
-    address: int,
-    options: FloatArray,
-    first: int,
-    stream: Stream,
-    clients: IndexArray,
-    asked: IntArray,
-    memory: FloatArray,
-    out: IntArray,
-) -> None:
-    take_delay(address)(0, options, first, stream, clients, asked, memory, out)
+def _call(address: int, *arguments: Any) -> None:
+    take_delay(address)(0, *arguments)

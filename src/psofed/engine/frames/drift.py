@@ -1,5 +1,7 @@
 """The frame of drifts: one call of the body for each iteration and trial."""
 
+from typing import Any
+
 import numpy as np
 
 from psofed.common.types import FloatArray
@@ -79,13 +81,5 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
 
 
 @compiled
-def _call(
-    address: int,
-    options: FloatArray,
-    first: int,
-    stream: Stream,
-    direction: FloatArray,
-    position: FloatArray,
-    out: FloatArray,
-) -> None:
-    take_drift(address)(0, options, first, stream, direction, position, out)
+def _call(address: int, *arguments: Any) -> None:
+    take_drift(address)(0, *arguments)

@@ -1,5 +1,7 @@
 """The frame of functions to be learned: one call of the body for each input."""
 
+from typing import Any
+
 import numpy as np
 
 from psofed.common.types import FloatArray
@@ -43,5 +45,5 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
 
 
 @compiled
-def _call(address: int, options: FloatArray, inputs: FloatArray, out: FloatArray) -> None:
-    take_function(address)(0, options, inputs, out)
+def _call(address: int, *arguments: Any) -> None:
+    take_function(address)(0, *arguments)

@@ -125,20 +125,5 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
 
 
 @compiled(allocates=False)
-def _call(
-    address: int,
-    options: FloatArray,
-    first: int,
-    stream: Stream,
-    clients: IndexArray,
-    num_clients: int,
-    dimension: int,
-    coordinated: bool,
-    drawn: FloatArray,
-    uniforms: FloatArray,
-    chosen: IntArray,
-    out: IndexArray,
-) -> None:
-    take_selection(address)(
-        0, options, first, stream, clients, num_clients, dimension, coordinated, drawn, uniforms, chosen, out
-    )
+def _call(address: int, *arguments: Any) -> None:
+    take_selection(address)(0, *arguments)
