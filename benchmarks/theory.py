@@ -65,7 +65,7 @@ def compare_with_simulation() -> str:
     simulated = pilot.seconds * needed / 32
     predicted = seconds(lambda: psofed.predict(scenario))
     return (
-        f"Simulating K = 100 to a standard error of {TARGET:.1%} takes {needed} trials and {simulated:.2g} s, "
+        f"Simulating K = 100 to a standard error of {100 * TARGET:g} % takes {needed} trials and {simulated:.2g} s, "
         f"{simulated / predicted:.0f} times what predicting it takes."
     )
 

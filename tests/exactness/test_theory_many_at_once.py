@@ -1,5 +1,6 @@
 """What makes predictions fast changes no number: lumped fleets, many stepsizes in one call, measured moments."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -11,12 +12,17 @@ from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.maps import krylov
 from psofed.theory.maps.lumps import Lumps
+from psofed.theory.maps.opened import OpenedRecursion
+from psofed.theory.maps.scattered import ScatteredRecursion
+from psofed.theory.metrics import ALONE
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import Sources
+from psofed.theory.moments.second import pack
 from psofed.theory.solve import select
+from psofed.theory.stability import contraction_bound
 from psofed.theory.stepsize_curve import predict_stepsizes
 
-pytestmark = [pytest.mark.theory, pytest.mark.takes(19)]
+pytestmark = [pytest.mark.theory, pytest.mark.takes(28)]
 
 
 def make_attack(**options) -> Attack:
@@ -74,6 +80,62 @@ def test_lumping_clients_with_correlated_inputs_changes_nothing(
     assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
     assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
     np.testing.assert_allclose(curve.network_mse, plain.learning_curve(30).network_mse, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "coordinated", "clients"),
+    [
+        ("gaussian", "random", True, 80),
+        ("gaussian", "round-robin", True, 80),
+        (None, "random", False, 80),
+        ("sign-flip", "random", True, 160),
+    ],
+)
+def test_clients_near_their_own_limit_are_kept_where_the_others_are_lumped(
+    kind: str | None, pattern: str, coordinated: bool, clients: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lumped or not, the same stepsizes are stable, and all steady states the same."""
+    scenario = Scenario(
+        num_clients=clients, dimension=2, num_shared=1,
+        selection=Selection(pattern=pattern, coordinated=coordinated), data=Data(input_correlation=0.9),
+        attack=None if kind is None else make_attack(kind=kind, num_byzantine=20),
+    )  # fmt: skip
+    bound = contraction_bound(draw_fleet(scenario))
+    stepsizes = bound * np.array([0.99, 1.04, 1.08])
+    lumped = [psofed.predict(scenario.replace(stepsize=mu)) for mu in stepsizes]
+    model = lumped[0].model
+    rows = [model.recursion(mu, model.branches[0]).law.rows for mu in (*stepsizes, 1.5 * bound)]
+    assert max(rows[:-1]) < clients / 2
+    assert rows[-1] == clients
+    stable, levels = [p.is_stable for p in lumped], [p.network_mse for p in lumped]
+    assert set(stable) == {True, False}
+    monkeypatch.setattr(Lumps, "is_precise", lambda *_: False)
+    monkeypatch.setattr(krylov, "_LARGE", 10**9)
+    plain = [psofed.predict(scenario.replace(stepsize=mu)) for mu in stepsizes]
+    assert [p.is_stable for p in plain] == stable
+    assert [p.network_mse for p in plain] == pytest.approx(levels, rel=1e-7)
+
+
+@pytest.mark.parametrize("uplink", ["same", "redrawn"])
+@pytest.mark.parametrize("kind", [None, "gaussian", "sign-flip", "constant-bias", "data-poisoning"])
+def test_given_all_masks_a_third_of_the_moments_is_enough(kind: str | None, uplink: str) -> None:
+    attack = None if kind is None else make_attack(kind=kind, num_byzantine=1, probability=0.7)
+    scenario = Scenario(
+        num_clients=4, dimension=3, num_participants=2, num_shared=2, uplink=uplink, attack=attack,
+        selection=Selection(pattern="round-robin", coordinated=False), data=Data(input_correlation=0.6),
+    )  # fmt: skip
+    model = TheoryModel(scenario)
+    third = model.recursion(0.1, model.offset_branches(3)[-1])
+    assert isinstance(third, ScatteredRecursion)
+    values = {field.name: getattr(third, field.name) for field in dataclasses.fields(third)}
+    whole = OpenedRecursion(**values)
+    for sources in (*ALONE, Sources()):
+        level, state = third.steady_state(sources, 1e-12)
+        expected, whole_state = whole.steady_state(sources, 1e-12)
+        assert dataclasses.astuple(level) == pytest.approx(dataclasses.astuple(expected), rel=1e-9)
+        np.testing.assert_allclose(pack(state), pack(whole_state), rtol=0, atol=1e-10)
+    assert third.spectral_radius() == pytest.approx(whole.spectral_radius(), rel=1e-7)
+    np.testing.assert_allclose(third.curve(20, 1), whole.curve(20, 1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("law", ["uniform", "exponential", "two clusters"])

@@ -67,7 +67,10 @@ def test_files_data_frames_and_arrays_give_the_same_samples(tmp_path) -> None:
 def test_what_is_no_number_is_left_out_with_a_note(tmp_path) -> None:
     data = read_data(make_frame(), "who", "y")
     assert data.table.left_out == {"time": "times", "site": "text"}
-    assert data.notes() == ["columns were left out: time (times), site (text)."]
+    assert data.notes() == [
+        "y is predicted from all other numeric columns: x and z.",
+        "columns were left out: time (times), site (text).",
+    ]
     assert data.describe()["columns_left_out"] == {"time": "times", "site": "text"}
     stamped = make_frame().assign(time=pandas.to_datetime(make_frame()["time"]))
     assert read_data(stamped, "who", "y").table.left_out["time"] == "times"

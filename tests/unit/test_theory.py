@@ -434,3 +434,13 @@ def test_a_delay_line_is_predicted_under_the_independence_assumption_if_asked(tm
     answer = next(theory_steps(scenario, Cache()))
     assert sentence(scenario, answer).startswith("Under the independence assumption, sharing 1 of 2")
     assert "--theory independence" in as_command(scenario, Origin(), predictable=True)
+
+
+def test_a_prediction_draws_its_fleet_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from psofed.theory import model
+
+    scenario = Scenario(num_clients=20, dimension=3, attack=psofed.attacks.Gaussian(num_byzantine=4))
+    drawn: list[Scenario] = []
+    monkeypatch.setattr(model, "draw_fleet", lambda s: drawn.append(s) or psofed.draw_fleet(s))
+    assert psofed.predict(scenario).terms.attack > 0
+    assert drawn == [scenario]

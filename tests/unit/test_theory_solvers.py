@@ -259,3 +259,24 @@ def test_a_client_that_is_hardly_asked_grows_as_if_alone():
     assert predict(scenario).network_mse == math.inf
     few = scenario.replace(num_clients=20)
     assert predict(few).spectral_radius == pytest.approx(alone, rel=0.1)
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_a_moving_window_may_diverge_below_the_contraction_bound(coordinated):
+    """Two clients whose inputs span different directions: each forgets what the other has learned."""
+    angles = (1.197, 0.765) if coordinated else (2.676, 2.043)
+    vectors = np.array([[math.cos(angle), math.sin(angle)] for angle in angles])
+    covariances = vectors[:, :, None] * vectors[:, None, :] + 1e-5 * np.eye(2)
+    scenario = Scenario(
+        num_clients=2, dimension=2, num_participants=1, num_shared=1,
+        selection=Selection(pattern="round-robin", coordinated=coordinated),
+        data=Data(covariances=covariances.tolist()),
+    )  # fmt: skip
+    stepsize = 0.995 * contraction_bound(draw_fleet(scenario))
+    prediction = predict(scenario.replace(stepsize=stepsize))
+    assert prediction.spectral_radius > 1.0
+    assert not prediction.is_stable
+    assert prediction.network_mse == math.inf
+    random = scenario.replace(stepsize=stepsize, selection=Selection(coordinated=coordinated))
+    assert predict(random).is_stable
+    assert predict(random).spectral_radius < 1.0

@@ -44,7 +44,7 @@ class AttackLimits(Reported):
 
     def report(self) -> Report:
         """Return how much of the attack the fleet tolerates."""
-        from psofed.theory.reports import limits_report
+        from psofed.theory.tuning_reports import limits_report
 
         return limits_report(self)
 

@@ -65,7 +65,7 @@ class TheoryModel:
     small_stepsize : bool
         Drop μ²𝓗 (paper's theory only).
     measured : Fleet, optional
-        Statistics of the streams in place of the scenario's, to test methods with.
+        Statistics of the streams, where they are known already; by default those of the scenario.
     """
 
     scenario: Scenario
@@ -146,7 +146,9 @@ class TheoryModel:
     @cached_property
     def clean(self) -> "TheoryModel":
         """The same fleet without the attack."""
-        return self if self.statement is None else replace(self, scenario=self.scenario.replace(attack=None))
+        if self.statement is None:
+            return self
+        return replace(self, scenario=self.scenario.replace(attack=None), measured=self.fleet)
 
     @property
     def is_additive(self) -> bool:
@@ -204,6 +206,16 @@ class TheoryModel:
             and self.law.corruption.is_linear_part_honest
             and self.mixture.poisoned is None
         )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether stepsizes below the contraction bound are stable.
+
+        A random mask takes all entries with the same probability, so that E‖v_k‖² lies between those of server and
+        client. A moving window joins entries of both, and the directions in which clients with covariances of their own
+        learn slowly may add up. Where covariances are ς_k² T, no system is known that grows below the bound.
+        """
+        return self.is_contraction and (not self._moving_window or self.fleet.explicit_covariances is None)
 
     @cached_property
     def walk(self) -> float:

@@ -19,6 +19,7 @@ from psofed.parts.affine import Affine, LinearLearner
 from psofed.parts.network import Channel
 from psofed.theory.maps.opened import OpenedRecursion
 from psofed.theory.maps.random_delay import RandomDelayRecursion
+from psofed.theory.maps.scattered import ScatteredRecursion
 from psofed.theory.steps.arrivals import ArrivalCounts, DelayLaw
 from psofed.theory.steps.learning import LearningStep, normalised, rescaled
 from psofed.theory.steps.lms import lms_of
@@ -179,7 +180,8 @@ class OpenParts:
                 *shared, received=self.received, learning=learning, down_variance=down, counts=counts
             )
         weight = delay.weight**delay.fixed
-        return OpenedRecursion(
+        kind = OpenedRecursion if model.is_opened else ScatteredRecursion
+        return kind(
             *shared, received=self.received, learning=learning, down_variance=down, delay_weight=weight
         )
 

@@ -70,13 +70,13 @@ class Recovery(Reported):
 
     def report(self) -> Report:
         """Return how soon the errors recover."""
-        from psofed.theory.reports import recovery_report
+        from psofed.theory.tuning_reports import recovery_report
 
         return recovery_report(self)
 
     def chart(self) -> Chart:
         """Return both errors from the exclusion on, as a value."""
-        from psofed.theory.reports import recovery_chart
+        from psofed.theory.tuning_reports import recovery_chart
 
         return recovery_chart(self)
 

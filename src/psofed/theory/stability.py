@@ -35,8 +35,8 @@ def contraction_bound(fleet: Fleet) -> float:
     """Stepsizes below min_k 2 / (2 λ_max(R_k) + tr R_k) are stable: the LMS step shrinks E‖w̃_k‖² of every client.
 
     E[(I − μxxᵀ)²] = I − 2μR + μ²(2R² + R tr R) for Gaussian inputs, whose eigenvalues are below 1 there; downloads and
-    honest uploads take convex combinations of errors, which never make the largest E‖·‖² larger. Sufficient, not
-    necessary. Measured fourth moments take the place of the Gaussian ones.
+    honest uploads take convex combinations of errors, which never make the largest E‖·‖² larger if masks are random
+    (:attr:`.TheoryModel.is_bounded`). Sufficient, not necessary.
 
     Examples
     --------

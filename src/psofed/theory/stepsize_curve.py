@@ -65,13 +65,13 @@ class StepsizeCurve(Reported):
 
     def report(self) -> Report:
         """Return the steady state over the stepsizes, and the best of them."""
-        from psofed.theory.reports import stepsizes_report
+        from psofed.theory.tuning_reports import stepsizes_report
 
         return stepsizes_report(self)
 
     def chart(self) -> "Chart":
         """Return the error over the stepsize, as a value."""
-        from psofed.theory.reports import stepsizes_chart
+        from psofed.theory.tuning_reports import stepsizes_chart
 
         return stepsizes_chart(self)
 

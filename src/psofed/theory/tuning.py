@@ -125,13 +125,13 @@ class Tuning(Reported):
 
     def report(self) -> Report:
         """Return the best stepsize for each number of shared parameters, and which to use."""
-        from psofed.theory.reports import tuning_report
+        from psofed.theory.tuning_reports import tuning_report
 
         return tuning_report(self)
 
     def chart(self) -> "Chart":
         """Return the predicted error over the stepsize for each M, as a value."""
-        from psofed.theory.reports import tuning_chart
+        from psofed.theory.tuning_reports import tuning_chart
 
         return tuning_chart(self)
 

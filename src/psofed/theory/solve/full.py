@@ -67,11 +67,19 @@ class Full(Method):
         return self.model.offset_branches(count) if self.model.is_scattered else self.model.branches
 
     def _is_stable(self, stepsize: float) -> bool:
-        if "separable" not in self.model.tags or not np.all(self.model.fleet.noise_variance > 0):
+        model = self.model
+        if model.is_opened or not np.all(model.fleet.noise_variance > 0):
             return super()._is_stable(stepsize)
-        return all(
-            self._solved(stepsize, branch, False).noise_is_covariance for branch in self.model.branches
-        )
+        branches = self._branches(self.radius_sample)
+        if model.is_scattered:  # levels are solved to too few digits
+            maps = (_SolvedMap(self._recursion(stepsize, branch, False), None) for branch in branches)
+            return all(one.is_stable for one in maps)
+        # Clients lumped together nearly always tell, and their solution serves the steady state.
+        for lumped in (True, False) if model.can_lump(stepsize) else (False,):
+            verdicts = [self._solved(stepsize, branch, lumped).is_stable for branch in branches]
+            if None not in verdicts:
+                break
+        return all(verdicts)
 
     def _by_source(self, stepsize: float, branches: tuple[Branch, ...]) -> FloatArray:
         """Excess and MSD by source, given the offsets of each branch: (N, 4, 2)."""
@@ -113,12 +121,18 @@ class _SolvedMap:
         return np.array([level.excess, level.server])
 
     @cached_property
-    def noise_is_covariance(self) -> bool:
-        """Whether the steady state due to the noise alone is a covariance, so that the map is stable."""
+    def is_stable(self) -> bool | None:
+        """Whether the steady state due to the noise alone is a covariance; None if clients lumped do not tell."""
+        copies = self.recursion.law.copies
         try:
-            return is_covariance(self.recursion, self._noise[1])
+            second = second_moments(self.recursion, self._noise[1])
         except PsofedError:  # it did not converge
-            return bool(self.recursion.spectral_radius() < 1.0)
+            return bool(self.recursion.spectral_radius() < 1.0) if copies is None else None
+        if copies is None or is_covariance(second):
+            return is_covariance(second)
+        # The noise of a row that stands for many clients may be negative: only rows of one client prove anything.
+        alone = np.append(True, copies == 1.0)
+        return None if is_covariance(second[alone][:, alone]) else False
 
     @cached_property
     def _noise(self) -> tuple[Level, Any]:
@@ -130,19 +144,28 @@ class _SolvedMap:
         return EliminatedRecursion(recursion) if EliminatedRecursion.applies(recursion) else recursion
 
 
-def is_covariance(recursion: Recursion, state: MomentState) -> bool:
-    """Whether the average moments of server and clients are a covariance matrix, to rounding."""
-    clients, size, drawn = recursion.drawn.clients, recursion.entries.dimension, recursion.drawn
-    v = state.clients.mixed(drawn)
-    joint = np.empty((clients + 1, clients + 1, size, size))
-    shape = (size, size)
-    joint[0, 0] = v.server.reshape(shape)
-    joint[0, 1:] = v.cross1.reshape(-1, *shape)
+def second_moments(recursion: Recursion, state: MomentState) -> FloatArray:
+    """Return the second moments of server and clients, whoever participates, (rows + 1, rows + 1, D, D).
+
+    Where a row stands for W clients it is their mean, with P + (Q − P)/W from the moments of each of them, Q, and of
+    two of them, P.
+    """
+    law, size = recursion.law, recursion.entries.dimension
+    v = state.clients.mixed(recursion.drawn)
+    pairs = state.pairs.average(recursion.drawn, recursion.entries)
+    k = np.arange(law.rows)
+    pairs[k, k] += (v.own1 - pairs[k, k]) / (1.0 if law.copies is None else law.copies[:, None])
+    joint = np.empty((law.rows + 1, law.rows + 1, size, size))
+    joint[0, 0] = v.server.reshape(size, size)
+    joint[0, 1:] = v.cross1.reshape(-1, size, size)
     joint[1:, 0] = joint[0, 1:].swapaxes(-1, -2)
-    joint[1:, 1:] = state.pairs.average(drawn, recursion.entries).reshape(clients, clients, *shape)
-    k = np.arange(clients)
-    joint[1 + k, 1 + k] = v.own1.reshape(-1, *shape)
-    matrix = joint.swapaxes(1, 2).reshape((clients + 1) * size, -1)
+    joint[1:, 1:] = pairs.reshape(law.rows, law.rows, size, size)
+    return joint
+
+
+def is_covariance(joint: FloatArray) -> bool:
+    """Whether blocks (n, n, D, D) make up a covariance matrix, to rounding."""
+    matrix = joint.swapaxes(1, 2).reshape(joint.shape[0] * joint.shape[2], -1)
     rounding = 1e-6 * float(np.linalg.norm(matrix))
     if not 0.0 < rounding < np.inf:
         return False

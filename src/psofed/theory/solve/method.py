@@ -1,8 +1,8 @@
 """The interface of methods: steady state, stability, spectral radius and learning curve of one model at any stepsize.
 
 The steady state is x = F x + s, stable if and only if ρ(F) < 1. F takes covariances to covariances, so ρ(F) is one of
-its eigenvalues (Krein and Rutman). A stepsize below the contraction bound is stable whatever the masks are, and one at
-which a client diverges by itself is unstable; both are checked first. By source, the steady state solves for each part
+its eigenvalues (Krein and Rutman). A stepsize below the contraction bound is stable, and one at which a client diverges
+by itself is unstable; both are checked first. By source, the steady state solves for each part
 of s alone, without the attack; the attack's term is what it adds to the sum of these, so that terms add up.
 """
 
@@ -64,9 +64,9 @@ class Method(ABC):
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded."""
         model = self.model
+        if model.is_bounded and stepsize < contraction_bound(model.fleet):
+            return True
         if model.is_contraction:
-            if stepsize < contraction_bound(model.fleet):
-                return True
             # With correlated inputs, proving instability is far cheaper than looking for a steady state.
             alone = 1.0 - model.scenario.participation_probability
             is_quick = model.theory == "exact" and not model.fleet.is_white

@@ -35,6 +35,9 @@ class ServerHeld(Full):
     def _size(self) -> int:
         return 1 if self.model.fleet.is_white else self.model.scenario.dimension
 
+    def _is_stable(self, stepsize: float) -> bool:
+        return self.growth(stepsize) < 1.0
+
     def _branches(self, count: int) -> tuple[Branch, ...]:
         return (Branch((), 1.0),)
 

@@ -1,0 +1,198 @@
+"""Reports and charts of stepsizes, tuning, limits of attacks and recovery."""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from psofed.common.numbers import to_decibels
+from psofed.render import Column, Kind, NextStep, Report, Table
+from psofed.render.charts import Chart, Scale, Series, Span
+from psofed.render.numbers import count, counted, decibels, sentence_case, significant
+from psofed.render.style import LINES, MARKERS
+from psofed.results.metrics import METRIC_TITLES
+from psofed.scenario.describe import describe_scenario
+from psofed.settings.theory import THEORY_TITLES
+from psofed.theory.metrics import METRICS
+from psofed.theory.reports import LOWER, measured_notes
+
+if TYPE_CHECKING:
+    from psofed.theory.limits import AttackLimits
+    from psofed.theory.recovery import Recovery
+    from psofed.theory.stepsize_curve import StepsizeCurve
+    from psofed.theory.tuning import Tuning
+
+
+def stepsizes_report(curve: "StepsizeCurve") -> Report:
+    """Return the steady state over the stepsizes, and the best of them."""
+    values = (curve.stepsize, *(getattr(curve, metric) for metric in METRIC_TITLES))
+    rows = tuple(zip(*(column.tolist() for column in values), strict=True))
+    columns = (
+        Column("stepsize", Kind.NUMBER),
+        *(Column(title, Kind.LEVEL, infinite="unstable") for title in METRIC_TITLES.values()),
+    )
+    stable, total = int(curve.is_stable.sum()), curve.stepsize.size
+    if not stable:
+        headline = "None of the stepsizes is stable." if total else "No stepsizes were given."
+        return Report(headline, "", (Table("", columns, rows),), draw=lambda: (stepsizes_chart(curve),))
+    best = int(np.argmin(curve.network_mse))
+    return Report(
+        f"Stepsize {significant(curve.stepsize[best])} gives the lowest network MSE, "
+        f"{decibels(float(curve.network_mse[best]))}; {stable} of {counted(total, 'stepsize')} "
+        f"{'is' if stable == 1 else 'are'} stable.",
+        f"{sentence_case(THEORY_TITLES[curve.theory])}: {describe_scenario(curve.scenario)}.",
+        (Table("Steady state by stepsize", columns, rows, marked=frozenset({best})),),
+        (),
+        NextStep("Let the theory choose", "psofed.tune(curve.scenario)", "psofed tune FILE"),
+        lambda: (stepsizes_chart(curve),),
+    )
+
+
+def stepsizes_chart(curve: "StepsizeCurve") -> Chart:
+    """Return every metric's predicted steady state over the stepsize; what is unstable is shaded."""
+    order = np.argsort(curve.stepsize)
+    x = curve.stepsize[order]
+    series = tuple(
+        Series(
+            title, x, to_decibels(getattr(curve, metric)[order]), line=LINES[index], marker=MARKERS[index],
+            colour=index, size=3.5,
+        )
+        for index, (metric, title) in enumerate(METRIC_TITLES.items())
+    )  # fmt: skip
+    stable = curve.is_stable[order]
+    start = float(x[stable][-1]) if stable.any() else float(x[0])
+    spans = () if stable.all() else (Span(start, float(x[-1]), "x", "unstable"),)
+    return Chart("", Scale("stepsize μ", log=True), Scale(f"steady state (dB), {LOWER}"), series, spans)
+
+
+def tuning_report(tuning: "Tuning") -> Report:
+    """Return the best stepsize for each number of shared parameters, and which of them to use."""
+    best = tuning.recommended
+    what = METRIC_TITLES[METRICS[tuning.metric]]
+    metrics = [
+        metric
+        for metric in ("network_mse", "test_mse", "server_msd")
+        if not all(math.isnan(getattr(point, metric)) for point in tuning.points)
+    ]
+    columns = (
+        Column("M", Kind.COUNT),
+        Column("best stepsize", Kind.NUMBER),
+        Column("largest stable", Kind.NUMBER),
+        *(Column(METRIC_TITLES[metric], Kind.LEVEL) for metric in metrics),
+        Column("iterations to settle", Kind.COUNT),
+        Column("values sent per iteration", Kind.COUNT),
+    )
+    rows = tuple(
+        (
+            p.num_shared, p.stepsize, p.max_stepsize, *(getattr(p, metric) for metric in metrics),
+            p.convergence_iterations, p.numbers_per_iteration,
+        )
+        for p in tuning.points
+    )  # fmt: skip
+    aim = (
+        "the steady-state "
+        if tuning.horizon is None
+        else f"the mean over {count(tuning.horizon)} iterations of the "
+    ) + what
+    notes = [
+        f"M: shared parameters. Best stepsize: with the lowest error ({aim}).",
+        "Iterations to settle: until the network MSE stays within 1 dB of its steady state.",
+    ]
+    if any(point.convergence_iterations is None for point in tuning.points):
+        notes.append("An empty cell: more than 100,000 iterations, or a fleet too large to compute it for.")
+    marked = frozenset({tuning.points.index(best)})
+    return Report(
+        f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
+        "",
+        (Table("Best stepsize for each number of shared parameters", columns, rows, tuple(notes), marked),),
+        measured_notes(tuning.scenario),
+        NextStep(
+            "Simulate it",
+            f"psofed.simulate(scenario.replace(num_shared={best.num_shared}, stepsize={best.stepsize:.4g}))",
+            f"psofed simulate FILE --set num_shared={best.num_shared} --set stepsize={best.stepsize:.4g}",
+        ),
+        lambda: (tuning_chart(tuning),),
+    )
+
+
+def tuning_chart(tuning: "Tuning") -> Chart:
+    """Return the predicted error over the stepsize for each number of shared parameters, best points marked."""
+    from psofed.theory.tuning import metric_of
+
+    stepsizes, errors = tuning.curves()
+    series = []
+    for index, point in enumerate(tuning.points):
+        is_best = point is tuning.recommended
+        line = LINES[index % len(LINES)]
+        name = f"M = {point.num_shared}" + (", recommended" if is_best else "")
+        curve, best = (
+            to_decibels(errors[point.num_shared]),
+            to_decibels(np.array([metric_of(point, tuning.metric)])),
+        )
+        series.append(Series(name, stepsizes, curve, line=line, colour=index, width=1.4))
+        series.append(
+            Series(
+                "", np.array([point.stepsize]), best, line="", marker="*" if is_best else "o", colour=index,
+                size=11 if is_best else 5,
+            )
+        )  # fmt: skip
+    when = "steady state" if tuning.horizon is None else f"mean over {count(tuning.horizon)} iterations"
+    return Chart(
+        "Dots: best stepsize for each M. Star: recommended.",
+        Scale("stepsize μ", log=True),
+        Scale(f"{METRIC_TITLES[METRICS[tuning.metric]]}, {when} (dB)"),
+        tuple(series),
+    )
+
+
+def limits_report(limits: "AttackLimits") -> Report:
+    """Return how many Byzantine clients, and how large a scale, the fleet tolerates."""
+    scenario, most = limits.scenario, limits.num_byzantine
+    clients = scenario.num_clients
+    if most is None:
+        headline = f"The fleet stays stable even if all {count(clients)} clients are Byzantine."
+    elif most < 0:
+        headline = (
+            f"The fleet is unstable at stepsize {significant(scenario.mean_stepsize)} even without an attack."
+        )
+    else:
+        headline = f"The fleet stays stable with up to {count(most)} of {count(clients)} clients Byzantine."
+    if limits.scale is not None:
+        headline += f" The largest stable scale of the attack is {significant(limits.scale)}."
+    return Report(headline, describe_scenario(scenario) + ".")
+
+
+def recovery_report(recovery: "Recovery") -> Report:
+    """Return how soon the errors recover once Byzantine clients are excluded."""
+    within = 0.1
+    rows = []
+    for metric in ("network_mse", "server_msd"):
+        start, end = recovery.ends(metric)
+        rows.append((METRIC_TITLES[metric], start, end, recovery.iterations(within, metric)))
+    columns = (
+        Column(""),
+        Column("before", Kind.LEVEL),
+        Column("recovered", Kind.LEVEL),
+        Column("iterations", Kind.COUNT, infinite="more than computed"),
+    )
+    needed = recovery.iterations(within)
+    headline = (
+        f"The network MSE is within {within} dB of its recovered level {counted(int(needed), 'iteration')} after the "
+        "exclusion."
+        if math.isfinite(needed)
+        else f"The network MSE has not recovered {count(recovery.network_mse.size)} iterations after the exclusion."
+    )
+    table = Table(
+        "Recovery after the exclusion", columns, tuple(rows), (f"Iterations: until within {within} dB.",)
+    )
+    return Report(headline, "", (table,), draw=lambda: (recovery_chart(recovery),))
+
+
+def recovery_chart(recovery: "Recovery") -> Chart:
+    """Return both errors from the exclusion on."""
+    series = []
+    for index, metric in enumerate(("network_mse", "server_msd")):
+        values = getattr(recovery, metric)
+        x = np.arange(float(values.size))
+        series.append(Series(METRIC_TITLES[metric], x, to_decibels(values), line=LINES[index], colour=index))
+    return Chart("", Scale("iterations after the exclusion"), Scale(f"error (dB), {LOWER}"), tuple(series))
