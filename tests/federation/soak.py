@@ -11,6 +11,7 @@ import contextlib
 import json
 import random
 import resource
+import shutil
 import socket
 import ssl
 import sys
@@ -151,14 +152,16 @@ class Soak:
             self.rounds_go_on()
 
     def fill_disk(self):
-        """Let the ServerApp write at most 1000 bytes to a file, as on a full disk, until it has failed."""
+        """Let the ServerApp write at most 1000 bytes to a file, as on a full disk: it fails, and another goes on."""
+        limited = []
         for pid in family(self.server.pid):
             with contextlib.suppress(OSError):
                 if "serverapp" in Path(f"/proc/{pid}/cmdline").read_text():
                     hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
                     resource.prlimit(pid, resource.RLIMIT_FSIZE, (1000, hard))
-        self.run.process.wait(timeout=120)
-        self.start_run("resume")
+                    limited.append(pid)
+        assert limited
+        wait_until(lambda: not living(limited), 120.0, "a ServerApp that cannot write to end")
         self.rounds_go_on()
 
     def measure(self):
@@ -292,6 +295,10 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="psofed-soak-") as folder:
         found = soak(Path(folder), options.minutes, options.seed)
+        if found["problems"]:  # what all processes have written, to find out why
+            logs = Path("out") / "soak" / time.strftime("%Y%m%d-%H%M%S")
+            shutil.copytree(folder, logs, ignore=shutil.ignore_patterns("credentials", "*.sock"))
+            found["logs"] = str(logs)
     print(json.dumps(found, indent=2))
     sys.exit(1 if found["problems"] else 0)
 

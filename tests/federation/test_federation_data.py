@@ -390,7 +390,7 @@ def test_the_model_is_exported_and_predicts_in_the_targets_own_unit(tmp_path, su
         ["federation", "export", "--home", str(tmp_path / "home"), "--out", out, "--scaling", str(folder)],
     )
     assert done.exit_code == 0, done.output
-    assert "2 numbers in 1 arrays of round 2, with a scaling" in done.output
+    assert "2 parameters in 1 array, after round 2, with a scaling" in done.output
     answers = {}
     takes = json.loads(Path(out).read_text()) if suffix == ".json" else read_archive(Path(out), "model", 1)[0]
     assert takes["columns"] == {"features": ["pressure", "wind"], "target": "output"}
@@ -446,3 +446,12 @@ def test_what_is_not_a_model_is_a_clear_error(tmp_path, content, suffix):
         load_model(path)
     with pytest.raises(PsofedError, match=r"no such file|cannot read"):
         load_model(tmp_path / f"absent{suffix}")
+
+
+@pytest.mark.parametrize("name", ["s.toml", "s.npz"])
+def test_a_scenario_is_not_taken_for_a_model(tmp_path, name):
+    (tmp_path / name).write_text("dimension = 3\n")
+    expected = "give a .json or .npz file written by" if name == "s.toml" else "not an .npz archive"
+    with pytest.raises(PsofedError, match=expected) as refused:
+        load_model(tmp_path / name)
+    assert "pickle" not in str(refused.value)

@@ -594,6 +594,16 @@ def test_a_revoked_node_is_told_to_a_server_that_runs(tmp_path, monkeypatch):
     assert not superlink.revoke_node(home, "node-1")
 
 
+def test_a_file_that_is_no_key_is_refused_before_it_is_moved(tmp_path):
+    home = SimpleNamespace(credentials=make_credentials(tmp_path, [], ["node-0"]))
+    (tmp_path / "node-0.pub").write_text("not a key")
+    with pytest.raises(PsofedError, match=r"node-0\.pub is not a node's public key"):
+        superlink.revoke_node(home, "node-0")
+    assert (tmp_path / "node-0.pub").read_text() == "not a key"
+    assert home.credentials.node_key("node-0").exists()
+    assert not (tmp_path / "revoked").exists()
+
+
 def test_the_status_counts_bad_replies_and_names_suspects(tmp_path):
     home = Home(tmp_path)
     assert federation_status(home)["bad_replies"] == {}

@@ -63,7 +63,7 @@ def counting_app(names, step=1.0, fails=()):
 
     @app.train(mods=[partial_sharing(clients=names)])
     def train(message, context):
-        client = message.content["config"]["psofed-client"]
+        client = message.content["config"].get("psofed-client", "")
         count = context.state["count"]["n"] if "count" in context.state else 0
         context.state["count"] = MetricRecord({"n": count + 1})
         if client in fails:
@@ -219,10 +219,25 @@ def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
     assert again.state.history[-1]["participants"] == ["c"]
 
 
+def test_a_gateway_cannot_claim_the_name_of_a_node_that_was_offline_while_the_server_started_again(tmp_path):
+    names = ["a"]
+    grid = InProcessGrid({1: counting_app(lambda: names), 2: counting_app(None)})
+    start(grid, rounds=2, checkpoint=tmp_path / "c.npz")
+    away = grid.apps.pop(2)
+    names.append("2")
+    start(grid, rounds=4, checkpoint=tmp_path / "c.npz", resume=True)
+    grid.apps[2] = away
+    again = start(grid, rounds=6, checkpoint=tmp_path / "c.npz", resume=True)
+    both, alone = ["2", "a"], ["a"]
+    assert [entry["accepted"] for entry in again.state.history[1:]] == [both, alone, alone, both, both]
+    assert again.registry.rosters == {"1": ["a"]}
+
+
 def test_names_of_nodes_cannot_be_claimed_and_a_node_has_a_bounded_number_of_clients(caplog):
     registry = ClientRegistry(most=2)
     gate, pump = Node("gate", 7, 70), Node("pump", 8, 80)
-    registry.note(gate, ["a", "b", "c", "pump"], others=["pump"])
+    registry.meet([gate, pump])
+    registry.note(gate, ["a", "b", "c", "pump"])
     assert registry.rosters == {"gate": ["a", "b"]}
     assert registry.refused(gate) == ("c", "pump")
     assert [client.name for client in registry.clients_of([gate, pump])] == ["a", "b", "pump"]
@@ -232,7 +247,7 @@ def test_names_of_nodes_cannot_be_claimed_and_a_node_has_a_bounded_number_of_cli
         registry.owners,
         registry.digest(gate),
     )
-    registry.note(gate, [], others=[])  # no gateway any more
+    registry.note(gate, [])  # no gateway any more
     assert [client.name for client in registry.clients_of([gate, pump])] == ["gate", "pump"]
     late = ClientRegistry(2, owners={"pump": "gate"})  # named before the node of that name came
     assert [client.name for client in late.clients_of([pump])] == ["pump-8"]
@@ -259,7 +274,7 @@ def test_a_gateway_that_changes_its_clients_in_every_round_fills_neither_memory_
     assert max(map(len, refusals)) < 300
     assert len(caplog.messages) < 6 * 25
     resumed = ClientRegistry.from_mapping(json.loads(json.dumps(registry.to_mapping())), most=2)
-    assert resumed.note(Node("1", 1, 1), ["a name more"], others=[])
+    assert resumed.note(Node("1", 1, 1), ["a name more"])
     assert resumed.refused(Node("1", 1, 1)) == ("a name more",)
 
 

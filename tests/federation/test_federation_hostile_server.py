@@ -112,6 +112,7 @@ class Machine(http.server.ThreadingHTTPServer):
         self.fab = bundle()
         self.run_id = RUN_ID
         self.tampered = {}
+        self.announced = set()
         threading.Thread(target=self.serve_forever, daemon=True).start()
         node = LongLivedNode(
             f"127.0.0.1:{self.server_address[1]}",
@@ -134,10 +135,13 @@ class Machine(http.server.ThreadingHTTPServer):
                 time.sleep(0.05)
             return (self.queue.pop(0) if self.queue else PullMessagesResponse()).SerializeToString(), headers
         if call == "pull-object":
-            content = self.objects.get(PullObjectRequest.FromString(body).object_id)
+            wanted = PullObjectRequest.FromString(body).object_id
+            content = self.objects.get(wanted)
             found = content is not None
             return PullObjectResponse(
-                object_found=found, object_available=found, object_content=content or b""
+                object_found=found or wanted in self.announced,
+                object_available=found,
+                object_content=content or b"",
             ).SerializeToString(), headers
         if call == "push-messages":
             (message,) = PushMessagesRequest.FromString(body).messages_list
@@ -152,7 +156,7 @@ class Machine(http.server.ThreadingHTTPServer):
         }
         return (made[call].SerializeToString() if call in made else b""), headers
 
-    def instruct(self, change=None, objects=None, tree=None, inline=None, **metadata):
+    def instruct(self, change=None, objects=None, tree=None, inline=None, sent=True, **metadata):
         """Send the node an instruction for round 1, changed as the test wants."""
         layout = ModelLayout.of(ArrayRecord([np.zeros(4)]))
         instruction = Instruction(
@@ -178,7 +182,10 @@ class Machine(http.server.ThreadingHTTPServer):
             inline(proto, tree)
             self.queue.append(PullMessagesResponse(messages_list=[proto], message_object_trees=[tree]))
             return
-        self.objects |= {key: item.deflate() for key, item in get_all_nested_objects(message).items()}
+        announced = get_all_nested_objects(message)
+        self.announced |= announced.keys()
+        if sent:
+            self.objects |= {key: item.deflate() for key, item in announced.items()}
         self.objects |= objects or {}
         proto = message_to_proto(message)
         proto.content.Clear()
@@ -300,6 +307,14 @@ def test_an_object_tree_without_children_or_as_a_graph_ends_no_node(machine):
     if bare is not None:
         del bare.message_object_trees[0].children[:]
         machine.expect("do not make up a message")
+    machine.check_alive()
+
+
+def test_an_object_that_is_announced_and_never_sent_holds_a_node_for_seconds(machine, monkeypatch):
+    monkeypatch.setattr("psofed.federation.flower.fleet._OBJECT_SECONDS", 0.5)
+    machine.said.clear()
+    machine.instruct(setting("session", "never sent"), sent=False)
+    machine.expect("did not send all of it", seconds=20.0)
     machine.check_alive()
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -160,3 +161,27 @@ def test_the_examples_learn(name, library, good):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert good(module.main())
+
+
+def test_training_reads_the_same_model_again_after_it_has_changed_the_first():
+    seen = []
+
+    def train(message, context):
+        record = message.content["arrays"]
+        first = record.to_numpy_ndarrays()
+        begun = [array.copy() for array in first]
+        for array in first:
+            array += 1.0
+        seen.append(all(np.array_equal(a, b) for a, b in zip(begun, record.to_numpy_ndarrays(), strict=True)))
+        content = {"arrays": ArrayRecord(first), "metrics": MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(content), reply_to=message)
+
+    app = ClientApp()
+    app.train(mods=[partial_sharing()])(train)
+    start = [np.arange(3, dtype=np.float32), np.ones((2, 2))]
+    result = PSOFed(num_shared=1.0, aggregation="mean").start(
+        InProcessGrid({1: app, 2: app}), arrays_of(start), num_rounds=3
+    )
+    assert seen == [True] * 6
+    for array, begun in zip(result.arrays.to_numpy_ndarrays(), start, strict=True):
+        np.testing.assert_allclose(array, begun + 3.0)

@@ -7,7 +7,7 @@ import pytest
 from flwr.clientapp import ClientApp
 
 from psofed import Attack, Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
-from psofed.aggregations import MDA
+from psofed.aggregations import MDA, Mean
 from psofed.attacks import ConstantBias, Gaussian, InnerProduct, LittleIsEnough, Mimic
 from psofed.federation import Combination, PSOFed, Sharing, SuppliedMasks, online_regression, partial_sharing
 from psofed.federation.client.attacks import PoisonedSource, rehearse
@@ -16,6 +16,7 @@ from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.protocol.aggregate import aggregate
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.participants import SuppliedParticipants
+from psofed.federation.server.plausibility import _deviations
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
@@ -229,3 +230,22 @@ def test_a_node_that_cannot_rehearse_its_attack_does_not_start(options, message,
     done = psofed_command("federation", "client", *options)
     assert done.returncode == 2
     assert message in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_one_mask_for_all_gives_the_bits_of_a_mask_each(dtype):
+    rng = np.random.default_rng(0)
+    for size in (3, 700, 3000):  # the guard compares short uploads together, long ones one by one
+        model = rng.standard_normal(size).astype(dtype)
+        model[0] = -0.0
+        shared = np.sort(rng.choice(size, size // 2, replace=False))
+        values = rng.standard_normal((5, shared.size)).astype(dtype)
+        together = [(shared, row) for row in values]
+        apart = [(shared.copy(), row) for row in values]
+        joined = [aggregate(model, uploads, rule=Mean()) for uploads in (together, apart)]
+        assert joined[0].dtype == dtype
+        assert joined[0].tobytes() == joined[1].tobytes()
+        one_by_one = [_deviations(model, [upload])[0] for upload in together]
+        change = values.astype(float) - model[shared].astype(float)
+        assert _deviations(model, together) == one_by_one
+        assert one_by_one == [float(np.sqrt(np.mean(np.square(row)))) for row in change]

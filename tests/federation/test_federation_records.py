@@ -1,6 +1,8 @@
 """Flower's records filled without its checks, and arrays without parsing: the same values and bytes as Flower's own."""
 
 import contextlib
+import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psofed.federation.flower import records_from_bytes, records_to_bytes
-from psofed.federation.protocol.npy import array_of, values_of
+from psofed.federation.protocol.npy import HeldArray, array_of, values_of
 
 pytestmark = pytest.mark.federation
 
@@ -67,3 +69,34 @@ def test_arrays_are_written_and_read_as_numpy_does(array, fortran):
         assert read.dtype == array.dtype
         np.testing.assert_array_equal(read, array)
     np.testing.assert_array_equal(values_of(written, np.dtype("float64"), (7,)), array)
+
+
+@given(values=ARRAYS)
+def test_a_held_array_is_for_everybody_else_one_of_flowers(values):
+    plain, held = Array(values), HeldArray(values)
+    assert held.object_id == plain.object_id
+    assert held == plain
+    assert plain == held
+    for copied in (copy.deepcopy(held), pickle.loads(pickle.dumps(held)), ArrayRecord({"a": held})["a"]):
+        assert type(copied) is Array
+        assert copied == plain
+
+
+def test_a_held_array_gives_copies_and_follows_its_bytes():
+    held = HeldArray(np.zeros(2))
+    held.numpy()[0] = 5.0
+    np.testing.assert_array_equal(held.numpy(), np.zeros(2))
+    held.data = Array(np.ones(2)).data
+    np.testing.assert_array_equal(held.numpy(), np.ones(2))
+    np.testing.assert_array_equal(values_of(held, np.dtype(float), (2,)), np.ones(2))
+
+
+def test_a_held_array_that_can_be_had_again_is_given_away_once():
+    values = np.zeros(3)
+    held = HeldArray(values, again=lambda: np.zeros(3))
+    given = held.numpy()
+    assert given is values
+    given[:] = 5.0  # as training does in place
+    np.testing.assert_array_equal(held.numpy(), np.zeros(3))
+    held.numpy()[:] = 6.0
+    assert held == Array(np.zeros(3))

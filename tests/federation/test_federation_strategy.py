@@ -744,7 +744,7 @@ def test_checkpoints_are_kept_and_the_way_back_is_open(make_app, tmp_path):
     )
     store = CheckpointStore(path, keep=3)
     assert store.rounds() == [10, 20, 30, 33, 34, 35]
-    with pytest.raises(PsofedError, match=r"to_round = 15: .*10, 20, 30, 33, 34, 35"):
+    with pytest.raises(PsofedError, match=r"--to-round 15: .*10, 20, 30, 33, 34, 35"):
         store.rollback(15)
     store.rollback(20)
     assert store.rounds() == [10, 20]
@@ -777,7 +777,7 @@ def test_a_round_killed_before_its_checkpoint_is_the_newest_is_not_offered(
     store = CheckpointStore(path)
     assert store._file(completed + 1).exists()
     assert store.rounds() == list(range(1, completed + 1))
-    with pytest.raises(PsofedError, match=rf"to_round = {completed + 1}: must be a round with a checkpoint"):
+    with pytest.raises(PsofedError, match=rf"--to-round {completed + 1}: must be a round with a checkpoint"):
         store.rollback(completed + 1)
 
 

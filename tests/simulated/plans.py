@@ -92,6 +92,8 @@ HOSTILE = (
     "instruction without children", "foreign source", "repeated ids", "own reply never sent", "own reply twice",
     "own reply garbage", "replies to nothing", *PAST_THE_DOOR,
 )  # fmt: skip
+MOST_EVENTFUL = 500
+"""A run of more rounds than this has no more incidents."""
 LYING = "-lies"
 BAD_REPLIES = ("nan", "infinite", "huge", "short", "stale", "foreign session", "boasting")
 BAD_CLIENTS = ("nan", "infinite", "huge", "boasting", "garbage")
@@ -187,7 +189,8 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
     kinds = {kind: weight for kind, (weight, _) in ROUGH.items() if not exact or kind in EXACT}
     if not forgers:
         kinds = {kind: weight for kind, weight in kinds.items() if kind not in HOSTILE}
-    count = random.randint(2, 4) * max(1, rounds // 10)
+    tens = max(1, min(rounds, MOST_EVENTFUL) // 10)
+    count = random.randint(2, 4) * tens
     drawn = random.choices(list(kinds), list(kinds.values()), k=count)
     incidents = []
     for kind in drawn:
@@ -200,7 +203,7 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
     clients = _draw_gateways(seed, honest, forgers, exact)
     if clients and not exact:
         drawn_at = Random(f"at gateways {seed}")
-        for _ in range(max(1, rounds // 5)):
+        for _ in range(max(1, 2 * tens)):
             kind, (who, _) = drawn_at.choice(list(AT_GATEWAYS)), drawn_at.choice(clients)
             after, amount = drawn_at.expovariate(8.0), drawn_at.random()
             incidents.append(Incident(kind, drawn_at.randint(1, rounds), after, who, amount))

@@ -153,7 +153,7 @@ def test_a_round_that_was_never_completed_is_not_offered_for_rollback():
         store = open_store()
         assert disk.exists(store.folder / "00000007.npz")
         assert store.rounds()[-1] == 6
-        with pytest.raises(PsofedError, match="to_round = 7"):
+        with pytest.raises(PsofedError, match="--to-round 7"):
             store.rollback(7)
 
 

@@ -6,6 +6,7 @@ A gateway has many clients; any other node has one without a name, which is hand
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,6 +82,8 @@ class Lesson:
         The model it learns on, which it may change in place, and its arrays that are not shared.
     records : mapping
         What the client keeps; see :class:`psofed.federation.client.state.ClientMemory`.
+    again : callable, optional
+        Returns the model once more, as it was before it was changed; nobody may change what it returns.
     """
 
     client: str
@@ -91,6 +94,7 @@ class Lesson:
     model: Vector
     kept: ArrayRecord
     records: Mapping[str, Any]
+    again: Callable[[], Vector] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,10 +238,10 @@ class Gateway:
         assert task.values is not None  # decode_instruction gives values with every kind that is learned from
         whole = task.kind in (FULL, SYNC)
         received = task.values[indices] if whole else task.values
-        lesson = Lesson(
-            task.client, CURRENT, n, elapsed, layout, overwrite(model, indices, received), kept, records
+        begin = partial(overwrite, model, indices, received)
+        learned = training(
+            Lesson(task.client, CURRENT, n, elapsed, layout, begin(), kept, records, cache(begin))
         )
-        learned = training(lesson)
         examples += learned.num_examples
         following = ClientState(
             epoch=instruction.epoch,
@@ -257,11 +261,16 @@ class Gateway:
             )
             records = {**records, UPLINK: link}
         kept_now = ClientMemory(following, records)
-        reply = self._reply(instruction, task.client, kept_now, source)
-        return replace(reply, remark=learned.warning if examples else learned.remark), kept_now
+        remark = learned.warning if examples else learned.remark
+        return self._reply(instruction, task.client, kept_now, source, remark), kept_now
 
     def _reply(
-        self, instruction: Instruction, client: str, memory: ClientMemory, source: MaskSource
+        self,
+        instruction: Instruction,
+        client: str,
+        memory: ClientMemory,
+        source: MaskSource,
+        remark: str = "",
     ) -> Reply:
         """Return the reply of a client that has learned, as it leaves the node."""
         state = memory.state
@@ -274,6 +283,7 @@ class Gateway:
             values=state.model[entries],
             num_examples=state.num_examples,
             metrics=state.metrics,
+            remark=remark,
         )
         if self.uplink is None:
             return reply
@@ -343,7 +353,9 @@ def _evaluate(client: str, memory: ClientMemory, training: Training) -> Reply:
 
 
 def _finite(model: Vector) -> Vector:
-    if not np.isfinite(model).all():
+    with np.errstate(all="ignore"):
+        total = model.sum()  # finite only if all values are: the quicker test
+    if not np.isfinite(total) and not np.isfinite(model).all():
         raise PsofedError(DIVERGED)
     return model
 

@@ -283,7 +283,7 @@ class ClientStream:
             "errors": self.errors.astype("<f8").tobytes(),
             "scaling": "" if self.scaling is None else json.dumps(self.scaling.to_mapping()),
         }
-        return fill(ConfigRecord(), values)
+        return fill(ConfigRecord, values)
 
 
 def split_pending(pending: int, elapsed: int) -> tuple[int, int]:

@@ -268,7 +268,7 @@ def commit(context: Context, memory: NodeMemory, directory: Path | None) -> None
         path = _path(directory, memory.node, memory.session)
         write_atomically(path, memory.to_bytes(), mode=0o600)
         _forget_old_sessions(path, memory.node)
-    context.state = fill(RecordDict(), {**context.state, MEMORY: HeldMemory(memory)})
+    context.state = fill(RecordDict, {**context.state, MEMORY: HeldMemory(memory)})
 
 
 def as_record(value: Any) -> Any:

@@ -108,19 +108,23 @@ class Credentials:
         """Return the public keys of all nodes."""
         return sorted(self.folder.glob("*.pub"))
 
-    def revoke(self, name: str) -> Path:
-        """Revoke the access of the node `name`, and return where its public key is kept."""
+    def public_key(self, name: str) -> Path:
+        """Return the public key of the node `name`; a PsofedError if there is no such node."""
         path = self.folder / f"{name}.pub"
         if not path.is_file():
             names = ", ".join(entry.stem for entry in self.public_keys())
             raise PsofedError(
                 f"there is no node {name}; {f'the nodes are {names}' if names else 'there are no nodes'}"
             )
-        aside = self.folder / "revoked"
+        return path
+
+    def revoke(self, name: str) -> None:
+        """Revoke the access of the node `name`; its keys are kept in the folder ``revoked``."""
+        path, aside = self.public_key(name), self.folder / "revoked"
         aside.mkdir(exist_ok=True, mode=0o700)
         if self.node_key(name).exists():  # or `certs` would find it, and make no new pair
             self.node_key(name).replace(aside / f"{name}.key")
-        return path.replace(aside / path.name)
+        path.replace(aside / path.name)
 
     def check_server(self) -> None:
         """Raise a clear error if the server's files are missing."""
@@ -131,7 +135,9 @@ def check_made(*files: Path) -> None:
     """Raise a PsofedError if one of these files is missing."""
     for path in files:
         if not path.is_file():
-            raise PsofedError(f"there is no {path}; make it with: psofed federation certs")
+            raise PsofedError(
+                f"{path}: no such file; `psofed federation certs` makes it on the server's machine"
+            )
 
 
 def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -> Credentials:

@@ -80,19 +80,29 @@ def from_client(folder: Path) -> ExportedModel:
     A client of a gateway is addressed as if it had a folder in that of the gateway: ``psofed-gateway/north``.
     """
     folder, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
-    files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
-    if not files:
-        raise PsofedError(f"{folder / client} holds no client state")
-    memory = NodeMemory.load(files[-1])
+    memory = read_memory(folder)
     if client not in memory.clients:
         there = sorted(memory.clients)
         problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
         raise PsofedError(
             f"{folder} {problem}; name one of its clients ({listed(there)}): {folder / there[0]}"
         )
+    return model_of(memory, client, str(folder / client))
+
+
+def read_memory(folder: Path) -> NodeMemory:
+    """Return what the node that works in `folder` has saved last."""
+    files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+    if not files:
+        raise PsofedError(f"{folder} holds no client state")
+    return NodeMemory.load(files[-1])
+
+
+def model_of(memory: NodeMemory, client: str, where: str) -> ExportedModel:
+    """Return the own model and scaling of a client of a node; an error names `where` it should be."""
     kept = memory.of(client)
     if (state := kept.state) is None:
-        raise PsofedError(f"{files[-1]} holds no model yet")
+        raise PsofedError(f"{where} holds no model yet")
     arrays = {name: a.numpy() for name, a in state.layout.restore(state.model, state.kept).items()}
     scaling = read_stream(kept.records).scaling
     return ExportedModel(arrays, state.round_number, memory.session, scaling, state.layout.columns)
@@ -130,6 +140,11 @@ def load_model(path: Path) -> ExportedModel:
         raise PsofedError(
             f"--model {path}: ONNX files are for other programs; export a .json or .npz file too"
         )
+    if path.suffix not in (".json", ".npz") and path.exists():
+        raise PsofedError(
+            f"--model {path}: not a model; give a .json or .npz file written by `psofed federation export`, "
+            "or the folder of a client"
+        )
     try:
         if path.suffix == ".json":
             document = read_json(path)
@@ -163,15 +178,20 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
         if features:
             columns.check_same(ColumnNames(features, columns.target), "--features")
         features = columns.features
+    found = TableSource(path, model.weights().size, "", features, growing=False).read(Position(), 1 << 62)
+    if skipped := found.end_after(Position()).skipped:
+        raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {found.problem})")
+    yield from predict_inputs(model, found.inputs, str(path))
+
+
+def predict_inputs(model: ExportedModel, inputs: FloatArray, where: str) -> Iterator[float]:
+    """Yield a prediction for every row of `inputs` (rows, D), NaN where a value is missing."""
     weights, scaling = model.weights(), model.scaling
     if scaling is not None and scaling.width != weights.size:
         raise PsofedError(f"the scaling is for {scaling.width} features, the model for {weights.size}")
-    found = TableSource(path, weights.size, "", features, growing=False).read(Position(), 1 << 62)
-    if skipped := found.end_after(Position()).skipped:
-        raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {found.problem})")
-    if scaling is None and np.isnan(found.inputs).any():
-        raise PsofedError(f"{path}: values are missing, which needs a model with a scaling")
-    for x in found.inputs:
+    if scaling is None and np.isnan(inputs).any():
+        raise PsofedError(f"{where}: values are missing, which needs a model with a scaling")
+    for x in inputs:
         scaled = x if scaling is None else scaling.scale(x)
         prediction = float(weights @ scaled)
         yield prediction if scaling is None else scaling.restore(prediction)
@@ -182,4 +202,5 @@ def describe(model: ExportedModel) -> str:
     size = sum(a.size for a in model.arrays.values())
     scaled = "with a scaling" if model.scaling is not None else "without a scaling"
     takes = "columns without names" if model.columns is None else str(model.columns)
-    return f"{size} numbers in {len(model.arrays)} arrays of round {model.round_number}, {scaled}; {takes}"
+    arrays = f"{len(model.arrays)} array{'s' if len(model.arrays) > 1 else ''}"
+    return f"{size} parameters in {arrays}, after round {model.round_number}, {scaled}; {takes}"

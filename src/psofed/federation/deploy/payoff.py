@@ -39,9 +39,19 @@ class DemoPayoff:
     curves: Mapping[str, Sequence[float]]
 
     @property
+    def last_rounds(self) -> int:
+        """The last quarter of the rounds, over which the error is averaged."""
+        return max(1, len(next(iter(self.curves.values()))) // 4)
+
+    @property
+    def ends(self) -> list[float]:
+        """The mean server MSD at the end of each curve."""
+        return [float(np.mean(curve[-self.last_rounds :])) for curve in self.curves.values()]
+
+    @property
     def headline(self) -> str:
-        """The outcome in a sentence: the error is the mean over the last quarter of the rounds."""
-        ends = [float(np.mean(curve[-max(1, len(curve) // 4) :])) for curve in self.curves.values()]
+        """The outcome in a sentence."""
+        ends = self.ends
         what = "was not found" if self.found is None else f"was found in round {self.found}"
         return f"The Byzantine {self.node} {what}; error {ends[-1]:.2g} instead of {ends[0]:.2g}."
 
@@ -49,10 +59,14 @@ class DemoPayoff:
         """Return the curves as small charts on the same scale."""
         levels = {name: to_decibels(np.array(curve, dtype=np.float64)) for name, curve in self.curves.items()}
         low, high = min(map(np.min, levels.values())), max(map(np.max, levels.values()))
+        end = Column(f"mean of the last {self.last_rounds}", Kind.LEVEL, digits=1)
         return Table(
-            "Server MSD (lower is better)",
-            (Column("shared"), Column("by round"), Column("at the end", Kind.LEVEL, digits=1)),
-            tuple((name, bars(levels[name], low, high), curve[-1]) for name, curve in self.curves.items()),
+            "Error: server MSD (lower is better)",
+            (Column("shared"), Column("by round"), end),
+            tuple(
+                (name, bars(levels[name], low, high), mean)
+                for name, mean in zip(self.curves, self.ends, strict=True)
+            ),
         )
 
 

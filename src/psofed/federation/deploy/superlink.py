@@ -139,7 +139,8 @@ def register_nodes(home: Home, control: Control) -> list[str]:
 
 def revoke_node(home: Home, name: str) -> bool:
     """Revoke a node's access, and return whether a running server was told; the front door refuses it at once."""
-    number = number_of_key(public_key_of(home.credentials.revoke(name)))
+    number = number_of_key(public_key_of(home.credentials.public_key(name)))  # or nothing is moved
+    home.credentials.revoke(name)
     try:
         with open_control(home) as control:
             for node in control.nodes():

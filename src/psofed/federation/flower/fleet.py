@@ -43,6 +43,7 @@ MAX_MESSAGE = 1 << 30
 
 _MAX_BUNDLE = 1 << 20  # bytes, packed and, of its configuration, unpacked
 _FETCH_SECONDS = 120.0  # for all objects of a message
+_OBJECT_SECONDS = 20.0  # for each of them: a server that died while sending does not send the rest
 _REASON = "psofed-reason"
 
 
@@ -287,13 +288,16 @@ class FleetConnection:
         from flwr.proto.message_pb2 import PullObjectRequest
 
         pause = 0.02
+        deadline = min(deadline, scheduler().monotonic() + _OBJECT_SECONDS)
         while True:
             request = PullObjectRequest(node=self._node(), run_id=run, object_id=identity)
             answer = self._call("PullObject", request)
-            if not answer.object_found or scheduler().monotonic() > deadline:
+            if not answer.object_found:
                 raise NotRunningError("a message's content is gone")
             if answer.object_available:
                 return bytes(answer.object_content)
+            if scheduler().monotonic() > deadline:
+                raise BadMessageError("the server announced a message and did not send all of it")
             scheduler().sleep(pause)
             pause = min(2 * pause, 1.0)
 

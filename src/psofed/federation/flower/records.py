@@ -9,22 +9,28 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.common.serde import recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as Proto
+from google.protobuf.message import DecodeError
 
 _Record = TypeVar("_Record", ConfigRecord, MetricRecord, ArrayRecord, RecordDict)
 _FIELDS = {bool: "bool", int: "sint64", float: "double", str: "string", bytes: "bytes"}
 _LISTS = {bool: "bool_list", int: "sint_list", float: "double_list", str: "string_list", bytes: "bytes_list"}
+_LIST_NAMES = {*_LISTS.values(), "uint_list"}
 _LONGEST = (1 << 63) - 1  # of Flower's numbers with a sign
+_EMPTY: dict[type, Any] = {kind: kind() for kind in (ConfigRecord, MetricRecord, ArrayRecord, RecordDict)}
 
 
-def fill(record: _Record, values: Mapping[str, Any]) -> _Record:
-    """Put `values` into a new `record` and return it; their types must be those that the record takes.
+def fill(kind: type[_Record], values: dict[str, Any]) -> _Record:
+    """Return a new record that holds the very dict `values`; their types must be those that the record takes.
 
     Examples
     --------
-    >>> fill(ConfigRecord(), {"n": 1, "names": ["a"]}) == ConfigRecord({"n": 1, "names": ["a"]})
+    >>> fill(ConfigRecord, {"n": 1, "names": ["a"]}) == ConfigRecord({"n": 1, "names": ["a"]})
     True
     """
-    record.__dict__["_data"].update(values)
+    record = kind.__new__(kind)
+    record.__dict__.update(_EMPTY[kind].__dict__, _data=values)
     return record
 
 
@@ -43,9 +49,6 @@ def make_array(dtype: str, shape: tuple[int, ...], data: bytes) -> Array:
 
 def records_to_bytes(records: RecordDict) -> bytes:
     """Serialise records with Flower's protobuf."""
-    from flwr.common.serde import recorddict_to_proto
-    from flwr.proto.recorddict_pb2 import RecordDict as Proto
-
     proto = Proto()
     try:
         for name, record in records.items():
@@ -53,12 +56,13 @@ def records_to_bytes(records: RecordDict) -> bytes:
             if isinstance(record, ArrayRecord):
                 item.array_record.SetInParent()
                 for key, array in record.items():
-                    item.array_record.items.add(key=key).value.MergeFrom(_array_to_proto(array))
+                    value = item.array_record.items.add(key=key).value
+                    value.dtype, value.stype, value.data = array.dtype, array.stype, array.data
+                    value.shape.extend(array.shape)
                 continue
             kept: Any = item.config_record if isinstance(record, ConfigRecord) else item.metric_record
             kept.SetInParent()
-            for key, value in record.items():
-                _write(kept.items.add(key=key).value, value)
+            _write(kept.items, record)
     except (KeyError, AttributeError):  # an empty list, or a type that only looks like one of Flower's
         proto = recorddict_to_proto(records)
     data: bytes = proto.SerializeToString(deterministic=True)
@@ -67,42 +71,39 @@ def records_to_bytes(records: RecordDict) -> bytes:
 
 def records_from_bytes(data: bytes) -> RecordDict:
     """Read what :func:`records_to_bytes` wrote; ValueError if it did not write that."""
-    from flwr.proto.recorddict_pb2 import RecordDict as Proto
-    from google.protobuf.message import DecodeError
-
     try:
         proto = Proto.FromString(data)
-        return fill(
-            RecordDict(), {item.key: _READERS[item.WhichOneof("value")](item) for item in proto.items}
-        )
+        return fill(RecordDict, {item.key: _READERS[item.WhichOneof("value")](item) for item in proto.items})
     except (DecodeError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not records: {type(error).__name__}") from None
 
 
-def _array_to_proto(array: Array) -> Any:
-    from flwr.proto.recorddict_pb2 import Array as Proto
-
-    return Proto(dtype=array.dtype, shape=array.shape, stype=array.stype, data=array.data)
-
-
-def _write(place: Any, value: Any) -> None:
-    if type(value) is not list:
-        large = type(value) is int and value > _LONGEST
-        setattr(place, "uint64" if large else _FIELDS[type(value)], value)
-        return
-    kind: Any = type(value[0]) if value else None
-    if any(type(entry) is not kind for entry in value):
-        raise KeyError(kind)
-    large = kind is int and max(value) > _LONGEST
-    vals = getattr(place, "uint_list" if large else _LISTS[kind])
-    vals.SetInParent()
-    vals.vals.extend(value)
+def _write(items: Any, values: Mapping[str, Any]) -> None:
+    """Add `values` to the items of a protobuf record."""
+    for key, value in values.items():
+        item = items.add()
+        item.key = key
+        kind: Any = type(value)
+        if kind is not list:
+            large = kind is int and value > _LONGEST
+            setattr(item.value, "uint64" if large else _FIELDS[kind], value)
+            continue
+        kind = type(value[0]) if value else None
+        if len(value) > 1 and {*map(type, value)} != {kind}:
+            raise KeyError(kind)
+        large = kind is int and max(value) > _LONGEST
+        getattr(item.value, "uint_list" if large else _LISTS[kind]).vals.extend(value)
 
 
-def _read(place: Any) -> Any:
-    name = place.WhichOneof("value")
-    value = getattr(place, name)
-    return list(value.vals) if name.endswith("_list") else value
+def _read(items: Any) -> dict[str, Any]:
+    """Return the values in the items of a protobuf record."""
+    values = {}
+    for item in items:
+        place = item.value
+        name = place.WhichOneof("value")
+        value = getattr(place, name)
+        values[item.key] = list(value.vals) if name in _LIST_NAMES else value
+    return values
 
 
 def _read_array(place: Any) -> Array:
@@ -113,12 +114,8 @@ def _read_array(place: Any) -> Array:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "array_record": lambda item: fill(
-        ArrayRecord(), {entry.key: _read_array(entry.value) for entry in item.array_record.items}
+        ArrayRecord, {entry.key: _read_array(entry.value) for entry in item.array_record.items}
     ),
-    "metric_record": lambda item: fill(
-        MetricRecord(), {entry.key: _read(entry.value) for entry in item.metric_record.items}
-    ),
-    "config_record": lambda item: fill(
-        ConfigRecord(), {entry.key: _read(entry.value) for entry in item.config_record.items}
-    ),
+    "metric_record": lambda item: fill(MetricRecord, _read(item.metric_record.items)),
+    "config_record": lambda item: fill(ConfigRecord, _read(item.config_record.items)),
 }

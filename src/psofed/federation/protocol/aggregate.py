@@ -55,18 +55,25 @@ def aggregate(
     >>> aggregate(np.array([0.0, 10.0]), uploads)
     array([ 2., 15.])
     """
-    result = model.astype(np.float64)
     if not uploads:
         return model.copy()
+    result = model.astype(np.float64)
     if pre is not None or (rule is not None and not isinstance(rule, Mean)):
         joined = _combine(result, uploads, rule or Mean(), pre, uniforms)
-        return np.asarray(joined.astype(model.dtype))
+        return np.asarray(joined.astype(model.dtype, copy=False))
     shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
     shares = shares / shares.sum()
-    change = np.zeros_like(result)
-    for (indices, values), share in zip(uploads, shares, strict=True):
-        change[indices] += share * (values.astype(np.float64) - result[indices])
-    return np.asarray((result + change).astype(model.dtype))
+    first, change = uploads[0][0], np.zeros_like(result)
+    if all(indices is first for indices, _ in uploads):  # one mask for all: the others' entries need no sums
+        before, shared = result[first], np.zeros(len(first))
+        for (_, values), share in zip(uploads, shares, strict=True):
+            shared += share * (values - before)
+        change[first] = shared
+    else:
+        for (indices, values), share in zip(uploads, shares, strict=True):
+            change[indices] += share * (values - result[indices])
+    result += change
+    return result.astype(model.dtype, copy=False)
 
 
 def _combine(

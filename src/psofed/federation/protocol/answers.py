@@ -170,11 +170,11 @@ def encode_reply(reply: NodeReply) -> RecordDict:
         values = [
             pack_levels(part.few_bits.levels, few_bits.bits) for part in learned if part.few_bits is not None
         ]
-    records: dict[str, Any] = {SETTINGS: fill(ConfigRecord(), settings)}
+    records: dict[str, Any] = {SETTINGS: fill(ConfigRecord, settings)}
     if values:
         joined = values[0] if len(values) == 1 else np.concatenate(values)
-        records[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(joined)})
-    return fill(RecordDict(), records)
+        records[ARRAYS] = fill(ArrayRecord, {VALUES: array_of(joined)})
+    return fill(RecordDict, records)
 
 
 def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> NodeReply:

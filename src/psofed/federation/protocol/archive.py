@@ -51,6 +51,8 @@ def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
 
 def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read what :func:`to_archive` gave; errors name `where` it comes from."""
+    if not data.startswith(b"PK"):
+        raise PsofedError(f"{where} is not a psofed {kind}: not an .npz archive")
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name[1:]: archive[name] for name in archive.files if name != _DOCUMENT}

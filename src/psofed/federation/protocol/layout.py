@@ -8,10 +8,10 @@ keeps its own. So do arrays that are left out by name.
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import InvalidValueError
 from psofed.federation.flower import fill
 from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.npy import array_of, values_of
+from psofed.federation.protocol.npy import HeldArray, values_of
 
 MAX_TEXT = 1 << 24  # characters of a layout
 WIRE_DTYPES = ("float16", "float32", "float64")
@@ -129,8 +129,7 @@ class ModelLayout:
     @cached_property
     def shared_dtypes(self) -> tuple[str, ...]:
         """Types of the arrays that are shared."""
-        pairs = zip(self.names, self.dtypes, strict=True)
-        return tuple(sorted({dtype for name, dtype in pairs if self._is_shared(name, dtype)}))
+        return tuple(sorted({str(dtype) for _, _, dtype, is_shared in self._rows if is_shared}))
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
@@ -140,8 +139,7 @@ class ModelLayout:
     @cached_property
     def dimension(self) -> int:
         """D, the length of the shared vector."""
-        rows = zip(self.names, self.shapes, self.dtypes, strict=True)
-        return sum(math.prod(shape) for name, shape, dtype in rows if self._is_shared(name, dtype))
+        return sum(math.prod(shape) for _, shape, _, is_shared in self._rows if is_shared)
 
     @cached_property
     def entries(self) -> int:
@@ -149,42 +147,65 @@ class ModelLayout:
         return sum(math.prod(shape) or max(shape, default=1) for shape in self.shapes)
 
     def flatten(self, arrays: ArrayRecord) -> Vector:
-        """Return the shared vector of `arrays`, a copy of shape (D,); ValueError if they do not fit."""
-        if set(arrays) != set(self.names):
+        """Return the shared vector (D,) of `arrays`, which nobody may change; ValueError if they do not fit."""
+        if arrays.keys() != self._name_set:
             raise ValueError(f"arrays are named {_few(tuple(arrays))}, not {_few(self.names)}")
         parts = []
-        for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
-            if not self._is_shared(name, dtype):
+        for name, shape, dtype, is_shared in self._rows:
+            if not is_shared:
                 continue
-            part = values_of(arrays[name], np.dtype(dtype), shape)
+            part = values_of(arrays[name], dtype, shape)
             if part.shape != shape:
                 raise ValueError(f"array {name!r} has shape {part.shape}, not {shape}")
             parts.append(np.asarray(part, dtype=self.dtype).ravel())
-        return np.concatenate(parts)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def restore(self, vector: Vector, own: ArrayRecord | None = None) -> ArrayRecord:
-        """Return a model's arrays from the shared vector and, where not shared, from `own` (or zeros)."""
+    def restore(
+        self, vector: Vector, own: ArrayRecord | None = None, again: Callable[[], Vector] | None = None
+    ) -> ArrayRecord:
+        """Return a model's arrays from the shared vector and, where not shared, from `own` (or zeros).
+
+        `again` returns the vector once more: then the arrays may be given away (:class:`HeldArray`).
+        """
         arrays: dict[str, Any] = {}
         start = 0
-        for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True):
-            if self._is_shared(name, dtype):
-                size = math.prod(shape)
-                arrays[name] = array_of(np.asarray(vector[start : start + size], dtype=dtype).reshape(shape))
-                start += size
+        for name, shape, dtype, is_shared in self._rows:
+            if is_shared:
+                part = partial(_part, slice(start, start + math.prod(shape)), dtype, shape)
+                arrays[name] = HeldArray(
+                    part(lambda: vector), None if again is None else partial(part, again)
+                )
+                start += math.prod(shape)
             elif own is not None and name in own:
                 arrays[name] = own[name]
             else:
-                arrays[name] = array_of(np.zeros(shape, dtype=dtype))
-        return fill(ArrayRecord(), arrays)
+                arrays[name] = HeldArray(np.zeros(shape, dtype=dtype))
+        return fill(ArrayRecord, arrays)
 
-    def _is_shared(self, name: str, dtype: str) -> bool:
-        return np.dtype(dtype).kind in "fc" and name not in self.private
+    @cached_property
+    def _rows(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], bool]]:
+        """Name, shape and type of every array, and whether it is shared."""
+        rows = zip(self.names, self.shapes, map(np.dtype, self.dtypes), strict=True)
+        return [
+            (name, shape, dtype, dtype.kind in "fc" and name not in self.private)
+            for name, shape, dtype in rows
+        ]
+
+    @cached_property
+    def _name_set(self) -> set[str]:
+        return set(self.names)
 
     def kept(self, arrays: ArrayRecord) -> ArrayRecord:
         """Return those of `arrays` that are not shared."""
-        pairs = zip(self.names, self.dtypes, strict=True)
-        names = [name for name, dtype in pairs if not self._is_shared(name, dtype)]
-        return fill(ArrayRecord(), {name: arrays[name] for name in names if name in arrays})
+        return fill(
+            ArrayRecord,
+            {name: arrays[name] for name, _, _, is_shared in self._rows if not is_shared and name in arrays},
+        )
+
+
+def _part(place: slice, dtype: np.dtype[Any], shape: tuple[int, ...], vector: Callable[[], Vector]) -> Vector:
+    """Return one array of the shared vector."""
+    return np.asarray(vector()[place], dtype=dtype).reshape(shape)
 
 
 def _few(names: tuple[str, ...]) -> str:

@@ -40,6 +40,12 @@ class NodeOptions(Settings):
         text="folder for the model and logs of this node; by default psofed-NODE",
     )
     supernode: bool = option(default=False, text="run as Flower's own SuperNode, which is slower")
+    predict_port: int | None = option(
+        default=None,
+        low=0,
+        high=65535,
+        text="answer predictions of this node's models on this port, for this machine only",
+    )
     data: str = option(
         group=_DATA,
         default="",
@@ -100,7 +106,7 @@ class NodeOptions(Settings):
         default=None,
         low=0,
         open_low=True,
-        text="noise of --clip, as a multiple of it; by default 1",
+        text="standard deviation of the privacy noise, as a multiple of --clip; by default 1",
     )
     delta: float | None = option(
         group=_LINK,
@@ -109,7 +115,7 @@ class NodeOptions(Settings):
         high=1,
         open_low=True,
         open_high=True,
-        text="delta at which epsilon is reported",
+        text="delta for which the privacy spent, epsilon, is reported",
     )
     byzantine: bool = option(group=_ATTACK, default=False, text="poison what this node uploads")
     attack: str | None = option(

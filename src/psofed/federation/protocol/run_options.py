@@ -54,7 +54,7 @@ class ReplyLimits(Settings):
         group=_REPLIES,
         default=10.0,
         low=0,
-        text="drop replies this many times further from the model than usual, or than the model is large; 0: no bound",
+        text="drop replies further from the model than this multiple of the usual distance and of its size; 0: none",
     )
     max_drift: float = option(
         group=_REPLIES,
@@ -72,13 +72,13 @@ class ReplyLimits(Settings):
         group=_REPLIES,
         default=100,
         low=1,
-        text="clients that one node may have at a time; a run accepts ten times as many names from it",
+        text="clients that one node may have at a time; over a whole run, ten times this number",
     )
     bench_after: int = option(
         group=_REPLIES,
         default=3,
         low=0,
-        text="bad replies after which a client is no longer asked, each of which counts for 1,000 rounds; 0: never",
+        text="stop asking a client after this number of bad replies within 1,000 rounds; 0: never",
     )
     rest_rounds: int = option(
         group=_REPLIES,
@@ -97,7 +97,7 @@ class ReplyLimits(Settings):
         default=0.0,
         low=0,
         high=1,
-        text="count a reply that arrives l rounds late with this weight to the power of l; 0: drop it",
+        text="weight of a reply one round late, squared if it is two rounds late, and so on; 0: drop late replies",
     )
     grace: float = option(
         group=_REPLIES,
@@ -129,7 +129,7 @@ class RoundPlan(Settings):
         default=60.0,
         low=0,
         metavar="SECONDS",
-        text="how long to wait for them before continuing with those online",
+        text="how long to wait for --min-nodes before starting with the nodes that are online",
     )
     interval: float = option(
         group=_ROUNDS,

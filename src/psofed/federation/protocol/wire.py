@@ -195,7 +195,7 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         settings["roster"] = instruction.roster
     if instruction.refused:
         settings["refused"] = list(instruction.refused)
-    records: dict[str, Any] = {SETTINGS: fill(ConfigRecord(), settings)}
+    records: dict[str, Any] = {SETTINGS: fill(ConfigRecord, settings)}
     whole = [task.values for task in tasks if task.kind in (FULL, SYNC) and task.values is not None]
     parts = [task.values for task in tasks if task.kind in (PART, START) and task.values is not None]
     if len(parts) > 1 and all(part is parts[0] for part in parts):
@@ -203,10 +203,10 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         parts = parts[:1]
     if blocks := [*whole[:1], *parts]:
         values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        records[ARRAYS] = fill(ArrayRecord(), {VALUES: array_of(values)})
+        records[ARRAYS] = fill(ArrayRecord, {VALUES: array_of(values)})
     if config:
         records[CONFIG] = config
-    return fill(RecordDict(), records)
+    return fill(RecordDict, records)
 
 
 def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> Instruction:
@@ -261,11 +261,11 @@ def _decode_tasks(
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
-    if not clients or not all(0 <= number <= MAX_ROUND for number in expected):
+    if not clients or not 0 <= min(expected) <= max(expected) <= MAX_ROUND:
         raise ValueError("the message names no client, or a round that is out of range")
     size, shared, common = masks.dimension, masks.num_shared, settings.get("common") is True
-    has_whole = any(kind in (FULL, SYNC) for kind in kinds)
-    parts = sum(kind in (PART, START) for kind in kinds)
+    has_whole = FULL in kinds or SYNC in kinds
+    parts = kinds.count(PART) + kinds.count(START)
     length = size * has_whole + shared * (min(parts, 1) if common else parts)
     values = np.zeros(0)
     if length:
@@ -350,7 +350,7 @@ def text_of(settings: Mapping[str, Any], name: str) -> str:
 def list_of(settings: Mapping[str, Any], name: str, kind: type, length: int | None = None) -> list[Any]:
     """Return a list of a record, of `length` entries if that is given, or raise ValueError."""
     value = settings.get(name)
-    if not isinstance(value, list) or not all(type(entry) is kind for entry in value):
+    if not isinstance(value, list) or {*map(type, value)} - {kind}:
         raise ValueError(f"{name} is not a list of {kind.__name__}")
     if len(value) > MAX_CLIENTS or (length is not None and len(value) != length):
         raise ValueError(f"{name} has {len(value)} entries, not {length}")

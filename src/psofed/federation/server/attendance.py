@@ -1,7 +1,7 @@
 """Attendance: which nodes are online, and which of their clients may take part in a round."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from flwr.serverapp import Grid
 
@@ -57,6 +57,7 @@ class Attendance:
                 nodes, clients = wait_for_nodes(grid, 1, _LOOK_FOR_NODES, clients_of)
         self.online = nodes
         self.nodes |= {node.node_id: node for node in nodes}
+        registry.meet(nodes)
         if not clients:
             raise PsofedError(
                 f"no node is available after {self.plan.wait_for_nodes:g} s ({len(benched)} benched)"
@@ -65,9 +66,3 @@ class Attendance:
             _log.warning("round %d: only %d of %d nodes; continuing", round_number, len(nodes), wanted)
         self._begun = True
         return [client for client in clients if conduct.may_play(client.name, round_number)] or clients
-
-    def note_rosters(self, rosters: Iterable[tuple[Node, Iterable[str]]], registry: ClientRegistry) -> bool:
-        """Register the clients that nodes have named, and return whether any roster changed."""
-        names = {node.name for node in self.nodes.values()}
-        changed = [registry.note(node, roster, names - {node.name}) for node, roster in rosters]
-        return any(changed)

@@ -197,7 +197,7 @@ class CheckpointStore:
         if round_number not in kept:
             there = ", ".join(map(str, kept)) or "none"
             raise PsofedError(
-                f"to_round = {round_number}: must be a round with a checkpoint; there are {there}"
+                f"--to-round {round_number}: must be a round with a checkpoint; there are {there}"
             )
         self.settle()
         state = self.load(round_number)

@@ -148,11 +148,14 @@ def check_replies(replies: Sequence[Reply], limits: ReplyLimits) -> dict[str, Ba
             )
     if not learned:
         return found
-    values = np.stack([np.asarray(reply.values) for reply in learned])
-    bad = ~np.isfinite(values).all(axis=1)
+    rows = [np.asarray(reply.values) for reply in learned]
+    values = rows[0][None] if len(rows) == 1 else np.stack(rows)
+    finite = np.isfinite(values)
     if limits.max_magnitude:
-        bad |= (np.abs(values) > limits.max_magnitude).any(axis=1)
-    for k in np.flatnonzero(bad):
+        finite &= np.abs(values) <= limits.max_magnitude
+    if finite.all():
+        return found
+    for k in np.flatnonzero(~finite.all(axis=1)):
         found.setdefault(learned[k].client, _what_is_wrong(values[k], limits))
     return found
 

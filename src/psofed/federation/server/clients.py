@@ -1,14 +1,14 @@
 """Clients: those that a gateway has named, and the one client of any other node.
 
 A client's name is unique in the federation, because status, history, strikes and defence go by it. A gateway names its
-clients itself, so a name belongs for good to the node that named it first. Another node that names it too is told
-that it is refused, and continues with its other clients. Everything the server keeps about a client goes by its name,
-so the names that one node may ever use are bounded. The registry is part of the checkpoint.
+clients itself, so a name belongs for good to the node that used it first, for a client or as its own. Another node that
+names it too is told that it is refused, and continues with its other clients. Everything the server keeps about a
+client goes by its name, so the names that one node may ever use are bounded. The registry is part of the checkpoint.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,21 +58,25 @@ class ClientRegistry:
         For every gateway, by name, its clients.
     owners : dict
         For every client that was ever named, the node it belongs to.
+    nodes : set of str
+        Names of all nodes that were ever online, which no other node can claim for its clients.
 
     Examples
     --------
     >>> registry, (a, b) = ClientRegistry(most=100), (Node("gate-a", 1, 11), Node("gate-b", 2, 22))
-    >>> registry.note(a, ["north", "south"], others=[]), registry.note(b, ["south", "west"], others=[])
+    >>> registry.meet([a, b])
+    >>> registry.note(a, ["north", "south"]), registry.note(b, ["south", "west", "gate-a"])
     (True, True)
     >>> [(client.name, client.node.name) for client in registry.clients_of([a, b])]
     [('north', 'gate-a'), ('south', 'gate-a'), ('west', 'gate-b')]
     >>> registry.refused(b)
-    ('south',)
+    ('gate-a', 'south')
     """
 
     most: int
     rosters: dict[str, list[str]] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
     _refused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
     _named: Counter[str] = field(init=False, repr=False)
@@ -80,15 +84,17 @@ class ClientRegistry:
     def __post_init__(self) -> None:
         self._named = Counter(self.owners.values())
 
-    def note(self, node: Node, names: Iterable[str], others: Collection[str]) -> bool:
+    def meet(self, nodes: Iterable[Node]) -> None:
+        """Keep the names of nodes for themselves."""
+        self.nodes |= {node.name for node in nodes}
+
+    def note(self, node: Node, names: Iterable[str]) -> bool:
         """Register a node's clients, and return whether they have changed.
 
         Parameters
         ----------
         names : iterable of str
             All of them; empty if the node is not a gateway, or no longer one.
-        others : collection of str
-            Names of other nodes, which no gateway can claim for its clients.
         """
         named = sorted(names)
         digest = roster_digest(named)
@@ -97,6 +103,7 @@ class ClientRegistry:
         accepted: list[str] = []
         refused: list[str] = []
         reasons: dict[str, list[str]] = {}
+        others = self.nodes - {node.name}
         unused = self.most * NAMES_PER_CLIENT - self._named[node.name]
         for name in named:
             owner = self.owners.get(name)
@@ -152,6 +159,7 @@ class ClientRegistry:
         return {
             "rosters": dict(sorted(self.rosters.items())),
             "owners": dict(sorted(self.owners.items())),
+            "nodes": sorted(self.nodes),
             "refused": {node: list(names) for node, names in sorted(self._refused.items()) if names},
             "digests": {node: digest for node, digest in sorted(self._digests.items()) if digest},
         }
@@ -162,4 +170,4 @@ class ClientRegistry:
         rosters = {node: list(names) for node, names in mapping.get("rosters", {}).items()}
         refused = {node: tuple(names) for node, names in mapping.get("refused", {}).items()}
         owners, digests = dict(mapping.get("owners", {})), dict(mapping.get("digests", {}))
-        return cls(most, rosters, owners, refused, digests)
+        return cls(most, rosters, owners, set(mapping.get("nodes", ())), refused, digests)

@@ -47,6 +47,7 @@ from psofed.federation.protocol.layout import Vector
 
 _DEVIATIONS, _SIZES = 200, 50
 _FEW, _EARLY, _BLAME = 20, 10.0, 100.0
+_SHORT = 1024  # values of an upload, up to which all are compared at once
 _ENOUGH = 3  # replies, of which two can outvote one
 _WINDOW, _OWN_SIZES = 50, 2.0
 _KEPT = 1.0 - 1.0 / _WINDOW  # of a path, after a round
@@ -90,8 +91,8 @@ class Plausibility:
 
     def judge(self, model: Vector, uploads: Mapping[str, Upload]) -> dict[str, tuple[str, str]]:
         """Return for each upload that must not count, by node, the kind of bad reply and why."""
-        self._judged = {node: (model, upload, _deviation(model, *upload)) for node, upload in uploads.items()}
-        deviations = {node: deviation for node, (_, _, deviation) in self._judged.items()}
+        deviations = dict(zip(uploads, _deviations(model, [*uploads.values()]), strict=True))
+        self._judged = {node: (model, upload, deviations[node]) for node, upload in uploads.items()}
         early = len(self._deviations) < _FEW
         refused: dict[str, tuple[str, str]] = {}
         limits = self._limits(np.array([*deviations.values()]))
@@ -101,7 +102,7 @@ class Plausibility:
                 kind = "implausible" if blamed or not math.isfinite(deviation) else "doubtful"
                 refused[node] = kind, f"{deviation:.3g} away from the model, of at most {limit:.3g}"
         left = {node: deviation for node, deviation in deviations.items() if node not in refused}
-        size = float(np.median(self._sizes)) if self._sizes else 0.0
+        size = _median(self._sizes) if self._sizes else 0.0
         if not early:
             return refused | self._too_far_in_all(model, uploads, left, size)
         if self.factor is None or len(left) < _ENOUGH:
@@ -138,7 +139,7 @@ class Plausibility:
 
     def limit(self, model: Vector, uploads: Mapping[str, Upload], node: str) -> float:
         """Return how far the reply of `node` may lie from `model`, given the others' of `uploads`."""
-        others = [_deviation(model, *upload) for name, upload in uploads.items() if name != node]
+        others = _deviations(model, [upload for name, upload in uploads.items() if name != node])
         return self._limits(np.array([*others, 0.0]))[-1]
 
     def _too_far_in_all(
@@ -181,12 +182,12 @@ class Plausibility:
     def _deviation(self, model: Vector, node: str, upload: Upload) -> float:
         """Return how far an upload lies from `model`; what was judged before is not computed again."""
         before, same, deviation = self._judged.get(node, (None, None, 0.0))
-        return deviation if before is model and same is upload else _deviation(model, *upload)
+        return deviation if before is model and same is upload else _deviations(model, [upload])[0]
 
     def _limits(self, deviations: FloatArray) -> list[float]:
         """Return for each reply of a round how far it may lie from the model, given the others."""
         others = medians_of_others(deviations)
-        known = [float(np.median(values)) for values in (self._deviations, self._sizes) if values]
+        known = [_median(values) for values in (self._deviations, self._sizes) if values]
         widened = _BLAME if len(self._deviations) < _FEW else 1.0
         limits = []
         for median in others.tolist():
@@ -214,18 +215,44 @@ def medians_of_others(values: FloatArray) -> FloatArray:
     return np.asarray(below if low == high else (below + above) / 2.0, np.float64)
 
 
+def _median(values: Sequence[float]) -> float:
+    """Return the median of some finite numbers, in a tenth of the time that NumPy takes for a list."""
+    ascending, half = sorted(values), len(values) // 2
+    return ascending[half] if len(values) % 2 else (ascending[half - 1] + ascending[half]) / 2.0
+
+
 def _others(deviations: Mapping[str, float], node: str) -> list[float]:
     return [value for other, value in deviations.items() if other != node]
 
 
-def _deviation(model: Vector, indices: NDArray[np.int64], values: Vector) -> float:
-    """Return the root mean square of what was uploaded against what the server has; infinite if it overflows."""
+def _deviations(model: Vector, uploads: Sequence[Upload]) -> list[float]:
+    """Return the root mean square of each upload against what the server has; infinite if it overflows.
+
+    Short uploads are compared as the rows of one matrix.
+    """
+    lengths = {len(indices) for indices, _ in uploads}
+    if len(uploads) > 1 and len(lengths) == 1 and 0 < max(lengths) <= _SHORT:
+        shape = len(uploads), max(lengths)
+        entries = np.concatenate([indices for indices, _ in uploads]).reshape(shape)
+        values = np.concatenate([values for _, values in uploads]).reshape(shape)
+        return [float(deviation) for deviation in _root_mean_squares(model[entries], values)]
+    found, shared, before = list[float](), None, model
+    for indices, values in uploads:
+        if indices is not shared:  # nodes often share one mask
+            shared, before = indices, model[indices]
+        found.append(float(_root_mean_squares(before, values)))
+    return found
+
+
+def _root_mean_squares(before: Vector, after: Vector) -> FloatArray:
+    """Return the root mean square of the change, over the last axis."""
     with np.errstate(over="ignore", invalid="ignore"):
-        change = values.astype(np.float64) - model[indices].astype(np.float64)
-        return float(np.sqrt(np.mean(np.square(change)))) if change.size else 0.0
+        change = np.subtract(after, before, dtype=np.float64)
+        squares = np.square(change, out=change)
+        return np.asarray(np.sqrt(squares.mean(axis=-1)) if change.shape[-1] else np.zeros(change.shape[:-1]))
 
 
 def _size(model: Vector) -> float:
     with np.errstate(over="ignore"):
-        size = float(np.sqrt(np.mean(np.square(model.astype(np.float64)))))
+        size = math.sqrt(np.mean(np.square(model, dtype=np.float64)))
     return size if math.isfinite(size) else 0.0

@@ -467,10 +467,10 @@ class PSOFed(Strategy):
     def _note_rosters(self, found: SortedReplies) -> bool:
         """Register the clients that gateways have named, and return whether any roster changed."""
         rosters = [(node, answer.roster) for node, answer in found.nodes if answer.roster is not None]
-        changed = self._attendance.note_rosters(rosters, self.registry)
-        if changed:
+        changed = [self.registry.note(node, roster) for node, roster in rosters]
+        if any(changed):
             self._say_size()
-        return changed
+        return any(changed)
 
     def _say_size(self) -> None:
         """Say how large messages may become: a model, or what all clients of a gateway upload."""
