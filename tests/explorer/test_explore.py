@@ -19,6 +19,7 @@ import pytest
 import psofed
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.numbers import to_decibels
+from psofed.explore.answering import TheoryQuestion
 from psofed.explore.answers import Answers, Dot, Interval, Simulation, Theory
 from psofed.explore.exports import Origin, as_command, as_python, numbers_as_csv, numbers_as_json
 from psofed.explore.fields import field_for_error, form_groups
@@ -37,7 +38,7 @@ from psofed.explore.settings import (
 from psofed.explore.sides import Side, SideMaker, with_dependents
 from psofed.explore.simulating import TRIALS, simulation_steps
 from psofed.explore.theory import Cache, theory_steps
-from psofed.explore.workers import Pool, TheoryQuestion, Worker
+from psofed.explore.workers import Pool, Worker
 from psofed.paper.figures import load_figure
 from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
@@ -272,6 +273,16 @@ def test_the_glossary_is_that_of_the_documentation() -> None:
     plain = " ".join(page.replace("*", "").replace(", `num_shared`", "").split())
     for word, text in GLOSSARY.items():
         assert f"### {word} {text}" in plain
+
+
+def test_titles_of_presets_fit_into_the_menu_of_a_phone() -> None:
+    assert [preset.title for preset in make_presets().values() if len(preset.title) > 36] == []
+
+
+def test_the_simple_level_explains_in_words_not_symbols() -> None:
+    groups = form_groups(FLEET, FLEET.to_mapping(), Limits())
+    hints = [field.hint for group in groups for field in group.fields if field.simple]
+    assert all(re.match(r"[A-Za-z]+ ", hint) and "_" not in hint for hint in hints), hints
 
 
 def test_the_simple_level_asks_who_attacks_how_and_what_is_shared() -> None:

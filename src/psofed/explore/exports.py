@@ -33,6 +33,23 @@ class Origin:
     plugins: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True)
+class Copies:
+    """Texts to copy: the active scenario as TOML, commands and Python, and the page as a link's query with token."""
+
+    toml: str
+    command: str
+    python: str
+    query: str
+    token: str
+
+
+def make_copies(scenario: Scenario, origin: Origin, predictable: bool, query: str, token: str) -> Copies:
+    """Return the texts for a scenario that is `predictable` by theory or not."""
+    about = (scenario, origin, predictable)
+    return Copies(scenario.to_toml(), as_command(*about), as_python(*about), query, token)
+
+
 def as_command(scenario: Scenario, origin: Origin, predictable: bool) -> str:
     """Return shell commands that compute what the page shows.
 

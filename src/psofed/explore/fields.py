@@ -21,7 +21,7 @@ from psofed.parts.part import Part
 from psofed.parts.registry import part_names
 from psofed.scenario import Evasion, Scenario
 from psofed.scenario.accepted import PartCheck, TableCheck
-from psofed.scenario.mapping import CHANNEL_TABLES, KIND_TABLES, OPTIONAL
+from psofed.scenario.mapping import CHANNEL_TABLES, KIND_TABLES, NAMED, OPTIONAL
 
 _GROUPS = (
     "Sharing", "Attack", "Fleet", "Defence and algorithm", "Data", "Network", "Drift", "Adversarial inputs"
@@ -125,7 +125,7 @@ def field_for_error(groups: tuple[Group, ...], name: str) -> str | None:
         if wanted in names:
             return wanted
     table = table or name
-    table = {"aggregation_options": "aggregation", "algorithm_options": "algorithm"}.get(table, table)
+    table = next((part for part, options in NAMED.items() if options == table), table)
     return next((known for known in names if known in (table, f"{table}.kind", f"{table}.norm")), None)
 
 

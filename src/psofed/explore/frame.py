@@ -1,7 +1,7 @@
 """The page around the charts: ``page.js`` draws it, :class:`Frame` sends it what changed."""
 
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,23 @@ import param
 from panel.custom import JSComponent
 from panel.viewable import Children
 
+from psofed.explore.fields import Group
+
 _HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of the active side, and the two menus above it; `summary` is the scenario in words."""
+
+    side: str
+    sides: tuple[str, ...]
+    groups: tuple[Group, ...]
+    presets: tuple[tuple[str, str], ...]
+    preset: str
+    metrics: tuple[tuple[str, str], ...]
+    metric: str
+    summary: str
 
 
 class Frame(JSComponent):

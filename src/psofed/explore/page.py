@@ -1,13 +1,13 @@
 """One page in one browser window: takes settings from the form, asks the workers, and shows their answers.
 
-A slider goes this way: ``page.js`` → `Session._on_message` → `_set` (draft, scenario) → `_ask_theory` →
-`workers.Worker.ask` → in another process `theory.theory_steps` → `Session._hear` → `_take_in` → `_show_answers`, which
-sends sentences and numbers. When the browser has painted them it says so, and `_draw` sends the charts.
+A slider goes this way: ``page.js`` → `Session._on_message` → `_set` (draft, scenario) → `_ask_theory` → `_ask` →
+`workers.Worker.ask` → in another process `answering.run` and `theory.theory_steps` → `Session._hear` → `_take_in` →
+`_show_answers`, which sends sentences and numbers. When the browser has painted them it says so, and
+`painting.Painter` draws the charts.
 """
 
 import queue
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,14 @@ import panel as pn
 
 from psofed.common.errors import PsofedError
 from psofed.explore import exports
-from psofed.explore.answers import Answer, Simulation, Theory
+from psofed.explore.answering import Question, SimulationQuestion, TheoryQuestion
+from psofed.explore.answers import Answer, Answers, Simulation, Theory
 from psofed.explore.canvas import ChartText
-from psofed.explore.charts import Charts
-from psofed.explore.fields import Group, field_for_error
-from psofed.explore.frame import Frame, plain
+from psofed.explore.fields import field_for_error
+from psofed.explore.frame import Form, Frame, plain
 from psofed.explore.glossary import GLOSSARY
 from psofed.explore.headline import PATIENCE, STOPPED, headline
+from psofed.explore.painting import Painter
 from psofed.explore.presets import Preset
 from psofed.explore.settings import (
     SIDES,
@@ -37,7 +38,7 @@ from psofed.explore.settings import (
     to_query,
 )
 from psofed.explore.sides import Side, SideMaker, with_dependents
-from psofed.explore.workers import Pool, Question, SimulationQuestion, TheoryQuestion, Worker
+from psofed.explore.workers import Pool, Worker
 from psofed.results import METRIC_TITLES
 from psofed.scenario.describe import describe_scenario
 
@@ -45,33 +46,6 @@ if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
 
 _REDRAW = 90  # milliseconds between two drawings of curves that are still being refined
-_AFTER_NUMBERS = 40  # milliseconds for the browser to paint numbers before charts keep it busy
-_AT_ONCE = 0.25  # seconds that charts wait at most, for a number to come and to be painted
-
-
-@dataclass(frozen=True)
-class Form:
-    """The form of the active side, and the two menus above it; `summary` is the scenario in words."""
-
-    side: str
-    sides: tuple[str, ...]
-    groups: tuple[Group, ...]
-    presets: tuple[tuple[str, str], ...]
-    preset: str
-    metrics: tuple[tuple[str, str], ...]
-    metric: str
-    summary: str
-
-
-@dataclass(frozen=True)
-class Copies:
-    """Texts to copy: the active scenario as TOML, commands and Python, and the page as a link's query with token."""
-
-    toml: str
-    command: str
-    python: str
-    query: str
-    token: str
 
 
 @dataclass(frozen=True)
@@ -119,29 +93,23 @@ class Session:
         self._metric, self._active, self._refused, self._figure = "network_mse", "A", "", ""
         self._sides: dict[str, Side] = {}
         self._count = 0
-        self._is_waiting = self._is_drawing = False
-        self._unpainted_since: float | None = (
-            None  # when numbers were sent that the browser has not painted yet
-        )
+        self._is_waiting = False
         self._inbox: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
         self._document: Any = pn.state.curdoc
         self._workers: dict[tuple[str, str], Worker] = {}
-        pairs = [
-            (name, value.decode("utf-8", "replace")) for name, values in arguments.items() for value in values
-        ]
-        self._restore(urlencode(pairs))
-        self._charts = Charts(SIDES)
-        panes = [pn.pane.Bokeh(figure, sizing_mode="stretch_width") for figure in self._charts.figures()]
+        self._restore(urlencode(arguments, doseq=True))
+        self._painter = Painter(self._document)
+        panes = [pn.pane.Bokeh(f, sizing_mode="stretch_width") for f in self._painter.charts.figures()]
         start = {
             "form": plain(self._form()),
             "errors": self._sides[self._active].errors,
             "headline": plain(headline(self._sides, self._metric, self._refused)),
             "address": self._query(),
-            "words": plain(self._draw_charts()),
+            "words": plain(self._chart_words()),
             "glossary": GLOSSARY,
         }
         self.frame: Frame = Frame(self._on_message, charts=panes, sizing_mode="stretch_width", start=start)
-        self.frame.param.watch(self._recolour, "dark")
+        self.frame.param.watch(lambda event: self._painter.recolour(event.new), "dark")
         for side in self._sides:
             self._ask_theory(side)
 
@@ -166,10 +134,9 @@ class Session:
                     self._refused = "Some settings of the link are invalid; they are marked in the form."
         except PsofedError as error:
             self._refused = f"The settings of the link are refused: {error}"
+        presets = self._explored.presets
         if not self._sides:
-            self._open(
-                self._explored.presets.get(self._figure) or next(iter(self._explored.presets.values()))
-            )
+            self._open(presets.get(self._figure) or next(iter(presets.values())))
 
     def _open(self, preset: Preset) -> None:
         """Open a preset in the active side; a figure of the paper needs both."""
@@ -227,7 +194,7 @@ class Session:
                 self.frame.forget()
                 self._show_all()
             case "painted":
-                self._unpainted_since = None
+                self._painter.numbers_painted()
             case "compare":
                 self._compare()
             case "simulate":
@@ -274,8 +241,7 @@ class Session:
 
     def _changed(self, name: str) -> None:
         """Ask about a side's new scenario; what was simulated belongs to the old one."""
-        side = self._sides[name]
-        side.simulation = Simulation()
+        self._sides[name].simulation = Simulation()
         self._stop(name)
         self._ask_theory(name)
         self._show_settings()
@@ -297,10 +263,9 @@ class Session:
 
     def _ask_theory(self, name: str) -> None:
         side = self._sides[name]
-        self._count += 1
-        side.theory_number, side.theory, side.asked_at = self._count, Theory(), time.monotonic()
-        self._worker("theory", name).ask(TheoryQuestion(self._count, side.scenario, self._metric))
-        self._watch(name, self._count, PATIENCE)
+        side.theory, side.asked_at = Theory(), time.monotonic()
+        side.theory_number = self._ask("theory", name, TheoryQuestion, side.scenario, self._metric)
+        self._watch(name, side.theory_number, PATIENCE)
 
     def _watch(self, name: str, number: int, seconds: float) -> None:
         """Show from time to time how long an answer has taken."""
@@ -316,38 +281,35 @@ class Session:
     def _stop_theory(self, name: str) -> None:
         side = self._sides[name]
         if not side.theory.finished:
-            self._count += 1
-            side.theory_number = self._count
-            self._worker("theory", name).ask(Question(self._count))
+            side.theory_number = self._ask("theory", name, Question)
             side.theory = replace(side.theory, error=STOPPED, finished=True)
             self._show_answers(charts=False)
 
     def _simulate_or_stop(self) -> None:
         running = [name for name, side in self._sides.items() if side.simulating]
         for name in running or self._sides:
-            self._stop(name) if running else self._simulate(name)
+            (self._stop if running else self._simulate)(name)
         self._show_answers()
 
     def _simulate(self, name: str) -> None:
         side = self._sides[name]
-        self._count += 1
-        side.simulation_number, side.simulating, side.simulation = self._count, True, Simulation()
-        self._worker("simulation", name).ask(
-            SimulationQuestion(self._count, side.scenario, side.theory.limit)
-        )
+        side.simulating, side.simulation = True, Simulation()
+        question = (SimulationQuestion, side.scenario, side.theory.limit)
+        side.simulation_number = self._ask("simulation", name, *question)
 
     def _stop(self, name: str) -> None:
         side = self._sides[name]
         if side.simulating:
             side.simulating = False
-            self._count += 1
-            side.simulation_number = self._count
-            self._worker("simulation", name).ask(Question(self._count))
+            side.simulation_number = self._ask("simulation", name, Question)
 
-    def _worker(self, kind: str, name: str) -> Worker:
+    def _ask(self, kind: str, name: str, question: type[Question], *about: Any) -> int:
+        """Ask a side's worker for theory or for simulations, and return the question's number."""
         if (kind, name) not in self._workers:
             self._workers[kind, name] = Worker(self._explored.pool, partial(self._hear, name))
-        return self._workers[kind, name]
+        self._count += 1
+        self._workers[kind, name].ask(question(self._count, *about))
+        return self._count
 
     # Answers
 
@@ -397,12 +359,12 @@ class Session:
 
     def _show_answers(self, charts: bool = True) -> None:
         """Send sentences and numbers, and draw the charts."""
-        is_news = self.frame.tell("headline", headline(self._sides, self._metric, self._refused))
-        if is_news and self._unpainted_since is None:
-            self._unpainted_since = time.monotonic()
-        if charts and not self._is_drawing:
-            self._is_drawing = True
-            self._draw_soon(self._draw)
+        if self.frame.tell("headline", headline(self._sides, self._metric, self._refused)):
+            self._painter.numbers_sent()
+        if charts:
+            self._painter.draw_when_free(
+                lambda: self.frame.tell("words", self._chart_words()), lambda: self._sides.values()
+            )
 
     def _form(self) -> Form:
         active = self._sides[self._active]
@@ -417,51 +379,22 @@ class Session:
         owned = frozenset(name for name, side in self._sides.items() if side.own_data)
         return to_query(PageSettings(mappings, owned, self._metric, self._figure))
 
-    def _copies(self) -> Copies:
+    def _copies(self) -> exports.Copies:
         side = self._sides[self._active]
         is_predictable = not (side.theory.refusal or side.theory.error)
         about = (side.scenario, self._explored.origin, is_predictable)
-        return Copies(
-            side.scenario.to_toml(), exports.as_command(*about), exports.as_python(*about), self._query(),
-            self._explored.token,
-        )  # fmt: skip
+        return exports.make_copies(*about, self._query(), self._explored.token)
 
     def _download(self, kind: Any) -> None:
-        answers = {name: side.answers() for name, side in self._sides.items()}
+        answers = self._answers()
         if kind == "csv":
             self.frame.send_file("psofed.csv", "text/csv", exports.numbers_as_csv(answers))
         elif kind == "json":
             self.frame.send_file("psofed.json", "application/json", exports.numbers_as_json(answers))
 
-    def _recolour(self, event: Any) -> None:
-        scheme = "dark" if event.new else "light"
-        self._draw_soon(lambda: self._charts.recolour(scheme))
+    def _chart_words(self) -> tuple[ChartText, ...]:
+        """Draw the charts, and return the words around them."""
+        return self._painter.charts.show(self._answers(), self._metric, self._figure)
 
-    def _draw(self) -> None:
-        """Draw the charts, but not while a number is about to come or to be painted: they would keep it waiting."""
-        since = self._unpainted_since
-        is_painting = since is not None and time.monotonic() - since < _AT_ONCE
-        if is_painting or any(side.is_expected(within=_AT_ONCE) for side in self._sides.values()):
-            self._draw_soon(self._draw)
-            return
-        self._is_drawing = False
-        self.frame.tell("words", self._draw_charts())
-
-    def _draw_charts(self) -> tuple[ChartText, ...]:
-        answers = {name: side.answers() for name, side in self._sides.items()}
-        return self._charts.show(answers, self._metric, self._figure)
-
-    def _draw_soon(self, draw: Callable[[], None]) -> None:
-        """Change charts while the document is locked, and send all changes as one message, after the numbers.
-
-        Panel delivers messages and parameters without the lock.
-        """
-
-        def drawing() -> None:
-            self._document.hold("combine")
-            try:
-                draw()
-            finally:
-                self._document.unhold()
-
-        self._document.add_timeout_callback(drawing, _AFTER_NUMBERS)
+    def _answers(self) -> dict[str, Answers]:
+        return {name: side.answers() for name, side in self._sides.items()}

@@ -1,5 +1,6 @@
 """A figure of the paper beside the explorer's own charts."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,7 +61,8 @@ class PaperFigure:
         if self._sources["present"].data != present:
             self._sources["present"].data = present
         key = "Lines: exact theory. Rings: printed in the paper. Circles: the settings of this page."
-        return ChartText(f"{plan.caption} {key}", f"Figure {name.removeprefix('fig')}: {plan.title}.")
+        caption = re.sub(r" On the right, [^.]*\.", "", plan.caption)  # a panel that only the report has
+        return ChartText(f"{caption} {key}", f"Figure {name.removeprefix('fig')}: {plan.title}.")
 
     def _draw(self, plan: FigurePlan) -> None:
         """Draw what is known of a figure without simulating it."""
@@ -69,14 +71,18 @@ class PaperFigure:
         rings = [one for one in series if one.kind == "published" and "theory" not in one.label]
         colours = {one.curve: look_of(one.label, one.curve).colour for one in lines}
         self.lines = {one.label: one.y_db.tolist() for one in lines}
-        heights = spread_labels(np.array([one.y_db[-1] for one in lines]), 0.09)
+        xs, ys = np.concatenate([one.x for one in lines]), np.concatenate([one.y_db for one in series])
+        ys = ys[np.isfinite(ys)]
+        extent = float(np.ptp(ys)) or 1.0
+        heights = spread_labels(np.array([one.y_db[-1] for one in lines]), 0.11, extent)
         self._sources["lines"].data = {
             "xs": [one.x.tolist() for one in lines], "ys": [one.y_db.tolist() for one in lines],
             "colour": [colours[one.curve] for one in lines],
         }  # fmt: skip
         self._sources["names"].data = {
             "x": [float(one.x[-1]) for one in lines], "y": heights.tolist(),
-            "text": [one.label for one in lines], "colour": [colours[one.curve] for one in lines],
+            "text": [re.sub(r"\|S_B\| = (\d+)", r"\1 Byzantine", one.label) for one in lines],
+            "colour": [colours[one.curve] for one in lines],
         }  # fmt: skip
         dots = [
             (x, y, colours.get(one.curve, "#808A94"))
@@ -85,15 +91,12 @@ class PaperFigure:
         ]
         self._sources["rings"].data = {"x": [x for x, *_ in dots], "y": [y for _, y, _ in dots],
                                        "colour": [colour for *_, colour in dots]}  # fmt: skip
-        xs, ys = np.concatenate([one.x for one in lines]), np.concatenate([one.y_db for one in series])
-        ys = ys[np.isfinite(ys)]
-        margin = 0.06 * float(np.ptp(ys)) or 1.0
-        move_axis(
-            self.figure.y_range, float(ys.min()) - margin, float(ys.max()) + 2.5 * margin
-        )  # space for a name
+        margin = 0.06 * extent
+        top = max(float(ys.max()), float(heights.max()))
+        move_axis(self.figure.y_range, float(ys.min()) - margin, top + 2.5 * margin)  # space for a name
         width = float(np.ptp(xs))
         move_axis(self.figure.x_range, float(xs.min()) - 0.04 * width, float(xs.max()) + 0.04 * width)
-        self.figure.title.text = f"Figure {plan.name.removeprefix('fig')} of the paper: {plan.title}"
+        self.figure.title.text = f"Figure {plan.name.removeprefix('fig')} of the paper"
         self.figure.xaxis.axis_label = plan.x_label
 
 

@@ -4,6 +4,19 @@ from dataclasses import dataclass
 
 from psofed.scenario import Scenario
 
+# Titles that fit into the menu, also on a phone.
+_TITLES = {
+    "fig1": "PSO-Fed and its rivals",
+    "fig2": "shared parameters",
+    "fig3": "attack strength",
+    "fig4": "attack probability",
+    "fig5": "probability and sharing",
+    "fig6": "stepsize, Byzantine clients",
+    "fig7": "stepsize, attack strength",
+    "fig8": "small stepsizes",
+    "fig9": "sources of error",
+}
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -49,5 +62,5 @@ def make_presets(scenario: Scenario | None = None) -> dict[str, Preset]:
     presets.append(Preset("readme", "README: 50 clients, 15 Byzantine", readme_fleet()))
     for name in figure_names():
         plan = load_figure(name)
-        presets.append(Preset(name, f"Fig. {name[3:]}: {plan.title}", *plan.examples()))
+        presets.append(Preset(name, f"Fig. {name[3:]}: {_TITLES.get(name, plan.title)}", *plan.examples()))
     return {preset.name: preset for preset in presets}

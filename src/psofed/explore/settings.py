@@ -5,14 +5,16 @@ is allocated. No setting names a file, so a link cannot make the explorer read o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.options import is_required, option_of, value_type
 from psofed.common.toml import toml_value
 from psofed.common.validation import check_choice, check_integer
 from psofed.paper.figures import figure_names
+from psofed.parts.registry import find_part, part_names
 from psofed.results import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.changes import parse_setting, set_values
@@ -257,10 +259,8 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
         raise PsofedError(f"The link cannot be read ({error}).") from None
     sides: dict[str, dict[str, Any]] = {}
     own_data: set[str] = set()
-    shown, choices = (
-        {"metric": "network_mse", "figure": ""},
-        {"metric": METRIC_TITLES, "figure": figure_names()},
-    )
+    shown: dict[str, str] = {}
+    choices = {"metric": METRIC_TITLES, "figure": figure_names()}
     for name, text in pairs:
         if name == "token":
             continue
@@ -280,11 +280,7 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
             continue
         sides[side] = set_values(sides.get(side, {}), {field: parse_value(text)})
     if not sides:
-        return (
-            None
-            if shown == {"metric": "network_mse", "figure": ""}
-            else PageSettings({}, frozenset(), **shown)
-        )
+        return PageSettings({}, frozenset(), **shown) if shown else None
     if "A" not in sides:
         raise PsofedError("The link has settings for B but none for A.")
     ordered = {name: sides[name] for name in SIDES if name in sides}
@@ -302,11 +298,6 @@ def _with_evasion(mapping: Mapping[str, Any], norm: Any) -> dict[str, Any]:
 
 def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> None:
     """Set the required options of a newly chosen part to initial values."""
-    import dataclasses
-
-    from psofed.common.options import option_of, value_type
-    from psofed.parts.registry import find_part, part_names
-
     outer, _, inner = table.partition(".")
     family = INNER.get(table, outer)
     if kind not in part_names(family):
@@ -318,14 +309,12 @@ def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> Non
     for name, field in part.options().items():
         if name == "features" and table == "model":
             values[name] = mapping.get("dimension")
-            continue
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and name not in values:
-            about, (type_name, _) = option_of(field), value_type(field)
-            values[name] = _starting_value(table, name, type_name, about, mapping)
+        elif is_required(field) and name not in values:
+            values[name] = _starting_value(table, name, field, mapping)
 
 
-def _starting_value(table: str, name: str, type_name: str, about: Any, mapping: Mapping[str, Any]) -> Any:
+def _starting_value(table: str, name: str, field: "Field[Any]", mapping: Mapping[str, Any]) -> Any:
+    about, (type_name, _) = option_of(field), value_type(field)
     if about.choices:
         return about.choices[0]
     low = about.low if about.low > -1e300 else 0.0
@@ -335,12 +324,12 @@ def _starting_value(table: str, name: str, type_name: str, about: Any, mapping: 
         return min(10, _count(mapping.get("iterations"), 3000) - 1)
     if type_name == "int":  # a time, mostly: half of the run
         half = _count(mapping.get("iterations"), 3000) // 2
-        return int(min(max(half, low), about.high))
+        return int(min(max(half, low), float(about.high)))
     if name == "mean_time":
         return 10.0
     if type_name == "float" or about.check is not None:  # one value for all clients
         small = 1e-5 if name.endswith("variance") else 0.5
-        return min(max(small, low), about.high)
+        return min(max(small, low), float(about.high))
     return False if type_name == "bool" else ""
 
 
