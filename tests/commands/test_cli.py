@@ -1,11 +1,14 @@
 import io
+import itertools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -187,3 +190,72 @@ def test_interrupting_ends_cleanly(tmp_path) -> None:
         process.wait()
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(1)
+    path = tmp_path / "my readings.csv"
+    with path.open("w") as file:
+        file.write("station,wind,sun,output\n")
+        for row in range(240):
+            wind, sun = rng.standard_normal(2)
+            file.write(f"s{row % 4},{wind:.4f},{sun:.4f},{wind - sun + rng.standard_normal():.4f}\n")
+    return path
+
+
+@pytest.mark.parametrize("command", ["simulate", "predict", "compare", "tune", "advise"])
+@pytest.mark.parametrize("given", ["file", "table", "file that names a table"])
+def test_the_next_step_is_about_the_scenario_that_was_given(
+    command, given, scenario_file, table, tmp_path
+) -> None:
+    kept = ["--set", "num_shared=1"]
+    if given == "file":
+        words = [str(scenario_file), "--set", "data.noise_variance={uniform=[0.1, 0.2]}", *kept]
+        if command == "advise":
+            return
+    elif given == "table":
+        columns = ["--client-column", "station", "--target-column", "output"]
+        words = ["--data", str(table), *columns, "--leave-out", "s3", *kept]
+    else:
+        own = tmp_path / "own.toml"
+        own.write_text(
+            f'[data]\nfile = "{table.name}"\nclient_column = "station"\ntarget_column = "output"\n'
+        )
+        words = [str(own), *kept]
+    done = CliRunner().invoke(app, [command, *words, *(["--trials", "4"] if command == "simulate" else [])])
+    assert done.exit_code in (0, 1), done.output
+    step = shlex.split(done.stdout.rstrip().rpartition("\n")[2].partition(": ")[2])
+    assert step[0] == "psofed", done.stdout
+    pairs = list(itertools.pairwise(step))
+    for option, value in itertools.pairwise(words):
+        if option in ("--set", "--data", "--client-column", "--target-column"):
+            replaced = any(
+                other.partition("=")[0] == value.partition("=")[0] for name, other in pairs if name == "--set"
+            )
+            assert (option, value) in pairs or (option == "--set" and replaced), done.stdout
+        if option == "--leave-out":
+            assert any(name == option and value in other.split(",") for name, other in pairs), done.stdout
+    again = CliRunner().invoke(app, step[1:])
+    assert again.exit_code in (0, 1), (step, again.output)
+
+
+def test_a_report_names_the_inputs_that_were_chosen_by_default(table) -> None:
+    words = ["simulate", "--data", str(table), "--client-column", "station", "--target-column", "output"]
+    done = CliRunner().invoke(app, [*words, "--trials", "4"])
+    assert "output is predicted from all other numeric columns: wind and sun." in done.stdout
+    assert (
+        "numeric columns"
+        not in CliRunner().invoke(app, [*words, "--features", "wind", "--trials", "4"]).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    "change", ["aggregation=median", "attack.kind=min-max", "algorithm=qs-fed", "defence.kind=cusum"]
+)
+def test_the_next_step_is_not_a_comparison_with_a_theory_that_does_not_cover_it(
+    change, scenario_file
+) -> None:
+    words = [str(scenario_file), "--set", change]
+    assert CliRunner().invoke(app, ["compare", *words]).exit_code != 0
+    assert "compare" not in CliRunner().invoke(app, ["simulate", *words, "--trials", "2"]).stdout

@@ -61,6 +61,8 @@ def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path, psofed_command):
     wrong = psofed_command("plot", out, tmp_path / "c.svg", "--x", "num_share")
     assert wrong.returncode == 2
     assert "Did you mean `num_shared`?" in wrong.stderr
+    twice = psofed_command("plot", out, tmp_path / "c.svg", "--x", "num_shared", "--hue", "num_shared")
+    assert "--hue must be a field that has no other role in the picture" in twice.stderr
     assert not (tmp_path / "c.svg").exists()
 
 

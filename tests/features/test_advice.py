@@ -441,3 +441,15 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, ps
         assert done.returncode == 2
         assert message in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "option", [{"client_column": "c"}, {"min_rows": 50}, {"features": ["x1"]}, {"warmup": 30}]
+)
+def test_how_to_read_a_table_is_refused_for_data_that_have_been_read(option):
+    X, clients = np.random.default_rng(0).standard_normal((400, 2)), np.arange(400) % 4
+    data = psofed.from_arrays(X, X.sum(axis=1), clients)
+    (name,) = option
+    for given in (data, psofed.Scenario.from_data(data)):
+        with pytest.raises(psofed.InvalidValueError, match=f"{name} must be left out"):
+            psofed.advise(given, **option)

@@ -256,8 +256,18 @@ def test_too_large_a_picture_is_refused_before_the_work(tmp_path) -> None:
     made = make_grid(FLEET, fields)
     with pytest.raises(PsofedError, match="at most 28 curves and 36 panels"):
         choose_layout(SweepResult(made, ()), x="num_shared", hue="stepsize")
-    with pytest.raises(PsofedError, match="no other role in the picture"):
+    with pytest.raises(PsofedError, match=r"^hue must be a field that has no other role in the picture"):
         choose_layout(SweepResult(made, ()), x="num_shared", hue="num_shared")
+
+
+def test_a_role_in_the_picture_that_does_not_exist_is_refused_by_name() -> None:
+    from psofed.studies.sweeps import SweepResult, make_grid
+
+    sweep = SweepResult(make_grid(FLEET, {"stepsize": [0.1, 0.2]}), ())
+    with pytest.raises(TypeError, match=r"Unknown argument of plot\(\) `hu`. Did you mean `hue`\?"):
+        sweep.plot(hu="stepsize")
+    with pytest.raises(ValueError, match=r"^x must be the name of a field of this sweep; got 3"):
+        sweep.plot(x=3)
 
 
 # Comparisons.

@@ -1,5 +1,6 @@
 """``psofed federation client``: one node."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,16 +45,19 @@ def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
                 f"psofed was tested with Flower {', '.join(TESTED_MINORS)}, not {untested}: "
                 "this node runs as Flower's own, slower SuperNode."
             )
-        if feed is not None:
-            feed.start(f"psofed-{node.settings[NODE_NUMBER]}")
-        try:
+        with contextlib.ExitStack() as stack:
+            if options.predict_port is not None:
+                from psofed.federation.deploy.predictions import PATH, serve_predictions
+
+                port = stack.enter_context(serve_predictions(options.folder, options.predict_port))
+                log(f"Predictions at http://127.0.0.1:{port}{PATH}")
+            if feed is not None:
+                feed.start(f"psofed-{node.settings[NODE_NUMBER]}")
+                stack.callback(feed.stop)
             if options.supernode or untested is not None:
                 _run_supernode(options)
             else:
                 node.run()
-        finally:
-            if feed is not None:
-                feed.stop()
 
 
 def _with_feed(options: NodeOptions) -> "tuple[NodeOptions, MqttFeed]":

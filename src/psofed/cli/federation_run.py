@@ -42,7 +42,7 @@ class ResumeOptions(Settings):
     bench_after: int | None = option(
         default=None,
         low=0,
-        text="new number of bad replies after which a client is no longer asked, to readmit some; 0: never",
+        text="new limit of bad replies before a client is no longer asked; a higher one readmits clients; 0: none",
     )
 
 
@@ -143,7 +143,7 @@ def run(
         from psofed.federation.deploy.settings import RunSettings
 
         scenario = _with_rule(source, bool(options.values.get("synthetic")))
-        chosen = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values())
+        chosen = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values)
         if scenario.data.rows is not None:
             named = chosen.columns
             say(f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}")

@@ -13,6 +13,7 @@ value's `group`. The values are made of what was typed; an error names the optio
 import dataclasses
 import functools
 import inspect
+import shlex
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -137,6 +138,28 @@ def flag_of(field: "dataclasses.Field[Any]") -> str:
     if about.positional:
         return about.metavar or field.name.upper()
     return about.flag or f"--{field.name.replace('_', '-')}"
+
+
+def words_of(*given: Settings | Given[Any]) -> str:
+    """Return the words of a command line that give these settings."""
+    positional, options = [], []
+    for settings in given:
+        fields = (settings.kind if isinstance(settings, Given) else settings).options()
+        typed = settings.values if isinstance(settings, Given) else vars(settings)
+        for name, field in fields.items():
+            about, value = option_of(field), typed.get(name, field.default)
+            if about.flag is None or value == field.default:
+                continue
+            if about.positional:
+                positional.append(str(value))
+            elif isinstance(value, bool):
+                options.append(flag_of(field) if value else f"--no-{flag_of(field)[2:]}")
+            elif about.repeat:
+                options += [word for entry in value for word in (flag_of(field), str(entry))]
+            else:
+                text = ",".join(value) if isinstance(value, tuple) else f"{value}"
+                options += [flag_of(field), text]
+    return shlex.join([*positional, *options])
 
 
 class _Value(click.ParamType):

@@ -57,8 +57,11 @@ class Plugins(Settings):
         if self.plugins:
             from psofed.parts.registry import load_plugin
 
-            for plugin in self.plugins:
-                load_plugin(plugin)
+            try:
+                for plugin in self.plugins:
+                    load_plugin(plugin)
+            except PsofedError as error:
+                raise PsofedError(f"--plugin {error}") from error
 
 
 class ScenarioFile(Plugins):
@@ -109,7 +112,7 @@ class ScenarioFile(Plugins):
             # Statistics of drawn data give way to a table; a stream is part of the iteration and is refused by name.
             stream = named["stream"] if isinstance(named, Mapping) and "stream" in named else None
             mapping["data"] = {"rows": rows} if stream is None else {"rows": rows, "stream": stream}
-        changes = self.values()
+        changes = self.values
         folder = Path() if self.file is None else self.file.parent
         try:
             return scenario_from_mapping(set_values(mapping, changes), folder=folder, opening=open_data)
@@ -127,8 +130,9 @@ class ScenarioFile(Plugins):
 
         return {} if self.file is None else read_mapping(self.file)
 
+    @cached_property
     def values(self) -> dict[str, Any]:
-        """Return the changes by field; a path that is typed is relative to the current folder."""
+        """The changes by field; a path that is typed is relative to the current folder."""
         from psofed.scenario.changes import parse_setting
 
         values = dict(parse_setting(text) for text in self.changes)
@@ -138,7 +142,7 @@ class ScenarioFile(Plugins):
 
     def gives(self, field: str) -> bool:
         """Whether the file or a change gives a field."""
-        return field in self.values() or field in self.content
+        return field in self.values or field in self.content
 
 
 class ScenarioInput(ScenarioFile):

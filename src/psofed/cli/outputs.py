@@ -29,17 +29,20 @@ class Output(Settings):
 
     group = "Output"
 
-    as_json: bool = option(default=False, flag="--json", text="print JSON instead of a report")
+    as_json: bool = option(default=False, flag="--json", text="print JSON instead of text")
 
     def show(
         self,
         to_json: Callable[[], Any],
         report: "Callable[[], Report]",
         *,
-        file: Path | None = None,
+        file: str = "",
         rows: int = 40,
     ) -> None:
-        """Print the result: as JSON, or the report with the next step. Only what is printed is made."""
+        """Print the result: as JSON, or the report with the next step. Only what is printed is made.
+
+        `file` is how the scenario was given; see :func:`psofed.cli.flags.words_of`.
+        """
         with progress("preparing the answer"):
             made = to_json() if self.as_json else report()
         if self.as_json:
@@ -47,7 +50,7 @@ class Output(Settings):
             return
         from psofed.render.text import print_report
 
-        print_report(made, file="" if file is None else str(file), rows=rows)
+        print_report(made, file=file, rows=rows)
 
 
 class PlotOutput(Output):

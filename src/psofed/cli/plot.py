@@ -31,7 +31,7 @@ class SavedResult(Plugins):
     width: str | None = option(
         default=None, metavar="WIDTH", text="width of the picture: column or page of a journal, or inches"
     )
-    as_json: bool = option(default=False, flag="--json", text="print JSON instead of a sentence")
+    as_json: bool = option(default=False, flag="--json", text="print JSON instead of text")
 
 
 class SweepLayout(Settings):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from psofed.render import Column, Kind, Report, Table
 from psofed.render.numbers import counted, listed
+from psofed.settings.data import DataSettings
 
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
@@ -35,6 +36,8 @@ def data_report(data: "OwnData") -> Report:
 def data_notes(data: "OwnData") -> Iterator[str]:
     """Yield remarks on the data that matter for reading the results."""
     table = data.table
+    if isinstance(data.settings, DataSettings) and data.settings.features is None:
+        yield f"{table.target_column} is predicted from all other numeric columns: {listed(table.features)}."
     if table.left_out:
         columns = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
         yield f"columns were left out: {columns}."

@@ -111,6 +111,17 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text, or as much of it as fits into `most` characters.
+
+    Examples
+    --------
+    >>> shortened("a station", 12), shortened("a station far away", 12)
+    ('a station', 'a station f…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def sentence_case(text: str) -> str:
     """Return a text whose first letter is a capital."""
     return text[:1].upper() + text[1:]

@@ -140,7 +140,8 @@ class NextStep:
     call : str
         In Python.
     command : str
-        On the command line; ``FILE`` stands for the scenario's file. Empty where there is no such command.
+        On the command line; ``FILE`` stands for the words that give the scenario: its file, table and changes. Empty
+        where there is no such command.
     """
 
     purpose: str

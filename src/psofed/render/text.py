@@ -1,6 +1,7 @@
 """Reports for the terminal: the answer, the numbers, what to know, and what to try next."""
 
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -61,9 +62,33 @@ def table_to_text(table: Table, most: int = MOST_ROWS, width: int = 100) -> str:
 
 
 def next_step_text(step: NextStep, file: str = "") -> str:
-    """Return what to try next: a command where the scenario's file is known, else a Python call."""
-    command = step.command.replace("FILE", file) if file and step.command else ""
+    """Return what to try next: a command where it is known how the scenario was given, else a Python call.
+
+    Examples
+    --------
+    >>> step = NextStep("Predict", "predict(scenario)", "psofed predict FILE --set stepsize=0.1")
+    >>> next_step_text(step, "s.toml --set num_shared=2 --set stepsize=0.5")
+    'Predict: psofed predict s.toml --set num_shared=2 --set stepsize=0.1'
+    """
+    command = _said_once(step.command.replace("FILE", file)) if file and step.command else ""
     return f"{step.purpose}: {command or step.call}"
+
+
+def _said_once(command: str) -> str:
+    """Return a command without the changes that a later one replaces, and with one list of clients to leave out."""
+    words = shlex.split(command)
+    options: dict[str, list[str]] = {}
+    kept = []
+    while words:
+        word = words.pop(0)
+        if word not in ("--set", "--leave-out"):
+            kept.append(word)
+            continue
+        value = words.pop(0)
+        key = value.partition("=")[0] if word == "--set" else ""
+        before = options.pop(key, None)
+        options[key] = [word, f"{before[1]},{value}" if before and not key else value]
+    return shlex.join([*kept, *(word for option in options.values() for word in option)])
 
 
 def _grid(written: Written) -> list[str]:

@@ -22,15 +22,18 @@ def describe_scenario(scenario: "Scenario") -> str:
     --------
     >>> from psofed.scenario import Scenario
     >>> describe_scenario(Scenario(num_clients=50, dimension=5))
-    '50 clients, sharing 1 of 5 parameters, stepsize 0.15, no attack'
+    '5 of 50 clients in each iteration, sharing 1 of 5 parameters, stepsize 0.15, no attack'
     """
     groups = [f"{attack.num_byzantine} Byzantine ({attack.kind})" for attack in scenario.attacks]
     threat = " and ".join(groups) or "no attack"
     rule = scenario.aggregation.kind
     algorithm = scenario.algorithm.kind
+    clients, participants = scenario.num_clients, scenario.num_participants
+    drawn = "all" if participants == clients else f"{participants:,} of"
     return (
         ("" if algorithm == "pso-fed" else f"{algorithm}, ")
-        + f"{scenario.num_clients:,} clients, sharing {scenario.num_shared} of {scenario.dimension} parameters, "
+        + f"{drawn} {clients:,} clients in each iteration, "
+        + f"sharing {scenario.num_shared} of {scenario.dimension} parameters, "
         + f"{describe_stepsize(scenario.stepsize)}, {threat}"
         + ("" if scenario.learner.kind == "lms" else f", {scenario.learner.kind}")
         + ("" if scenario.data.stream.is_independent else f", {scenario.data.stream.kind} inputs")

@@ -102,13 +102,14 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     return content
 
 
-def refuse_table(path: str | Path) -> None:
+def refuse_table(path: str | Path, advice: str = "") -> None:
     """Refuse a table where a TOML file is expected, and say where tables belong."""
     if Path(path).suffix.lower() in (".csv", ".tsv", *PARQUET):
-        raise PsofedError(
-            f"{path}: this is a table, not a scenario. On the command line give it as --data {path}; in Python make a "
-            "scenario of it with psofed.read_data and psofed.Scenario.from_data."
+        advice = advice or (
+            f"a scenario. On the command line give it as --data {path}; in Python make a scenario of it with "
+            "psofed.read_data and psofed.Scenario.from_data."
         )
+        raise PsofedError(f"{path}: this is a table, not {advice}")
 
 
 def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenario:

@@ -96,19 +96,23 @@ class Scenario(Settings):
 
     num_clients: int = option(
         low=1,
-        text="K, clients (sensors, phones, gateways)",
+        text="number of clients: sensors, phones, gateways (K)",
         group="Fleet",
         label="clients K",
         slider=(1, 200),
     )
     dimension: int = option(
-        low=1, text="D, parameters of the model", group="Fleet", label="parameters D", slider=(1, 20)
+        low=1,
+        text="number of parameters of the model (D)",
+        group="Fleet",
+        label="parameters D",
+        slider=(1, 20),
     )
     num_participants: int = option(  # type: ignore[assignment]  # __post_init__ replaces None
         default=None,
         low=1,
         high="num_clients",
-        text="|S_n|, clients that the server draws per iteration",
+        text="number of clients that the server draws per iteration (|S_n|)",
         group="Fleet",
         label="participants",
     )
@@ -116,7 +120,7 @@ class Scenario(Settings):
         default=1,
         low=1,
         high="dimension",
-        text="M, parameters that a participant exchanges each way",
+        text="number of parameters that a participant exchanges each way (M)",
         group="Sharing",
         label="shared parameters M",
     )
@@ -125,7 +129,7 @@ class Scenario(Settings):
         low=0,
         open_low=True,
         check=per_client(0.0, math.inf, open_low=True),
-        text="μ, the clients' stepsize (learning rate)",
+        text="the clients' stepsize, or learning rate (μ)",
         group="Sharing",
         label="stepsize μ",
         slider=(1e-3, 2.0),

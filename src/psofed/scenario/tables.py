@@ -103,13 +103,13 @@ class Data(Settings):
     input_variance: Variance = option(
         default=Uniform(0.2, 1.2),
         check=per_client(0.0, math.inf),
-        text="ς_k², variance of the inputs",
+        text="variance of the inputs (ς_k²)",
         slider=(0.0, 2.0),
     )
     noise_variance: Variance = option(
         default=Uniform(0.005, 0.025),
         check=per_client(0.0, math.inf),
-        text="σ_νk², variance of the noise",
+        text="variance of the noise (σ_νk²)",
         slider=(0.0, 0.1),
     )
     input_correlation: float = option(
@@ -118,19 +118,19 @@ class Data(Settings):
         high=1,
         open_low=True,
         open_high=True,
-        text="ρ in R_k[i, j] = ς_k² ρ^|i−j|",
+        text="correlation of neighbouring inputs: ρ in R_k[i, j] = ς_k² ρ^|i−j|",
         label="input correlation ρ",
         slider=(-0.95, 0.95),
     )
     covariances: Covariances | None = option(
         default=None,
         check=as_covariances,
-        text="R_k themselves, such as measured ones",
+        text="covariances R_k of the inputs, such as measured ones",
         label="input covariances",
     )
     fleet_seed: int = option(default=0, low=0, text="seed of the fleet's uniform draws", slider=(0, 100))
     test_instances: int = option(
-        default=50, low=1, text="N_t, size of the server's test set", label="test set size", slider=(1, 200)
+        default=50, low=1, text="size of the server's test set (N_t)", label="test set size", slider=(1, 200)
     )
     test_input_variance: float = option(
         default=1.0, low=0, open_low=True, text="variance of the white test inputs", slider=(0.05, 2.0)
@@ -150,7 +150,7 @@ class Data(Settings):
     input_dimension: int | None = option(
         default=None,
         low=1,
-        text="d, entries of an input x, where that is not D",
+        text="number of entries of an input x (d), if not D",
         label="dimension of x",
         slider=(1, 20),
     )
@@ -248,7 +248,7 @@ class Evasion(Settings):
     table = "evasion"
 
     epsilon: float = option(
-        low=0, text="ε, how far an input may be moved", label="largest change ε", slider=(0.0, 0.5)
+        low=0, text="how far an input may be moved (ε)", label="largest change ε", slider=(0.0, 0.5)
     )
     norm: str = option(
         default="2",

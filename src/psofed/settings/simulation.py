@@ -25,7 +25,7 @@ class TrialSettings(Settings, kw_only=False):
     threads: int | None = option(
         default=None,
         low=1,
-        text="blocks of trials computed at once; all cores by default; never changes the result",
+        text="number of threads; all cores by default; never changes the result",
     )
     tail: float = option(
         default=0.2,

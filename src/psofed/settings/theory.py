@@ -33,13 +33,13 @@ class PredictionSettings(Settings, kw_only=False):
         "independence (exact, but with inputs taken as independent over time)",
     )
     small_stepsize: bool = option(
-        default=False, text="drop terms of order stepsize squared (with --theory paper)"
+        default=False, text="drop terms of order stepsize squared (only in the paper theory)"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.small_stepsize and self.theory != "paper":
-            raise InvalidValueError("theory", self.theory, '"paper", the only theory with small_stepsize')
+            raise InvalidValueError("theory", self.theory, '"paper" if small_stepsize is set')
 
 
 class ComparisonSettings(TrialSettings, kw_only=False):

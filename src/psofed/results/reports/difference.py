@@ -40,7 +40,7 @@ def difference_report(found: "Difference") -> Report:
     is_clear = any(value.is_significant for value in found.metrics.values())
     step = None if is_clear or not found.paired else NextStep(
         "Narrow the interval with more trials", f"psofed.simulate(scenario, trials={4 * found.trials[0]})",
-        f"psofed simulate FILE --versus OTHER --trials {4 * found.trials[0]}",
+        f"psofed simulate FILE --trials {4 * found.trials[0]}",
     )  # fmt: skip
     return Report(
         describe_difference(found.network_mse, "network MSE", first, second),

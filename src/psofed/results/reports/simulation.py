@@ -236,13 +236,9 @@ def _clients(clients: list[dict[str, Any]]) -> Table:
 
 def _next_step(result: "SimulationResult") -> NextStep:
     iterations = 4 * result.scenario.iterations
-    data = result.details.get("data")
-    if data:
-        columns = f"--client-column {data['client_column']} --target-column {data['target_column']}"
+    if result.details.get("data"):
         return NextStep(
-            "Find out whether these clients should federate",
-            "psofed.advise(data)",
-            f"psofed advise --data FILE {columns}",
+            "Find out whether these clients should federate", "psofed.advise(data)", "psofed advise FILE"
         )
     if result.diverged_trials.size:
         return NextStep("Find a stable stepsize", "psofed.tune(result.scenario)", "psofed tune FILE")
@@ -252,4 +248,18 @@ def _next_step(result: "SimulationResult") -> NextStep:
             f"psofed.simulate(result.scenario.replace(iterations={iterations}))",
             f"psofed simulate FILE --set iterations={iterations}",
         )
+    if not _is_linear(result.scenario):
+        return NextStep("Draw the learning curves", "result.plot()", "psofed simulate FILE --plot curves.png")
     return NextStep("Check it against the theory", "psofed.compare(result.scenario)", "psofed compare FILE")
+
+
+def _is_linear(scenario: Scenario) -> bool:
+    """Whether the server's step is linear in the clients' models, without which no theory covers it."""
+    algorithm = scenario.algorithm
+    return (
+        scenario.aggregation.kind == "mean"
+        and scenario.pre_aggregation is None
+        and scenario.defence is None
+        and all(attack.affine() is not None for attack in scenario.attacks)
+        and (algorithm.holds_models or algorithm.linear_update(scenario) is not None)
+    )

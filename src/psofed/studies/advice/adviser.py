@@ -66,6 +66,13 @@ def advise(
     ('federate', True)
     """
     scenario = data if isinstance(data, Scenario) else None
+    if isinstance(data, Scenario | OwnData):
+        for name, field in settings.options().items():
+            given = getattr(settings, name)
+            if name in DataSettings.options() and given != field.default:
+                raise InvalidValueError(
+                    name, given, "left out: the data have been read; give it to read_data"
+                )
     if scenario is not None:
         data = scenario.own_data
         if data is None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.render.charts import Chart, Panels, RowChart, Rows, Scale, Series
+from psofed.render.numbers import shortened
 
 if TYPE_CHECKING:
     from psofed.studies.advice.advice import Advice
@@ -45,7 +46,7 @@ def _gains(advice: "Advice") -> RowChart:
     return RowChart(
         "gain over learning alone, 95 % intervals (★: see above)",
         Scale("reduction of the error (%)", limits=_limits(ends, values)),
-        tuple(_short(name, 40) for name in names),
+        tuple(shortened(name, 40) for name in names),
         tuple(groups),
         zero=True,
         starred=frozenset(at for at, m in enumerate(plain) if m.name == "federation"),
@@ -63,7 +64,7 @@ def _dumbbells(stations: "tuple[Station, ...]") -> RowChart:
             "mean squared error; 1 is the variance of the target",
             limits=_limits(np.concatenate([row.values for row in rows])),
         ),
-        tuple(_short(s.name) for s in stations),
+        tuple(shortened(s.name, 18) for s in stations),
         rows,
         joined=True,
         flagged=frozenset(at for at, s in enumerate(stations) if s.flag or s.stands_out),
@@ -106,7 +107,3 @@ def _cloud(stations: "tuple[Station, ...]") -> Chart:
         series.append(Series("", ends, ends, colour="black", width=0.9))
     title = f"errors of {len(stations)} clients: below the line the federation is better"
     return Chart(title, Scale("alone", log=True), Scale("in the federation", log=True), tuple(series))
-
-
-def _short(name: str, most: int = 18) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"

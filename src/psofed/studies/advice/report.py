@@ -58,8 +58,7 @@ def _next_step(advice: "Advice") -> NextStep | None:
     return NextStep(
         "Simulate it",
         "psofed.simulate(advice.scenario)",
-        f"psofed simulate --data FILE --client-column {advice.data['client_column']} "
-        f"--target-column {advice.data['target_column']} {left_out}"
+        f"psofed simulate FILE {left_out}"
         + " ".join(f"--set {name}={value}" for name, value in changes.items()),
     )
 

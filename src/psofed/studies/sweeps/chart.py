@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.errors import InvalidValueError, NotCoveredError, UnknownArgumentError
 from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
 from psofed.render.charts import Chart, Panels, Scale, Series
-from psofed.render.numbers import MINUS
+from psofed.render.numbers import MINUS, shortened
 from psofed.render.style import COLOURS, LINES, MARKERS
 from psofed.scenario.describe import field_title
 
@@ -100,11 +100,15 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
     axes = result.grid.axes
     given: dict[str, int] = {}
     for role, field in fields.items():
+        if role not in FacetFields.__annotations__:
+            raise UnknownArgumentError(role, tuple(FacetFields.__annotations__), "argument of plot()")
         if isinstance(field, str):
             number = result.grid.place(field)
             if number in given.values():
-                raise InvalidValueError(f"--{role}", field, "a field that has no other role in the picture")
+                raise InvalidValueError(role, field, "a field that has no other role in the picture")
             given[role] = number
+        elif field is not None:
+            raise InvalidValueError(role, field, "the name of a field of this sweep")
     left = [number for number in range(len(axes)) if number not in given.values()]
 
     def count(number: int) -> int:
@@ -115,7 +119,7 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
 
     if "x" not in given:
         if not left:
-            raise InvalidValueError("--x", None, "a field that is not a colour or a panel already")
+            raise InvalidValueError("x", None, "a field that is not a colour or a panel already")
         given["x"] = max(left, key=lambda n: (numeric(n), count(n), -n))
         left.remove(given["x"])
     if "hue" not in given and left:
@@ -137,8 +141,8 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
         raise InvalidValueError(
             "picture",
             f"{what} of a sweep over {names}",
-            f"at most {MOST_CURVES} curves and {MOST_PANELS} panels; choose with --x, --hue, --col and --row, or draw "
-            "a part of it with --only FIELD=VALUE",
+            f"at most {MOST_CURVES} curves and {MOST_PANELS} panels; choose x, hue, col and row, or draw some of the "
+            "values (--only FIELD=VALUE, SweepResult.select)",
         )
     return layout
 
@@ -237,7 +241,7 @@ def _style(
 
 def _hue_labels(result: "SweepResult", layout: FacetLayout) -> list[str]:
     labels = itertools.product(*(result.grid.axes[number].labels for number in layout.hue))
-    return [_short(", ".join(_text(label) for label in chosen)) for chosen in labels]
+    return [shortened(", ".join(_text(label) for label in chosen), _LONGEST_LABEL) for chosen in labels]
 
 
 def _legend_width(result: "SweepResult", layout: FacetLayout) -> float:
@@ -255,14 +259,18 @@ def _title(result: "SweepResult", layout: FacetLayout, place: tuple[int, int]) -
 
 def _named(result: "SweepResult", number: int, place: int, longest: int) -> str:
     axis = result.grid.axes[number]
-    return _short(f"{field_title(axis.name)} = {_text(axis.labels[place])}", longest)
+    return shortened(f"{field_title(axis.name)} = {_text(axis.labels[place])}", longest)
 
 
 def _abscissa(axis: "Axis") -> tuple[FloatArray, list[str] | None, bool]:
     """Return where the values stand, names for them if they are not numbers, and whether the axis is logarithmic."""
     labels = axis.labels
     if not axis.is_numeric:
-        return np.arange(len(labels), dtype=float), [_short(_text(label)) for label in labels], False
+        return (
+            np.arange(len(labels), dtype=float),
+            [shortened(_text(label), _LONGEST_LABEL) for label in labels],
+            False,
+        )
     x = np.array(labels, dtype=float)
     ordered = np.sort(x)
     if len(x) < 3 or ordered[0] <= 0 or ordered[-1] < 15 * ordered[0]:
@@ -282,7 +290,3 @@ def _wrap(panels: int) -> int:
 
 def _text(label: Any) -> str:
     return f"{label:g}".replace("-", MINUS) if isinstance(label, float) else str(label)
-
-
-def _short(text: str, longest: int = _LONGEST_LABEL) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"

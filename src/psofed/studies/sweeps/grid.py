@@ -186,7 +186,10 @@ def read_grid(path: str | Path) -> Grid:
     of values for each field that varies; ``trials``, ``seed`` and ``tail`` are optional.
     """
     path = Path(path)
-    refuse_table(path)
+    refuse_table(
+        path,
+        "a grid. Write a grid file that names it: [base.data] with file, client_column and target_column.",
+    )
     try:
         values = read_toml(path)
     except FileNotFoundError:
