@@ -18,7 +18,8 @@ from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
 from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
-from psofed.testing.families import check_attack, check_availability, check_channel, check_pattern
+from psofed.testing.families import check_availability, check_channel, check_pattern
+from psofed.testing.uploads import check_attack
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
 

@@ -177,7 +177,7 @@ def describe_misfit(data: FigureData, uplink: str, separator: str = ", ") -> str
     )
 
 
-def spread_labels(levels: FloatArray, share: float = 0.052) -> FloatArray:
+def spread_labels(levels: FloatArray, share: float = 0.052, height: float | None = None) -> FloatArray:
     """Return heights for labels beside points, moved apart until none covers another.
 
     Parameters
@@ -186,14 +186,19 @@ def spread_labels(levels: FloatArray, share: float = 0.052) -> FloatArray:
         Where the labels would like to be.
     share : float
         Of the axis' height that a label takes.
+    height : float, optional
+        Of the axis; by default the distance between the outermost labels.
 
     Examples
     --------
     >>> spread_labels(np.array([0.0, 10.0, 10.0]), share=0.1)
     array([ 0. ,  9.5, 10.5])
+    >>> spread_labels(np.array([0.0, 0.1]), share=0.1, height=10.0)
+    array([-0.45,  0.55])
     """
     order = np.argsort(levels, kind="stable")
-    gap = share * max(float(np.ptp(levels)), 1e-9) if levels.size else 0.0
+    extent = float(np.ptp(levels)) if height is None and levels.size else height or 0.0
+    gap = share * max(extent, 1e-9)
     groups = [[float(levels[place])] for place in order]
     places = [sum(group) / len(group) for group in groups]
     # Neighbours that touch are set side by side around their common middle, as often as it takes.

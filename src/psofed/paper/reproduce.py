@@ -49,7 +49,7 @@ def choose_figures(names: Sequence[str]) -> tuple[str, ...]:
     known = figure_names()
     for name in names:
         if name not in (*known, "all"):
-            raise InvalidValueError("figure", name, "one of " + ", ".join((*known, "all")))
+            raise InvalidValueError("figure", name, "one of " + ", ".join((*known, "all", "resilience")))
     return known if not names or "all" in names else tuple(name for name in known if name in names)
 
 

@@ -171,7 +171,7 @@ class Delay(Part):
     methods: ClassVar[tuple[str, ...]] = ("duration",)
     also_needs: ClassVar[tuple[str, ...]] = ("longest_delay",)
 
-    weight: float = option(default=1.0, low=0.0, high=1.0, text="α: weight per iteration of delay")
+    weight: float = option(default=1.0, low=0.0, high=1.0, text="weight per iteration of delay (α)")
     grouping: str = option(
         default="together",
         choices=("together", "by-delay"),

@@ -125,7 +125,7 @@ def load_plugin(source: str | Path) -> ModuleType:
         try:
             module = importlib.import_module(text)
         except ImportError as error:
-            raise PsofedError(f"--plugin {text}: cannot be imported ({error})") from None
+            raise PsofedError(f"{text}: cannot be imported ({error})") from None
     named = list(filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)))
     if text not in named:
         os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*named, text])
@@ -198,13 +198,13 @@ def _load_named_modules() -> None:
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise PsofedError(f"--plugin {path}: no such file")
+        raise PsofedError(f"{path}: no such file")
     name, folder = path.stem, str(path.resolve().parent)
     known = sys.modules.get(name)
     if known is not None:
         if getattr(known, "__file__", None) and Path(str(known.__file__)).resolve() == path.resolve():
             return known
-        raise PsofedError(f"--plugin {path}: a module named {name} is already loaded; rename the file")
+        raise PsofedError(f"{path}: a module named {name} is already loaded; rename the file")
     # On the path, so that worker processes find it under the same name.
     if folder not in sys.path:
         sys.path.append(folder)
@@ -215,10 +215,9 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except PsofedError:
-        del sys.modules[name]
-        raise
     except Exception as error:
         del sys.modules[name]
-        raise PsofedError(f"--plugin {path}: {type(error).__name__}: {error}") from error
+        if isinstance(error, PsofedError):
+            raise error.at(str(path)) from error
+        raise PsofedError(f"{path}: {type(error).__name__}: {error}") from error
     return module

@@ -32,7 +32,7 @@ class CGE(Aggregation):
     kind = "cge"
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: number of longest updates left out")
+    tolerated: int = option(default=1, low=0, text="number of longest updates left out (f)")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the shorter updates."""

@@ -40,7 +40,7 @@ class FLTrust(Aggregation):
     over = "vectors"
     has_root_data = True
 
-    root_size: int = option(default=100, low=1, text="N: number of samples the server holds")
+    root_size: int = option(default=100, low=1, text="number of samples the server holds (N)")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the trusted updates, each at the length of the server's own step."""

@@ -30,7 +30,7 @@ class Krum(Aggregation):
 
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
+    tolerated: int = option(default=1, low=0, text="assumed number of Byzantine participants (f)")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Take the update with the lowest score."""

@@ -39,7 +39,7 @@ class MDA(Aggregation):
     kind = "mda"
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: number of updates left out")
+    tolerated: int = option(default=1, low=0, text="number of updates left out (f)")
 
     def check_participants(self, participants: int) -> None:
         """Refuse more ways to leave out f of the participants than can be tried."""

@@ -26,7 +26,7 @@ class MeaMed(Aggregation):
 
     kind = "meamed"
 
-    tolerated: int = option(default=1, low=0, text="f: number of farthest values left out")
+    tolerated: int = option(default=1, low=0, text="number of farthest values left out (f)")
     quorum: int = option(default=0, low=0, text="values an entry needs; 0: 2 · tolerated + 1")
 
     def combine(self, numbers: Numbers) -> float:

@@ -29,7 +29,7 @@ class MultiKrum(Aggregation):
 
     over = "vectors"
 
-    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
+    tolerated: int = option(default=1, low=0, text="assumed number of Byzantine participants (f)")
     selected: int = option(default=0, low=0, text="number of updates averaged; 0: all received but f")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:

@@ -24,7 +24,7 @@ class Phocas(Aggregation):
     2.0
     """
 
-    tolerated: int = option(default=1, low=0, text="f: number of farthest values left out")
+    tolerated: int = option(default=1, low=0, text="number of farthest values left out (f)")
     quorum: int = option(default=0, low=0, text="values an entry needs; 0: 2 · tolerated + 1")
 
     def combine(self, numbers: Numbers) -> float:

@@ -41,7 +41,7 @@ class CSFed(Algorithm):
 
     kind = "cs-fed"
 
-    measurements: int = option(default=16, low=1, text="q: number of rows of Φ_n")
+    measurements: int = option(default=16, low=1, text="number of rows of Φ_n (q)")
     decoding_steps: int = option(
         default=20, low=1, text="number of steps of binary iterative hard thresholding"
     )

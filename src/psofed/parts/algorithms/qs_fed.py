@@ -43,14 +43,14 @@ class QSFed(Algorithm):
 
     kind = "qs-fed"
 
-    rows: int = option(default=5, low=1, text="r: number of rows of the sketch")
-    columns: int = option(default=1, low=1, text="c: number of columns of the sketch")
-    top: int = option(default=5, low=1, text="k: largest number of entries changed in an exchange")
+    rows: int = option(default=5, low=1, text="number of rows of the sketch (r)")
+    columns: int = option(default=1, low=1, text="number of columns of the sketch (c)")
+    top: int = option(default=5, low=1, text="largest number of entries changed in an exchange (k)")
     hashes: str = option(
         default="fresh", choices=("fresh", "fixed"), text="hashes drawn in each exchange, or once per run"
     )
     momentum: float = option(
-        default=0.0, low=0.0, high=1.0, open_high=True, text="ρ: momentum; needs fixed hashes"
+        default=0.0, low=0.0, high=1.0, open_high=True, text="momentum (ρ); needs fixed hashes"
     )
     error_feedback: bool = option(default=False, text="carry over what top-k left out; needs fixed hashes")
 

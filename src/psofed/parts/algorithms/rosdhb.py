@@ -39,7 +39,7 @@ class RoSDHB(Algorithm):
     kind = "rosdhb"
 
     momentum: float = option(
-        default=0.9, low=0.0, high=1.0, open_high=True, text="β: momentum of each client"
+        default=0.9, low=0.0, high=1.0, open_high=True, text="momentum of each client (β)"
     )
 
     def traffic(self, scenario: "Scenario") -> Traffic:

@@ -42,7 +42,7 @@ class SignSGD(Algorithm):
     signs: str = option(
         default="stochastic", choices=("stochastic", "deterministic"), text="how values are reduced to signs"
     )
-    bound: float = option(default=3.0, low=0.0, open_low=True, text="b: bound of the stochastic signs")
+    bound: float = option(default=3.0, low=0.0, open_low=True, text="bound of the stochastic signs (b)")
     vote: str = option(
         default="majority", choices=("majority", "mean", "sum"), text="how the server combines the signs"
     )

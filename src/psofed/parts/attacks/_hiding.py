@@ -20,7 +20,7 @@ class Hiding:
         default=1.0, low=0.0, text="fraction of the largest undetected distance", strength=True
     )
     direction: str = option(
-        default="deviation", choices=("deviation", "unit", "sign"), text="p: direction of the perturbation"
+        default="deviation", choices=("deviation", "unit", "sign"), text="direction of the perturbation (p)"
     )
 
 

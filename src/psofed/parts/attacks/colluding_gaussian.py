@@ -22,7 +22,7 @@ class ColludingGaussian(Attack):
     """
 
     variance: float = option(
-        default=0.5, low=0.0, text="σ_B²: variance of the common perturbation δ", strength=True
+        default=0.5, low=0.0, text="variance of the noise that all attackers add alike", strength=True
     )
 
     def corrupt(self, upload: Upload) -> float:

@@ -17,7 +17,7 @@ class ConstantBias(Attack):
     3.0
     """
 
-    bias: float = option(default=0.5, text="b: value added to every entry", strength=True)
+    bias: float = option(default=0.5, text="value added to every entry (b)", strength=True)
 
     def corrupt(self, upload: Upload) -> float:
         """Add b."""

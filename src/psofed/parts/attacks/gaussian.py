@@ -24,7 +24,9 @@ class Gaussian(Attack):
     2.0
     """
 
-    variance: float = option(default=0.5, low=0.0, text="σ_B²: variance of the perturbation δ", strength=True)
+    variance: float = option(
+        default=0.5, low=0.0, text="variance of the noise added to each uploaded value", strength=True
+    )
 
     def corrupt(self, upload: Upload) -> float:
         """Add δ."""

@@ -26,7 +26,7 @@ class InnerProduct(Attack):
         "what an attacker sends depends on how many others attack in the same entry and iteration"
     )
 
-    scale: float = option(default=2.0, low=0.0, text="ε: length of the reversed mean update", strength=True)
+    scale: float = option(default=2.0, low=0.0, text="length of the reversed mean update (ε)", strength=True)
 
     search: int = option(
         default=0,

@@ -40,7 +40,7 @@ class LittleIsEnough(Attack):
 
     deviations: float = option(
         default=0.0,
-        text="z: distance from the mean in standard deviations; 0: derived from n and a",
+        text="distance from the mean in standard deviations (z); 0: derived from n and a",
         strength=True,
     )
     statistics: str = option(

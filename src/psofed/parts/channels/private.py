@@ -36,12 +36,17 @@ class Private(Channel):
 
     draws = "normals"
 
-    clip: float = option(low=0.0, open_low=True, text="C: largest norm of an update")
+    clip: float = option(low=0.0, open_low=True, text="largest norm of an update (C)")
     multiplier: float = option(
-        default=1.0, low=0.0, open_low=True, text="m: standard deviation of the noise, in units of the clip"
+        default=1.0, low=0.0, open_low=True, text="standard deviation of the noise, in units of the clip (m)"
     )
     delta: float = option(
-        default=1e-5, low=0.0, high=1.0, open_low=True, open_high=True, text="δ at which ε is stated"
+        default=1e-5,
+        low=0.0,
+        high=1.0,
+        open_low=True,
+        open_high=True,
+        text="δ for which the privacy spent, ε, is stated",
     )
 
     def transmit(self, transmission: Transmission, out: FloatArray) -> None:

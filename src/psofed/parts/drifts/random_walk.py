@@ -10,7 +10,7 @@ from psofed.parts.contexts import Step
 class RandomWalk(Drift):
     """Random walk: w*_{n+1} = w*_n + q_n with q_n ~ N(0, q I), the usual model of a wandering target."""
 
-    variance: float = option(low=0.0, text="q: variance of each entry's step per iteration")
+    variance: float = option(low=0.0, text="variance of each entry's step per iteration (q)")
 
     def move(self, step: Step) -> FloatArray:
         """Take a step; the walk starts at iteration 0."""

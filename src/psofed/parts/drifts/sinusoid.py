@@ -10,8 +10,8 @@ from psofed.parts.contexts import Step
 class Sinusoid(Drift):
     """Sinusoid: w*_n = w*_0 + A sin(2πn/T) u with a random unit vector u, drawn once per trial."""
 
-    amplitude: float = option(low=0.0, text="A: amplitude of the swing")
-    period: int = option(low=2, text="T: period in iterations")
+    amplitude: float = option(low=0.0, text="amplitude of the swing (A)")
+    period: int = option(low=2, text="period in iterations (T)")
 
     def move(self, step: Step) -> FloatArray:
         """Return A sin(2πn/T) u."""

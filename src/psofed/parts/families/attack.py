@@ -51,7 +51,7 @@ class Attack(Part):
     not_affine_because: ClassVar[str] = "it does not state its moments"
 
     num_byzantine: int = option(  # type: ignore[assignment]  # default: the length of `clients`
-        default=None, low=0, text="|S_B|: number of Byzantine clients", label="Byzantine clients"
+        default=None, low=0, text="number of Byzantine clients", label="Byzantine clients"
     )
     clients: Sequence[int | str] = option(
         default=(),
@@ -62,7 +62,7 @@ class Attack(Part):
         default=0.2,
         low=0.0,
         high=1.0,
-        text="p_a: probability that a participating Byzantine client attacks",
+        text="probability that a participating Byzantine client attacks",
         label="attack probability",
     )
     byzantine_set: str = option(

@@ -20,7 +20,7 @@ class LeakyLMS(Learner):
     0.95
     """
 
-    leakage: float = option(default=0.01, low=0.0, text="γ, how strongly the model is pulled towards zero")
+    leakage: float = option(default=0.01, low=0.0, text="how strongly the model is pulled towards zero (γ)")
 
     def gain(self, residual: Residual) -> float:
         """Return μ e."""

@@ -20,7 +20,7 @@ class NLMS(Learner):
     True
     """
 
-    regularisation: float = option(default=1e-6, low=0.0, text="ε, added to the inputs' squared length")
+    regularisation: float = option(default=1e-6, low=0.0, text="added to the inputs' squared length (ε)")
 
     def gain(self, residual: Residual) -> float:
         """Return μ e / (ε + ‖x‖²)."""

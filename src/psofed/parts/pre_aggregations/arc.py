@@ -34,7 +34,7 @@ class ARC(PreAggregation):
 
     kind = "arc"
 
-    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
+    tolerated: int = option(default=1, low=0, text="assumed number of Byzantine participants (f)")
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Shorten the longest."""

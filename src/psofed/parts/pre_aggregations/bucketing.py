@@ -31,7 +31,7 @@ class Bucketing(PreAggregation):
            [2.]])
     """
 
-    size: int = option(default=2, low=1, text="s: number of updates averaged in a bucket")
+    size: int = option(default=2, low=1, text="number of updates averaged in a bucket (s)")
 
     def uploads_after(self, participants: int) -> int:
         """Return the number of buckets."""

@@ -33,7 +33,7 @@ class NNM(PreAggregation):
 
     kind = "nnm"
 
-    tolerated: int = option(default=1, low=0, text="f: assumed number of Byzantine participants")
+    tolerated: int = option(default=1, low=0, text="assumed number of Byzantine participants (f)")
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
         """Weigh the nearest equally."""

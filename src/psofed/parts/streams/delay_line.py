@@ -21,7 +21,7 @@ class DelayLine(InputStream):
         high=1.0,
         open_low=True,
         open_high=True,
-        text="ρ, correlation of successive values of the line",
+        text="correlation of successive values of the line (ρ)",
     )
 
     def input_correlation(self) -> float:
