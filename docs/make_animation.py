@@ -1,8 +1,8 @@
 """Draw the moving picture of the first page from a real run: `python docs/make_animation.py`.
 
-Left: the participants of each iteration of one trial, and which uploads are attacked. Right: the network MSE of the
-same iterations, a mean over all trials, for sharing one parameter and sharing all five. Readers who ask their system
-for less motion see the finished curves.
+Left: the participants of each iteration of one trial, and which uploads are attacked. Right (on phones, below): the
+network MSE of the same iterations, a mean over all trials, for sharing one parameter and sharing all five. Readers who
+ask their system for less motion see the finished curves.
 """
 
 import math
@@ -14,7 +14,7 @@ import psofed
 from psofed.common.numbers import to_decibels
 from psofed.reference.draws import draw_trial
 
-TARGET = Path(__file__).parent / "images" / "first_page.svg"
+IMAGES = Path(__file__).parent / "images"
 ITERATIONS, SECONDS = 60, 12.0
 FLEET = psofed.Scenario(
     num_clients=50,
@@ -44,21 +44,31 @@ text {{ font: 16px system-ui, "DejaVu Sans", sans-serif; fill: #33404c; }}
 
 
 def main() -> None:
-    """Write the picture."""
+    """Write the picture, wide and for phones."""
     draws = draw_trial(FLEET, seed=0, trial=0)
+    fleet = []
+    for n in range(ITERATIONS):
+        fleet += _links(n, np.flatnonzero(draws.participants[n]), draws.shocks.attacking[n])
+    fleet += _clients()
+    errors = _axes()
+    for shared, colour, label in ((5, ORANGE, "sharing all 5"), (1, BLUE, "sharing 1 of 5")):
+        errors += _curve(shared, colour, label)
+    _write("first_page.svg", WIDTH, HEIGHT, [*fleet, *errors])
+    beside, below = '<g transform="translate(50)">', f'<g transform="translate(-338 {HEIGHT + 15})">'
+    _write("first_page_narrow.svg", 400, 2 * HEIGHT + 15, [beside, *fleet, "</g>", below, *errors, "</g>"])
+
+
+def _write(name: str, width: int, height: int, drawn: list[str]) -> None:
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
         "<title>Fifty clients learn together while fifteen of them send noise: error over time</title>",
         f"<style>{STYLE}</style>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        *drawn,
+        "</svg>",
     ]
-    for n in range(ITERATIONS):
-        lines += _links(n, np.flatnonzero(draws.participants[n]), draws.shocks.attacking[n])
-    lines += _clients() + _axes()
-    for shared, colour, label in ((5, ORANGE, "sharing all 5"), (1, BLUE, "sharing 1 of 5")):
-        lines += _curve(shared, colour, label)
-    TARGET.write_text("\n".join([*lines, "</svg>"]) + "\n", encoding="utf-8")
-    print(f"{TARGET}: {TARGET.stat().st_size:,} bytes")
+    (IMAGES / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{name}: {(IMAGES / name).stat().st_size:,} bytes")
 
 
 def _place(k: int) -> tuple[float, float]:

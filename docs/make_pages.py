@@ -189,11 +189,11 @@ def make_settings_page() -> str:
     ]
     for title, kind in SETTINGS.items():
         lines += ["", f"## {title}", "", kind.summary(), ""]
-        lines += ["| name | values | default | command line | meaning |", "|---|---|---|---|---|"]
+        lines += ["| name | meaning | values | default | command line |", "|---|---|---|---|---|"]
         for name, field in kind.options().items():
             about = option_of(field)
             typed = "" if kind.table or kind is Scenario or about.flag is None else f"`{flag_of(field)}`"
-            shown = [f"`{kind.full_name(name)}`", describe_option(field), _default(field), typed, about.text]
+            shown = [f"`{kind.full_name(name)}`", about.text, describe_option(field), _default(field), typed]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in shown) + " |")
     return "\n".join(lines) + "\n"
 
@@ -232,7 +232,8 @@ def make_parts_page() -> str:
         for part in built_in_parts(family):
             about = {"attack": "knows", "aggregation": "over"}.get(family)
             value = [_knowledge(part) if about == "knows" else part.over] if about else []
-            row = [f"`{part.kind}`", f"`{part.__name__}`", part.summary(), *value, _options(part)]
+            summary = part.summary().replace("*", "\\*")
+            row = [f"`{part.kind}`", f"`{part.__name__}`", summary, *value, _options(part)]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
     return "\n".join(lines) + "\n"
 

@@ -4,6 +4,7 @@
   (``PSOFED_REPO_URL``), and are plain text otherwise.
 - The playground's tables are computed, and tutorials are offered as notebooks.
 - Pictures lead to themselves in full size.
+- Paths in tables may break after a slash.
 - Formulas between dollar signs become MathML while the site is built: nothing is fetched or computed when it is read.
 """
 
@@ -31,11 +32,13 @@ BOOST = {
     "glossary.md": 2.0,
     "howto/tune.md": 2.0,
     **dict.fromkeys(("own_data.md", "federation.md", "howto/own_part.md", "howto/sklearn.md"), 1.8),
+    **dict.fromkeys(("aggregations.md", "speed.md", "howto/results.md"), 2.5),
     **dict.fromkeys(("federation_tests.md", "flower_report.md", "decisions.md", "breaks.md"), 0.5),
     **dict.fromkeys(MADE, 0.4),
 }
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)[^)\s]*)\)")
 _PICTURE = re.compile(r'(?<=<p>)(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)(?=</p>)')
+_CELL, _PATH = re.compile(r"<td\b.*?</td>", flags=re.S), re.compile(r"(?<=[>\w/])(\w+)/(?=\w+[\w/]*\.py)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
 
 
@@ -93,6 +96,7 @@ def on_post_page(output: str, page: Page, config: Any) -> str:
 def on_page_content(content: str, page: Page, **_: Any) -> str:
     """Link pictures to their full size and turn formulas into MathML; one that is not understood fails the build."""
     content = _PICTURE.sub(r'<a class="full-size" href="\2">\1</a>', content)
+    content = _CELL.sub(lambda cell: _PATH.sub(r"\1/<wbr>", cell[0]), content)
 
     def render(match: re.Match[str]) -> str:
         source = html.unescape(match[3]).strip()

@@ -89,17 +89,23 @@
       svg.append(make("text", { ns: 1, x: px(x), y: height - bottom + 16, "text-anchor": "middle" }, String(x)));
     svg.append(make("text", { ns: 1, x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, xLabel),
       make("text", { ns: 1, x: 12, y: top + 70, transform: `rotate(-90 12 ${top + 70})`, "text-anchor": "middle" }, "dB, lower is better"));
-    curves.forEach(({ ys, name, kind }) => {
-      let path = "", pen = false, last = null;
+    // Names stand at the end where the curves are further apart.
+    const ends = curves.map(({ ys }) => xs.flatMap((x, i) => ys[i] === null ? [] : [[px(x), py(ys[i])]])).map((on) => [on[0], on.at(-1)]);
+    const gap = (end) => ends.length < 2 || !ends.every(([first]) => first) ? 0 : Math.abs(ends[0][end][1] - ends[1][end][1]);
+    const atStart = gap(0) > gap(1);
+    curves.forEach(({ ys, name, kind }, place) => {
+      let path = "", pen = false;
       ys.forEach((y, i) => {
         if (y === null) { pen = false; return; }
         path += `${pen ? "L" : "M"}${px(xs[i]).toFixed(1)} ${py(y).toFixed(1)}`;
-        pen = true; last = [px(xs[i]), py(y)];
+        pen = true;
       });
       svg.append(make("path", { ns: 1, d: path, class: `curve ${kind}` }));
       if (xs.length <= 12) // points stay visible where their neighbours are unstable
         ys.forEach((y, i) => y !== null && svg.append(make("circle", { ns: 1, cx: px(xs[i]), cy: py(y), r: 2.5, class: `point ${kind}` })));
-      if (name && last) svg.append(make("text", { ns: 1, x: Math.min(last[0], width - right) - 4, y: last[1] - 6, "text-anchor": "end", class: kind }, name));
+      const [first, last] = ends[place];
+      if (name && atStart) svg.append(make("text", { ns: 1, x: first[0] + 8, y: Math.max(first[1] - 4, 10), class: kind }, name));
+      else if (name && last) svg.append(make("text", { ns: 1, x: last[0] - 4, y: last[1] - 6, "text-anchor": "end", class: kind }, name));
     });
     if (current && current[1] !== null) svg.append(make("circle", { ns: 1, cx: px(current[0]), cy: py(current[1]), r: 5, class: "dot" }));
     node.append(svg);
@@ -117,7 +123,7 @@
     const parts = [["irreducible noise", floor], ["noise absorbed by the models", cell[0] - floor], ["attack", power() * cell[1]]].filter(([, x]) => x > 0);
     const total = parts.reduce((sum, [, x]) => sum + x, 0);
     node.append(make("dl", { class: "pg-terms" }, ...parts.flatMap(([name, x]) => [
-      make("dt", {}, `${name}: ${(100 * x / total).toFixed(0)} %`),
+      make("dt", {}, `${name}: ${(100 * x / total).toFixed(0)}\u00a0%`),
       make("dd", {}, make("span", { style: `width: ${(100 * x / total).toFixed(1)}%` }))])));
     return node;
   }
@@ -133,8 +139,8 @@
     const everything = level(dimension, state.mu), share = Math.round((100 * state.m) / dimension);
     if (everything === null) return [what, number, `. Sharing everything is unstable at this stepsize.`];
     const ratio = everything / value;
-    const relation = Math.abs(ratio - 1) < 0.005 ? "the same error as" : ratio > 1 ? `${ratio.toPrecision(2)} times lower error than` : `${(1 / ratio).toPrecision(2)} times higher error than`;
-    return [what, number, `. That is ${relation} sharing everything (${show(everything)}), with ${share} % of the traffic.`];
+    const relation = Math.abs(ratio - 1) < 0.005 ? "the same as" : ratio > 1 ? `${ratio.toPrecision(2)} times lower than` : `${(1 / ratio).toPrecision(2)} times higher than`;
+    return [what, number, `. The error is ${relation} if everything is shared (${show(everything)}), with ${share}\u00a0% of the traffic.`];
   }
 
   function render() {

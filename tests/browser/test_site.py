@@ -33,6 +33,15 @@ def test_pages_fit_the_window_and_fetch_nothing(open_page, width: int, scheme: s
         )
 
 
+def test_no_page_scrolls_sideways_on_a_phone(open_page) -> None:
+    page = open_page((SITE / "index.html").as_uri(), width=390)
+    for file in sorted(SITE.rglob("*.html")):
+        if file.name == "404.html":  # its links start at the root of a server
+            continue
+        page.goto(file.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), file.name
+
+
 @pytest.fixture
 def playground_tables(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
@@ -87,6 +96,10 @@ SEARCHED = {
     "attack": "attacks.html",
     "cite": "index.html",
     "krum": "aggregations.html",
+    "median": "aggregations.html",
+    "speed": "speed.html",
+    "plot": "howto/results.html",
+    "quickstart": "index.html",
 }
 
 

@@ -56,7 +56,7 @@ def test_pages_show_parts_of_the_tables_that_are_kept_as_files(writer) -> None:
     pages = [page.read_text(encoding="utf-8") for page in writer.PAGES]
     used = {name for page in pages for name in re.findall(r"<!-- bench:(\S+)", page)}
     kept = {name: DOCS / "tables" / f"{name}.csv" for name in sorted(used)}
-    assert {"peers-errors", "peers-bytes", "peers-rates", "costs", "families"} <= kept.keys()
+    assert {"peers-errors", "peers-rates", "costs"} <= kept.keys()
     for name, file in kept.items():
         if file.exists():
             table = writer.from_csv(file.read_text(encoding="utf-8"))
@@ -69,7 +69,8 @@ QUOTED = {
     ("README.md", "docs/exact_theory.md"): ["57"],
     ("docs/paper_notes.md", "docs/exact_theory.md"): ["57", "0.12 %"],
     ("docs/index.md", "docs/tutorial_student.md"): ["a third"],
-    ("docs/comparison.md", "docs/federation_tests.md"): ["1.16 %"],
+    ("docs/comparison.md", "docs/tables/peers-bytes.csv"): ["10.0 %", "18.6 %", "50.0 %"],
+    ("docs/speed.md", "docs/tables/families.csv"): ["8.47"],
     ("docs/exact_theory.md", "docs/tables/theory_agreement.csv"): ["0.02585", "0.03578", "0.07336"],
     ("docs/algorithms.md", "docs/tables/algorithms_rivals.csv"): [
         "−16.28",
@@ -99,9 +100,9 @@ def test_sentences_of_the_comparison_repeat_its_tables() -> None:
         (DOCS / "tables" / f"peers-{name}.csv").read_text("utf-8") for name in ("errors", "rates")
     )
     assert all(level in errors for level in re.findall(r"−\d+\.\d dB", prose))
-    for factor in ("190 M", "550", "910", "2,600"):
+    for factor in ("550", "910", "2,600"):
         assert factor in rates
-        assert factor.removesuffix(" M") in prose
+        assert factor in prose
 
 
 def test_examples_of_the_writer_hold(writer) -> None:
