@@ -19,6 +19,7 @@ import chromium
 import pytest
 
 import psofed
+from psofed.explore.glossary import GLOSSARY
 from psofed.explore.headline import difference
 from psofed.paper.figures import load_figure
 
@@ -130,7 +131,7 @@ def test_sliders_presets_sides_and_copies(
 
     # The simple level: five sliders, what they mean, and the best stepsize
     assert page.locator("#form .field").count() == 5
-    assert "Larger learns faster" in page.inner_text("#field-stepsize-note")
+    assert page.inner_text("#field-stepsize-note") == GLOSSARY["Stepsize (learning rate)"]
     page.fill("#field-stepsize", "0.9")
     page.locator("#sentence", has_text="Unstable: stepsize 0.9 exceeds").wait_for(timeout=READY)
     page.locator(".card.empty .why", has_text="Unstable: stepsize 0.9 exceeds").first.wait_for(timeout=READY)
@@ -146,7 +147,7 @@ def test_sliders_presets_sides_and_copies(
     assert page.input_value("#field-stepsize") == "0.08"
     page.click("#level-expert")
     page.click("[aria-controls=field-stepsize-note]")
-    assert "Larger learns faster" in page.inner_text("#field-stepsize-note")
+    assert page.inner_text("#field-stepsize-note") == GLOSSARY["Stepsize (learning rate)"]
 
     # Sliders, and a field that is typed into
     move(page, "num_shared", 3)
