@@ -573,7 +573,9 @@ def test_the_status_is_shown_by_name(finished):
     found = federation_status(finished)
     found["nodes"] = [{"name": "pump-1", "status": "online", "last_seen": 100.0, "last_round": 7}]
     found["bad_replies"] = {"pump-1": {"nan": 2}}
+    found["run"]["resting"] = {"pump-2": 75}
     text = "\n".join(status_lines(found, now=103.4))
+    assert "resting    pump-2 (until round 75): did not answer" in text
     assert "finished, round 60 of 60" in text
     assert "pump-1  online            3 s           7  2 nan" in text
 

@@ -92,6 +92,9 @@ HOSTILE = (
     "instruction without children", "foreign source", "repeated ids", "own reply never sent", "own reply twice",
     "own reply garbage", "replies to nothing", *PAST_THE_DOOR,
 )  # fmt: skip
+CALM_ROUNDS, QUIET = 5, 130.0
+"""After the rounds of a plan and some quiet seconds, in which every accident ends, come rounds that nothing disturbs."""
+
 MOST_EVENTFUL = 500
 """A run of more rounds than this has no more incidents."""
 LYING = "-lies"
@@ -161,6 +164,11 @@ class Plan:
     def nodes(self) -> tuple[str, ...]:
         """All nodes."""
         return (*self.honest, *self.byzantine, *self.forgers)
+
+    @property
+    def all_rounds(self) -> int:
+        """The number of rounds, those after the quiet seconds included."""
+        return self.rounds + CALM_ROUNDS
 
     @property
     def undisturbed(self) -> "Plan":

@@ -76,6 +76,10 @@ class Promises:
             names = [of for of in plan.clients_of(name) or (name,) if owners.get(of, name) == name]
             if set(names) & set(entry["accepted"]) and self.simulation.round_began > when:
                 raise Violation(f"a revoked node is out: a reply of {name} was accepted in round {number}")
+        if number > plan.rounds:
+            for name in plan.honest_names:
+                if entry["dropped"].get(name) == "no-reply":
+                    raise Violation(f"who is back is heard again: {name} did not answer in round {number}")
         self._check_owners(state)
         if number % (1 + len(state.history) // 100) == 0:
             self._check_samples(state)
@@ -158,7 +162,7 @@ class Promises:
             )
         self._check_history(state)
         # In a long run all of it is read at the end only: a restart loads the latest rounds.
-        short = state.round_number in (*range(3 * ROUNDS_PER_FILE), self.simulation.plan.rounds)
+        short = state.round_number in (*range(3 * ROUNDS_PER_FILE), self.simulation.plan.all_rounds)
         history = CheckpointStore(CHECKPOINT).history
         if short and [entry["round"] for entry in history.entries(state)] != list(
             range(1, state.round_number + 1)
@@ -200,5 +204,5 @@ class Promises:
     def check_end(self) -> None:
         """Check a simulation that has come to its end."""
         self.check_disk()
-        if self.completed != self.simulation.plan.rounds:
-            raise Violation(f"progress: {self.completed} of {self.simulation.plan.rounds} rounds")
+        if self.completed != self.simulation.plan.all_rounds:
+            raise Violation(f"progress: {self.completed} of {self.simulation.plan.all_rounds} rounds")

@@ -70,7 +70,7 @@ def expected_models(plan: Plan) -> dict[int, bytes]:
 
     with silence():
         strategy_of(plan, note).start(
-            _CalmGrid(plan), np.zeros(DIMENSION), num_rounds=plan.rounds, timeout=plan.deadline
+            _CalmGrid(plan), np.zeros(DIMENSION), num_rounds=plan.all_rounds, timeout=plan.deadline
         )
     return models
 

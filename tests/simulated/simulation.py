@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from hostile import Hands
-from plans import BAD_CLIENTS, BAD_REPLIES, CHURN, HOSTILE, LYING, Incident, Plan
+from plans import BAD_CLIENTS, BAD_REPLIES, CHURN, HOSTILE, LYING, QUIET, Incident, Plan
 from promises import LIMITS, Promises
 from simulated_disk import SimulatedDisk
 from simulated_federation import DIMENSION, expected_models, key_of, learner_of, silence, strategy_of
@@ -101,7 +101,7 @@ class Simulation:
                 for node in self.nodes.values():
                     node.start()
                 self.world.spawn(supervisor, self._supervise)
-                rounds = self.plan.rounds + 20
+                rounds = self.plan.all_rounds + 20
                 ended = self.world.run(
                     lambda: self.finished or supervisor.failure is not None,
                     _LONGEST * rounds,
@@ -169,12 +169,14 @@ class Simulation:
         begin = strategy.configure_train
 
         def configure_train(server_round: int, *rest: Any) -> Any:
+            if server_round == plan.rounds + 1:
+                self._calm_down()
             messages = begin(server_round, *rest)
             self._begin_round(server_round)
             return messages
 
         strategy.configure_train = configure_train  # type: ignore[method-assign]
-        strategy.start(grid, np.zeros(DIMENSION), num_rounds=plan.rounds, timeout=plan.deadline)
+        strategy.start(grid, np.zeros(DIMENSION), num_rounds=plan.all_rounds, timeout=plan.deadline)
         self.finished = True
 
     def _begin_round(self, number: int) -> None:
@@ -183,6 +185,11 @@ class Simulation:
         while self._due and self._due[0].round_number <= number:
             incident = self._due.pop(0)
             self.world.at(self.world.now + incident.after, lambda incident=incident: self._happen(incident))
+
+    def _calm_down(self) -> None:
+        """Let nothing else happen, and wait until what has happened is over."""
+        self._operations_left, self._kill_before_link = -1, False
+        self.world.sleep(QUIET)
 
     def _roll_back(self) -> None:
         """Go back to an earlier round, as the operator's command does; that, too, can be cut short."""

@@ -79,7 +79,8 @@ def build_result(
 def standing(state: ServerState, settings: RunSettings) -> dict[str, Any]:
     """Return what both status and result say: the session, the names of its columns, and who is left out.
 
-    Benched nodes are no longer asked. Suspects are there only if the run has a defence.
+    Benched clients are no longer asked, and resting ones not until after the round given. Suspects are there only if
+    the run has a defence.
     """
     columns = state.layout.columns
     conduct = Conduct.from_mapping(state.conduct, settings.limits)
@@ -87,6 +88,7 @@ def standing(state: ServerState, settings: RunSettings) -> dict[str, Any]:
         "session": state.session,
         "columns": None if columns is None else columns.to_mapping(),
         "benched": sorted(map(str, conduct.benched)),
+        "resting": {name: last for name, last in conduct.resting.items() if last > state.round_number},
         **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
     }
 

@@ -67,6 +67,9 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
         lines.append(f"left out   {', '.join(out)}")
     if benched := (run or {}).get("benched"):
         lines.append(f"benched    {listed(benched)}: too many bad replies; readmit with resume --bench-after")
+    if resting := (run or {}).get("resting"):
+        rests = [f"{name} (until round {last})" for name, last in resting.items()]
+        lines.append(f"resting    {listed(rests)}: did not answer, or failed to train")
     gateways, seen = (run or {}).get("gateways", {}), (run or {}).get("seen", {})
     names = {node["name"] for node in found["nodes"]} | set(found["bad_replies"])
     names |= {f"  {client}" for clients in gateways.values() for client in clients}
