@@ -11,6 +11,7 @@ from flwr.proto.fleet_pb2 import (
     ActivateNodeResponse,
     DeactivateNodeRequest,
     PullMessagesRequest,
+    PullMessagesResponse,
     PushMessagesResponse,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
@@ -323,9 +324,20 @@ def test_no_answer_crashes_the_gate(call, answer):
 def test_a_node_that_leaves_a_message_unanswered_asks_once_without_being_held():
     gate = Gate()
     gate.note("activate-node", KEY, b"", ActivateNodeResponse(node_id=7).SerializeToString())
-    assert not gate.has_ignored(KEY)
+    assert not gate.may_pass(KEY)
     gate.note("pull-messages", KEY, b"", calls.question(7, "a").SerializeToString())
-    assert [gate.has_ignored(KEY), gate.has_ignored(KEY)] == [True, False]
+    assert [gate.may_pass(KEY), gate.may_pass(KEY)] == [True, False]
     gate.note("pull-messages", KEY, b"", calls.question(7, "b").SerializeToString())
     gate.note("push-messages", KEY, b"", PushMessagesResponse().SerializeToString())
-    assert not gate.has_ignored(KEY)
+    assert not gate.may_pass(KEY)
+
+
+def test_a_node_that_was_rung_for_and_handed_nothing_asks_a_few_times_without_being_held():
+    gate, nothing = gate_with_a_question(), PullMessagesResponse().SerializeToString()
+    gate.note("pull-messages", KEY, b"", nothing)
+    assert not gate.may_pass(KEY)
+    gate.note("pull-messages", KEY, b"", nothing, rung=True)
+    assert [gate.may_pass(KEY) for _ in range(9)] == [True] * 8 + [False]
+    gate.note("pull-messages", KEY, b"", nothing, rung=True)
+    gate.note("pull-messages", KEY, b"", calls.question(7, "a").SerializeToString())
+    assert [gate.may_pass(KEY), gate.may_pass(KEY)] == [True, False]

@@ -93,7 +93,7 @@ HOSTILE = (
     "own reply garbage", "replies to nothing", *PAST_THE_DOOR,
 )  # fmt: skip
 CALM_ROUNDS, QUIET = 5, 130.0
-"""After the rounds of a plan and some quiet seconds, in which every accident ends, come rounds that nothing disturbs."""
+"""After the rounds of a plan and some quiet seconds, in which accidents end, come rounds that nothing disturbs."""
 
 MOST_EVENTFUL = 500
 """A run of more rounds than this has no more incidents."""

@@ -163,7 +163,9 @@ class Link:
         self._signatures.add(signature)
         return new
 
-    def serve_node(self, key: bytes, call: str, body: bytes, *, past_the_door: bool = False) -> bytes:
+    def serve_node(
+        self, key: bytes, call: str, body: bytes, *, past_the_door: bool = False, rung: bool = False
+    ) -> bytes:
         """Answer a node's request, or raise httpx.HTTPStatusError."""
         self.counts[call] = self.counts.get(call, 0) + 1
         if not past_the_door:
@@ -186,7 +188,7 @@ class Link:
             answer = self._misdeliver(key, answer)
         data: bytes = answer.SerializeToString()
         if call in NOTED and not past_the_door:
-            self.gate.note(call, key, body, data)
+            self.gate.note(call, key, body, data, rung=rung)
         return data
 
     def _misdeliver(self, key: bytes, answer: Any) -> Any:
@@ -286,11 +288,11 @@ class Bell:
     def close(self) -> None:
         pass
 
-    def hold(self, number: int) -> None:
+    def hold(self, number: int) -> bool:
         """Wait until there is something for a node, or for a few seconds; called by the front door."""
         if number in self._rung:
             self._rung.discard(number)
-            return
+            return True
         self._idle[number] = None
         self._news.set()
         event = self._world.event()
@@ -299,6 +301,8 @@ class Bell:
         held = self._held.get(number, [])
         if event in held:
             held.remove(event)
+            return False
+        return True
 
 
 class FleetClient:
@@ -355,11 +359,12 @@ class FleetClient:
         state = link.state
         if (wait := link.admit(self.key, body, timestamp)) > 0.0:
             world.sleep(wait)
-        if call == "pull-messages" and link.bell.is_connected and not link.gate.has_ignored(self.key):
-            link.bell.hold(number_of_key(self.key))
+        rung = False
+        if call == "pull-messages" and link.bell.is_connected and not link.gate.may_pass(self.key):
+            rung = link.bell.hold(number_of_key(self.key))
         if link.state is not state or not link.up:
             raise httpx.ReadError("the connection was closed")
-        data = link.serve_node(self.key, call, body, past_the_door=self.past_the_door)
+        data = link.serve_node(self.key, call, body, past_the_door=self.past_the_door, rung=rung)
         if accident == "doubled":
             with contextlib.suppress(httpx.HTTPStatusError):
                 link.admit(self.key, body, timestamp)

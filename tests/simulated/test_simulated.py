@@ -1,5 +1,7 @@
 """The federation's promises, under whatever the seeds bring: see docs/federation_tests.md, *Simulated time*."""
 
+from dataclasses import replace
+
 import pytest
 from breaks import BREAKS, broken
 from plans import AT_FORGERS, AT_GATEWAYS, EXACT, HOSTILE, PAST_THE_DOOR, ROUGH, Incident, draw_plan
@@ -67,6 +69,19 @@ def test_a_message_that_is_not_for_a_node_costs_it_one_question(kind):
     simulation = simulate(plan.only(incidents))
     assert any("ignored" in text for _, text in simulation.world.story)
     assert max(entry["seconds"] for entry in simulation.history[1:]) < 1.5  # a few requests at 20 ms each
+
+
+def test_a_node_that_was_away_is_heard_again_however_short_the_rounds_are():
+    plan = draw_plan(3, 150)
+    who, calm = plan.honest[0], replace(plan, exact=False, bell=True, clients=(), participants=4)
+    assert len(plan.nodes) == 4
+    simulation = Simulation(calm.only([Incident("kill node", 5, 0.0005, who, 0.45)]))
+    for node in simulation.nodes.values():
+        node.latency = 0.001  # a round takes less time than the front door holds a question
+    history = simulation.run().history
+    asked = [entry for entry in history[5:] if who in entry["participants"]]
+    assert len(asked) > 100
+    assert all(who in entry["accepted"] for entry in asked[5:])
 
 
 def test_every_kind_of_incident_is_drawn():

@@ -289,11 +289,12 @@ class FrontDoor:
         reason = self._gate.why_refused(request.call, body, key, most_objects(self._model_bytes))
         if reason is not None:
             raise RefusedError(reason)
-        if request.call == "pull-messages" and not self._gate.has_ignored(key):
-            await self._bell.hold(number, self.limits.hold_seconds)
+        rung = False
+        if request.call == "pull-messages" and not self._gate.may_pass(key):
+            rung = await self._bell.hold(number, self.limits.hold_seconds)
             if reader.at_eof() or writer.is_closing():
                 raise EOFError  # gone meanwhile: a message handed out now would be lost
-        note = partial(self._gate.note, request.call, key, body) if request.call in NOTED else None
+        note = partial(self._gate.note, request.call, key, body, rung=rung) if request.call in NOTED else None
         try:
             await self._upstream.exchange(head, body, writer, deadline, note)
         except UpstreamError as error:

@@ -53,7 +53,7 @@ class _Record:
     messages: "OrderedDict[str, _Handed]" = field(default_factory=OrderedDict)
     sessions: "OrderedDict[str, set[str]]" = field(default_factory=OrderedDict)
     runs: "OrderedDict[int, None]" = field(default_factory=OrderedDict)
-    owes_answer: bool = False  # it was handed a message, and has neither answered nor asked again
+    passes: int = 0  # questions for a message that are not held
 
 
 class Gate:
@@ -74,15 +74,18 @@ class Gate:
         """Return Flower's id of a key's node; None until the SuperLink has activated it."""
         return self._record(public_key).node_id
 
-    def has_ignored(self, public_key: bytes) -> bool:
-        """Whether a node that asks for a message now has left the last one unanswered; True once for each.
+    def may_pass(self, public_key: bytes) -> bool:
+        """Whether a node's question for a message must not be held until the bell rings; each call counts.
 
-        A message that is not for the node, or that no node can read, may have come in place of the one the bell was
-        rung for. Then the question must not be held: nobody will ring again.
+        The message that the bell was rung for may be waiting behind others, and nobody will ring again. Either the node
+        was handed one and has left it unanswered, because it is not for the node or no node can read it: then its next
+        question passes. Or it was handed nothing, because the SuperLink came upon a message that was withdrawn while
+        the node was away: then a few of its questions pass, one for each such message.
         """
         record = self._record(public_key)
-        ignored, record.owes_answer = record.owes_answer, False
-        return ignored
+        passes = record.passes > 0
+        record.passes -= passes
+        return passes
 
     def why_refused(
         self, call: str, body: bytes, public_key: bytes, most_objects: int = MAX_OBJECTS
@@ -102,8 +105,8 @@ class Gate:
             reason = self._judge_reply(request, body, record)
         return None if reason is None else f"{call}: {reason}"
 
-    def note(self, call: str, public_key: bytes, body: bytes, answer: bytes) -> None:
-        """Learn from the SuperLink's answer to a call that was passed on, one of :data:`NOTED`."""
+    def note(self, call: str, public_key: bytes, body: bytes, answer: bytes, rung: bool = False) -> None:
+        """Learn from the SuperLink's answer to a call of :data:`NOTED`; `rung` says that the bell had rung for it."""
         from flwr.proto.fleet_pb2 import PullMessagesResponse, PushMessagesResponse
         from flwr.proto.message_pb2 import PushObjectRequest, PushObjectResponse
         from google.protobuf.message import DecodeError
@@ -114,13 +117,14 @@ class Gate:
                 record.node_id = activated_id(answer)
             elif call == "pull-messages":
                 pulled = PullMessagesResponse.FromString(answer)
+                if pulled.messages_list or rung:
+                    record.passes = 1 if pulled.messages_list else _QUESTIONS
                 for message, tree in zip(pulled.messages_list, pulled.message_object_trees, strict=True):
-                    record.owes_answer = True
                     _hand(record, message, tree)
                     for object_id, children in _children_in(tree):
                         _keep(self._children, object_id, children, _OBJECTS)
             elif call == "push-messages":
-                record.owes_answer = False
+                record.passes = 0
                 pushed = PushMessagesResponse.FromString(answer)
                 _keep(record.sessions, pushed.session_id, set(pushed.objects_to_push), _SESSIONS)
             elif call == "push-object" and PushObjectResponse.FromString(answer).stored:

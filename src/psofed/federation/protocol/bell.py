@@ -132,11 +132,11 @@ class BellService:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def hold(self, number: int, seconds: float) -> None:
-        """Return when there is something for node `number`, at the latest after `seconds`."""
+    async def hold(self, number: int, seconds: float) -> bool:
+        """Wait until the bell rings for node `number`, at most `seconds`, and return whether it has rung."""
         if number in self._rung:
             self._rung.discard(number)
-            return
+            return True
         for writer in self._listeners:
             writer.write(f"idle {number}\n".encode())
         future = asyncio.get_running_loop().create_future()
@@ -144,8 +144,9 @@ class BellService:
         try:
             async with asyncio.timeout(seconds):
                 await future
+            return True
         except TimeoutError:
-            pass
+            return False
         finally:
             held = self._waiting.get(number, [])
             if future in held:
