@@ -67,10 +67,15 @@ class TableFrame:
         return next(itertools.islice(records, row + 1, None))
 
 
-def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
-    """Read a CSV or Parquet file; `text_column` is read as text (``007`` and ``NA`` are names there)."""
+def refuse_toml(path: Path) -> None:
+    """Refuse a scenario where a table is expected."""
     if path.suffix.lower() == ".toml":
         raise PsofedError(f"{path}: this is TOML, such as a scenario; a table is a CSV or Parquet file")
+
+
+def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
+    """Read a CSV or Parquet file; `text_column` is read as text (``007`` and ``NA`` are names there)."""
+    refuse_toml(path)
     if is_parquet(path):
         return TableFrame(_open_parquet(path).to_pandas(), str(path))
     return _read_csv(path, text_column)
