@@ -116,10 +116,21 @@ def _usage(error: click.UsageError) -> str:
         message = f"{error.param.metavar} is required: {text[:1].lower()}{text[1:]}"
     if isinstance(error, click.NoSuchOption):
         message = f"No such option: {error.option_name}."
-        message += did_you_mean(error.option_name, error.possibilities or ())
+        message += did_you_mean(error.option_name, error.possibilities or ()) or _setting(error)
     if not message.endswith((".", "?")):
         message += "."
     return message if error.ctx is None else f"{message} See `{error.ctx.command_path} --help`."
+
+
+def _setting(error: click.NoSuchOption) -> str:
+    """Return how a field of a scenario is given that was typed like an option, such as ``--stepsize``."""
+    if error.ctx is None or not any("--set" in parameter.opts for parameter in error.ctx.command.params):
+        return ""
+    from psofed.common.suggest import closest
+    from psofed.scenario.mapping import field_names
+
+    field = closest(error.option_name.lstrip("-"), field_names())
+    return f" Fields of the scenario are set with --set {field}=VALUE." if field else ""
 
 
 def _forget_output() -> None:

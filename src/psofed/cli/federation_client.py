@@ -37,6 +37,8 @@ def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
         node = LongLivedNode(
             options.server, options.key, options.authority, options.folder, config, ReadyMadeApp(), log
         )  # it refuses missing and unreadable keys
+        if not options.data:
+            log("Without --data this node learns made-up samples, in runs with --synthetic only.")
         if options.byzantine:
             log("This node is Byzantine: it poisons what it uploads.")
         log(f"Node {options.key.stem} works for {options.server} in {options.folder}. Stop it with Ctrl-C.")
@@ -86,7 +88,6 @@ def _with_data(options: NodeOptions) -> NodeOptions:
     from psofed.render.numbers import listed
 
     if not options.data:
-        log("Without --data this node learns made-up samples, in runs with --synthetic only.")
         return options
     if not options.describes_table and isinstance(
         source := open_source(options.data, dimension=1), GeneratorSource

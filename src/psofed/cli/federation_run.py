@@ -321,5 +321,4 @@ def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput, **co
 
     files = f"Result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}."
     outcome = FederationOutcome(result, files=files, **compared)
-    output.draw(outcome)
-    output.show(outcome.to_json, outcome.report)
+    output.present(outcome)

@@ -218,7 +218,12 @@ def _check_quoted_rows(path: Path, content: bytes, delimiter: str, width: int) -
 
 def _wrong_length(path: Path, row: int, fields: int, width: int, delimiter: str) -> PsofedError:
     text = f"{path}: row {row} has {counted(fields, 'field')}, the header has {width}"
-    return PsofedError(f"{text}; fields are separated by {_DELIMITER_NAMES[delimiter]}, as in the header")
+    if width == 1:
+        return PsofedError(f"{text}; the first line must be the header")
+    quotes = ": put numbers with decimal commas in quotes" if delimiter == "," and fields > width else ""
+    return PsofedError(
+        f"{text}; fields are separated by {_DELIMITER_NAMES[delimiter]}, as in the header{quotes}"
+    )
 
 
 def _lines(content: bytes) -> Iterator[str]:
