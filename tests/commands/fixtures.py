@@ -151,6 +151,7 @@ psofed plot notes.txt picture.svg
 psofed plot notes.txt picture.gif
 psofed advise
 psofed advise --data readings.csv --client-column station --target-column output --byzantine 0.7
+psofed advise --data readings.csv --client-column station --target-column output --set stepsize=0.1
 psofed explore --set stepsize=0.1
 psofed explore scenario.toml --port 99999
 psofed reproduce fig10

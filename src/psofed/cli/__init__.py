@@ -126,10 +126,10 @@ def _setting(error: click.NoSuchOption) -> str:
     """Return how a field of a scenario is given that was typed like an option, such as ``--stepsize``."""
     if error.ctx is None or not any("--set" in parameter.opts for parameter in error.ctx.command.params):
         return ""
-    from psofed.common.suggest import closest
     from psofed.scenario.mapping import field_names
 
-    field = closest(error.option_name.lstrip("-"), field_names())
+    name = error.option_name.lstrip("-").replace("-", "_")
+    field = next((field for field in field_names() if field.rpartition(".")[2] == name), None)
     return f" Fields of the scenario are set with --set {field}=VALUE." if field else ""
 
 

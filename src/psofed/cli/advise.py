@@ -40,6 +40,8 @@ def advise(
         from psofed.studies.advice.advice import check_out
 
         check_out(output.out)
+    if chosen := next((name for name in ("num_shared", "stepsize") if name in source.values), None):
+        raise PsofedError(f"--set {chosen}: advise finds the best {chosen} itself; leave it out.")
     scenario = source.fit(reading, everybody=True)
     if scenario.data.rows is None:
         raise PsofedError(
