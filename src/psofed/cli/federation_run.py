@@ -150,6 +150,10 @@ def run(
             remarks.append(
                 f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}"
             )
+            if absent := scenario.data.rows.source.reading.leave_out:
+                remarks.append(
+                    f"The plan leaves out {', '.join(absent)}: let no node or gateway read their rows."
+                )
         _submit_and_follow(chosen, home.open(), output, remarks, force=replace.force)
 
 
@@ -223,7 +227,8 @@ def stop(home: HomeFolder) -> None:
 
         place = home.open()
         done = stop_run(place)
-        typer.echo(f"stopped after round {done}; {place.command('resume')} continues from there")
+        continued = f"after round {done}; {place.command('resume')} continues from there"
+        typer.echo(f"stopped {continued if done else 'before the first round was completed'}")
 
 
 def export(options: ExportOptions, home: HomeFolder) -> None:
