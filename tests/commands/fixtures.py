@@ -53,6 +53,7 @@ FILES = {
     "twice_grid.toml": "[base]\nnum_clients = 9\ndimension = 5\n\n[grid]\nstepsize = [0.1]\n"
     '"stepsize, num_shared" = [[0.1, 1]]\n',
     "empty.toml": "",
+    "modules.toml": 'plugins = "my_parts"\nnum_clients = 50\ndimension = 5\n',
     "full.toml": "num_clients = 50\ndimension = 5\nnum_shared = 5\n",
     "commas.csv": "station,wind,output\nnorth,1,5,2,5\n",
     "comment.csv": "# logger 7\nstation,wind,output\nnorth,1,2\n",
@@ -81,6 +82,7 @@ psofed simulate range.toml
 psofed simulate list.toml
 psofed simulate seed.toml
 psofed simulate channel.toml
+psofed simulate modules.toml
 psofed simulate scenario.toml --plugin missing.py
 psofed simulate scenario.toml --plugin custom.py
 psofed simulate scenario.toml other.toml
@@ -145,6 +147,7 @@ psofed sweep number_grid.toml
 psofed sweep joint_grid.toml
 psofed sweep attack_grid.toml
 psofed sweep twice_grid.toml
+psofed sweep twice_grid.toml --set stepsize=0.1
 psofed sweep empty.toml
 psofed sweep readings.csv
 psofed plot notes.txt picture.svg
@@ -166,6 +169,7 @@ psofed federation client --server http://nowhere:9092
 psofed federation client --data scenario.toml
 psofed federation stop
 psofed federation run scenario.toml
+psofed federation run readings.csv
 psofed federation client
 """
 

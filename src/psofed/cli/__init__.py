@@ -124,8 +124,12 @@ def _usage(error: click.UsageError) -> str:
 
 def _setting(error: click.NoSuchOption) -> str:
     """Return how a field of a scenario is given that was typed like an option, such as ``--stepsize``."""
-    if error.ctx is None or not any("--set" in parameter.opts for parameter in error.ctx.command.params):
+    if error.ctx is None:
         return ""
+    if not any("--set" in parameter.opts for parameter in error.ctx.command.params):
+        return " Write fields of the scenario under [base] in the grid file." * (
+            error.ctx.info_name == "sweep"
+        )
     from psofed.scenario.mapping import field_names
 
     name = error.option_name.lstrip("-").replace("-", "_")

@@ -161,7 +161,10 @@ def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, str]":
     """Return the scenario of a run and a remark; unless a rule is named, the federation's own default is used."""
     from psofed.federation.server.step import ROBUST
     from psofed.parts.aggregations.mean import Mean
+    from psofed.scenario.file import refuse_table
 
+    assert source.file is not None  # it is required
+    refuse_table(source.file, "a scenario: `psofed advise --data TABLE --out plan.toml` makes one of it")
     scenario = source.read(open_data=False)
     if synthetic:  # to be compared with the simulation of the same scenario
         return scenario, ""

@@ -80,7 +80,7 @@ def scenario_from_mapping(
     except InvalidValueError as error:
         named = mapping.get(PLUGINS)
         if named and error.allowed.startswith("one of "):
-            modules = ", ".join(map(str, named)) if isinstance(named, list) else named
+            modules = ", ".join(map(str, named))
             hint = f" The scenario names the module {modules}: load it with --plugin or psofed.load_plugin."
             raise InvalidValueError(error.field, error.value, error.allowed, error.hint + hint) from None
         raise
@@ -227,6 +227,8 @@ def plain_value(value: Any) -> Any:
 
 
 def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool) -> Scenario:
+    if not isinstance(mapping.get(PLUGINS, []), list):
+        raise InvalidValueError(PLUGINS, mapping[PLUGINS], 'a list of modules, such as ["my_parts"]')
     values = {key: value for key, value in mapping.items() if key != PLUGINS}
     known = tuple(f.name for f in dataclasses.fields(Scenario))
     for key in values:
