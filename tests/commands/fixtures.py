@@ -44,6 +44,21 @@ FILES = {
     "words.csv": "station,wind,output\n" + "north,calm,1\n" * 50,
     "headless.csv": "",
     "notes.txt": "not a result\n",
+    "tables.toml": "num_clients = 50\ndimension = 5\n\n[attacks]\nnum_byzantine = 5\n",
+    "rule.toml": 'num_clients = 9\ndimension = 5\n\n[aggregation]\nkind = "trimmed-mean"\ntrim = 1\n',
+    "range.toml": "num_clients = 9\ndimension = 5\n\n[data]\nnoise_variance = {uniform = [0.2, 0.1]}\n",
+    "list.toml": "num_clients = 9\ndimension = 5\nstepsize = [0.1, 0.2]\n",
+    "seed.toml": "num_clients = 9\ndimension = 5\nseed = 3\n",
+    "channel.toml": 'num_clients = 9\ndimension = 5\n\n[channel]\nkind = "noisy"\n',
+    "twice_grid.toml": "[base]\nnum_clients = 9\ndimension = 5\n\n[grid]\nstepsize = [0.1]\n"
+    '"stepsize, num_shared" = [[0.1, 1]]\n',
+    "empty.toml": "",
+    "modules.toml": 'plugins = "my_parts"\nnum_clients = 50\ndimension = 5\n',
+    "full.toml": "num_clients = 50\ndimension = 5\nnum_shared = 5\n",
+    "commas.csv": "station,wind,output\nnorth,1,5,2,5\n",
+    "comment.csv": "# logger 7\nstation,wind,output\nnorth,1,2\n",
+    "numbers.csv": "1,2,2\n3,4,5\n",
+    "units.csv": "station,wind,output\n" + "north,3 m/s,1\n" * 50,
 }
 
 COMMANDS = """
@@ -61,6 +76,13 @@ psofed simulate kind.toml
 psofed simulate foreign.toml
 psofed simulate table.toml
 psofed simulate plugin.toml
+psofed simulate tables.toml
+psofed simulate rule.toml
+psofed simulate range.toml
+psofed simulate list.toml
+psofed simulate seed.toml
+psofed simulate channel.toml
+psofed simulate modules.toml
 psofed simulate scenario.toml --plugin missing.py
 psofed simulate scenario.toml --plugin custom.py
 psofed simulate scenario.toml other.toml
@@ -78,9 +100,16 @@ psofed simulate scenario.toml --set attack.probability=1.2
 psofed simulate scenario.toml --set attack.num_byzantine=60
 psofed simulate scenario.toml --set aggregation=medain
 psofed simulate scenario.toml --set attack=gausian
+psofed simulate scenario.toml --set aggregation=trimmed-mean --set aggregation.trim=1
+psofed simulate scenario.toml --set attack.num_byzantine=3 --set attack.clients=[1]
+psofed simulate scenario.toml --set stepsize=0.1 --set stepsize=0.2
+psofed simulate scenario.toml --set trials=3
+psofed simulate scenario.toml --stepsize 0.1
+psofed simulate scenario.toml --versus scenario.toml --set num_shared=2
+psofed simulate scenario.toml --plot notes.txt/curve.png
 psofed simulate scenario.toml --out result.json
 psofed simulate scenario.toml --plot curve.gif
-psofed simulate scenario.toml --versus scenario.toml --out both.nc
+psofed simulate scenario.toml --versus full.toml --out both.nc
 psofed simulate --features wind
 psofed simulate --data missing.csv --client-column station --target-column output
 psofed simulate --data headless.csv --client-column station --target-column output
@@ -96,6 +125,10 @@ psofed simulate --data readings.csv --client-column station --target-column outp
 psofed simulate --data readings.csv --client-column station --target-column output --warmup 100
 psofed simulate --data ragged.csv --client-column station --target-column output
 psofed simulate --data scenario.toml --client-column station --target-column output
+psofed simulate --data commas.csv --client-column station --target-column output
+psofed simulate --data comment.csv --client-column station --target-column output
+psofed simulate --data numbers.csv --client-column station --target-column output
+psofed simulate --data units.csv --client-column station --target-column output
 psofed simulate readings.csv
 psofed simulate columns.toml
 psofed predict
@@ -113,20 +146,30 @@ psofed sweep missing.toml
 psofed sweep number_grid.toml
 psofed sweep joint_grid.toml
 psofed sweep attack_grid.toml
+psofed sweep twice_grid.toml
+psofed sweep twice_grid.toml --set stepsize=0.1
+psofed sweep empty.toml
 psofed sweep readings.csv
 psofed plot notes.txt picture.svg
 psofed plot notes.txt picture.gif
 psofed advise
 psofed advise --data readings.csv --client-column station --target-column output --byzantine 0.7
+psofed advise --data readings.csv --client-column station --target-column output --set stepsize=0.1
 psofed explore --set stepsize=0.1
 psofed explore scenario.toml --port 99999
 psofed reproduce fig10
+psofed reproduce figure2
 psofed reproduce fig1 resilience
 psofed federation run
 psofed federation client --features a
 psofed federation client --attack sign-flip
 psofed federation client --client north
 psofed federation client --server nowhere:port
+psofed federation client --server http://nowhere:9092
+psofed federation client --data scenario.toml
+psofed federation stop
+psofed federation run scenario.toml
+psofed federation run readings.csv
 psofed federation client
 """
 

@@ -165,6 +165,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(folder, arguments, words: s
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+    assert ("settles at" in done.stdout) == (arguments[0] == "simulate")  # what was computed is not lost
 
 
 def test_an_interrupted_sweep_says_what_is_kept_and_goes_on(folder) -> None:

@@ -47,6 +47,11 @@ def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path
     assert plot.read_text().lstrip().startswith("<?xml")
 
 
+def test_the_next_step_uses_the_points_that_are_kept(grid, tmp_path, psofed_command):
+    done = psofed_command("sweep", str(grid), "--out", str(tmp_path / "out"), "--trials", "2")
+    assert f"psofed sweep {grid} --trials 2 --out {tmp_path / 'out'} --plot sweep.png" in done.stdout
+
+
 def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path, psofed_command):
     out = tmp_path / "out"
     assert psofed_command("sweep", grid, "--out", out).returncode == 0

@@ -246,18 +246,18 @@ def test_the_answer_is_about_those_who_should_federate(
     kind: str, verdict: str, sizes: list, start: str
 ) -> None:
     x, y = law_table(kind, 1)
-    names = np.tile([f"S{k:02d}" for k in range(25)], len(y))
+    names = np.tile([f"S {k:02d}" for k in range(25)], len(y))
     data = from_arrays(x.reshape(-1, 4), y.reshape(-1), names)
     advice = advise(data, byzantine=0.2 if kind == "two others" else 0, trials=8)
     assert advice.verdict == verdict
     assert [len(group.clients) for group in advice.groups] == sizes
     assert advice.answer.startswith(start)
     if kind == "two others":
-        assert advice.answer.endswith("; leave out S23 and S24, which follow other laws.")
-        assert advice.left_out == ("S23", "S24")
+        assert advice.answer.endswith("; leave out S 23 and S 24, which follow other laws.")
+        assert advice.left_out == ("S 23", "S 24")
         assert advice.scenario.num_clients == 23
         assert advice.everybody_gain.value < 0 < advice.federation.gain.interval[0]
-        assert "--leave-out S23,S24" in advice.report().next_step.command
+        assert "--leave-out 'S 23,S 24'" in advice.report().next_step.command
         assert (
             "If 5 of the 23 clients were Byzantine, the honest clients' error in this" in advice.sentences[-1]
         )

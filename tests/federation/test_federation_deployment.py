@@ -22,6 +22,8 @@ from families import family, living
 import psofed
 from psofed import Data, Scenario
 from psofed.attacks import Gaussian
+from psofed.cli.federation_run import _with_rule
+from psofed.cli.inputs import ScenarioFile
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.files import read_json, write_json
 from psofed.federation.deploy import superlink, supernode
@@ -487,33 +489,44 @@ def test_certs_are_made_and_listed(tmp_path, psofed_command):
 
 
 @pytest.mark.parametrize(
-    ("line", "options", "said"),
+    ("line", "changes", "synthetic", "said"),
     [
-        ("", [], 'names no aggregation rule: using "centred-clipping"'),
-        ('aggregation = "mean"', [], "one Byzantine node can lead the model away"),
-        ('aggregation = "median"', [], ""),
-        ("", ["--set", "aggregation=krum"], ""),
-        ("", ["--synthetic"], ""),
+        ("", (), False, 'names no aggregation rule: using "centred-clipping"'),
+        ('aggregation = "mean"', (), False, "one Byzantine node can lead the model away"),
+        ('aggregation = "median"', (), False, ""),
+        ("", ("aggregation=krum",), False, ""),
+        ("", (), True, ""),
     ],
 )
 def test_a_run_says_which_rule_it_uses_unless_the_scenario_names_a_robust_one(
-    tmp_path, psofed_command, line, options, said
+    tmp_path, line, changes, synthetic, said
 ):
     scenario = tmp_path / "s.toml"
     scenario.write_text(f"num_clients = 5\ndimension = 3\n{line}\n")
-    done = psofed_command("federation", "run", str(scenario), "--home", str(tmp_path), *options)
-    first, *rest = done.stderr.splitlines()
-    assert said in first
-    assert len(rest) == bool(said)
-    assert "psofed federation server" in done.stderr  # there is none
+    _, remark = _with_rule(ScenarioFile(file=scenario, changes=changes), synthetic)
+    assert said in remark
+    assert bool(said) == bool(remark)
 
 
 def test_mistakes_end_with_one_line_and_code_2(tmp_path, psofed_command):
     scenario = tmp_path / "s.toml"
     scenario.write_text(Scenario(num_clients=5, dimension=3).to_toml())
     cases = {
-        ("server", "--home", str(tmp_path)): "psofed federation certs",
-        ("run", str(scenario), "--home", str(tmp_path)): "psofed federation server",
+        ("server", "--home", str(tmp_path)): f"psofed federation certs --home {tmp_path}",
+        ("run", str(scenario), "--home", str(tmp_path)): f"psofed federation server --home {tmp_path}",
+        ("stop", "--home", str(tmp_path / "absent")): "no federation",
+        ("client", "--server", "http://localhost:9092"): "--server must be HOST:PORT",
+        ("client", "--data", str(scenario)): "this is TOML",
+        ("client", "--data", "no_such_module:samples"): "cannot load no_such_module:samples",
+        (
+            "export",
+            "--out",
+            "m.npz",
+            "--home",
+            str(tmp_path),
+            "--scaling",
+            "nobody",
+        ): "nobody: not the folder",
         ("resume", "--home", str(tmp_path)): "no round has been completed",
         ("status", "--home", str(tmp_path / "absent")): "no federation",
         ("client", "--data", "absent.csv", "--home", str(tmp_path)): "--data absent.csv: no such file",
@@ -565,6 +578,21 @@ def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     assert "server MSD, theory" in labels
     assert "server MSD, 90 % of simulated runs" in labels
     assert len(FederationOutcome(result).plot().axes[0].get_legend().get_texts()) == 2
+
+
+def test_an_outcome_shows_rounds_with_a_value_and_claims_no_byzantine_clients_it_cannot_know(finished):
+    from psofed.federation.deploy.outcome import FederationOutcome
+
+    result = read_json(finished.result)
+    assert "4 clients, 1 Byzantine, sharing 1 of 4 parameters." in str(FederationOutcome(result))
+    result["settings"]["synthetic"] = False
+    curve = result["learning_curve"]
+    curve["network_mse"], curve["server_msd"] = [0.5, *[None] * 59], [None] * 60
+    report = FederationOutcome(result).report()
+    assert report.subject == "4 clients, sharing 1 of 4 parameters."
+    assert [row[0] for row in report.tables[0].rows] == [1]
+    curve["network_mse"] = [None] * 60
+    assert not FederationOutcome(result).report().tables
 
 
 def test_the_status_is_shown_by_name(finished):

@@ -208,6 +208,13 @@ def test_a_generator_begins_anywhere(tmp_path, monkeypatch):
         open_source("my_stream:other", dimension=2).read(Position(), 1)
 
 
+def test_a_generator_may_lie_in_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "here_only.py").write_text("def samples(partition, start):\n    yield [1.0], 2.0\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    assert open_source("here_only:samples", dimension=1).read(Position(), 5).targets.tolist() == [2.0]
+
+
 def test_an_unknown_kind_of_source_is_named():
     with pytest.raises(InvalidValueError, match="data"):
         open_source("what is this", dimension=1)

@@ -162,6 +162,16 @@ def test_repeated_rows_are_counted_and_rows_that_go_back_in_time_are_noted() -> 
     assert "by time those of b go back in time" in notes
 
 
+def test_a_code_for_missing_values_is_noted() -> None:
+    frame = make_frame()
+    frame["wind"] = np.arange(len(frame)) % 20.0
+    assert not read_data(frame, "who", "y").table.missing_codes
+    frame.loc[::9, "wind"] = -999.0
+    data = read_data(frame, "who", "y")
+    assert data.table.missing_codes == {"wind": (-999.0, len(frame.loc[::9]))}
+    assert any("wind is -999 in" in note and "leave it empty" in note for note in data.notes())
+
+
 def test_names_of_clients_stay_as_they_stand(tmp_path) -> None:
     names = ("NA", "007", "Zürich 東京", "-")
     frame = make_frame(clients=names)

@@ -105,6 +105,12 @@ def test_the_example_is_a_valid_scenario() -> None:
     )
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text("num_clients = 9\ndimension = 5\n", encoding="utf-8-sig")
+    assert read_scenario(file).num_clients == 9
+
+
 def test_explicit_covariances_survive_toml() -> None:
     covariances = np.array([[[2.0, 0.3], [0.3, 1.0]], [[1.0, 0.1], [0.1, 0.5]]])
     scenario = Scenario(num_clients=2, dimension=2, num_participants=1, data=Data(covariances=covariances))

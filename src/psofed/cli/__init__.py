@@ -116,10 +116,25 @@ def _usage(error: click.UsageError) -> str:
         message = f"{error.param.metavar} is required: {text[:1].lower()}{text[1:]}"
     if isinstance(error, click.NoSuchOption):
         message = f"No such option: {error.option_name}."
-        message += did_you_mean(error.option_name, error.possibilities or ())
+        message += did_you_mean(error.option_name, error.possibilities or ()) or _setting(error)
     if not message.endswith((".", "?")):
         message += "."
     return message if error.ctx is None else f"{message} See `{error.ctx.command_path} --help`."
+
+
+def _setting(error: click.NoSuchOption) -> str:
+    """Return how a field of a scenario is given that was typed like an option, such as ``--stepsize``."""
+    if error.ctx is None:
+        return ""
+    if not any("--set" in parameter.opts for parameter in error.ctx.command.params):
+        return " Write fields of the scenario under [base] in the grid file." * (
+            error.ctx.info_name == "sweep"
+        )
+    from psofed.scenario.mapping import field_names
+
+    name = error.option_name.lstrip("-").replace("-", "_")
+    field = next((field for field in field_names() if field.rpartition(".")[2] == name), None)
+    return f" Fields of the scenario are set with --set {field}=VALUE." if field else ""
 
 
 def _forget_output() -> None:

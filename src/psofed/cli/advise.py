@@ -35,11 +35,13 @@ def advise(
     """
     if source.data is None and source.file is None:
         raise PsofedError("advise needs --data TABLE: a CSV or Parquet file, one row per observation.")
-    output.check()
+    output.check(output.out)
     if output.out is not None:
         from psofed.studies.advice.advice import check_out
 
         check_out(output.out)
+    if chosen := next((name for name in ("num_shared", "stepsize") if name in source.values), None):
+        raise PsofedError(f"--set {chosen}: advise finds the best {chosen} itself; leave it out.")
     scenario = source.fit(reading, everybody=True)
     if scenario.data.rows is None:
         raise PsofedError(
@@ -49,7 +51,4 @@ def advise(
 
     with progress("comparing", "runs") as report:
         advice = call_with(run_advice, scenario, settings.replace(progress=report))
-    if output.out is not None:
-        advice.save(output.out)
-    output.draw(advice)
-    output.show(advice.to_json, advice.report, file=words_of(source, reading))
+    output.present(advice, out=output.out, file=words_of(source, reading))

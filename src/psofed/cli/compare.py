@@ -26,6 +26,5 @@ def compare(
 
     with progress("simulating") as report:
         comparison = call_with(run_comparison, scenario, settings.replace(progress=report))
-    output.draw(comparison)
-    output.show(comparison.to_json, comparison.report, file=words_of(source, reading))
+    output.present(comparison, file=words_of(source, reading))
     raise typer.Exit(0 if comparison.agrees else 1)

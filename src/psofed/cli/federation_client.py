@@ -1,6 +1,7 @@
 """``psofed federation client``: one node."""
 
 import contextlib
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ def client(options: NodeOptions, logs: LogOptions, plugins: Plugins) -> None:
         node = LongLivedNode(
             options.server, options.key, options.authority, options.folder, config, ReadyMadeApp(), log
         )  # it refuses missing and unreadable keys
+        if not options.data:
+            log("Without --data this node learns made-up samples, in runs with --synthetic only.")
         if options.byzantine:
             log("This node is Byzantine: it poisons what it uploads.")
         log(f"Node {options.key.stem} works for {options.server} in {options.folder}. Stop it with Ctrl-C.")
@@ -76,24 +79,30 @@ def _with_feed(options: NodeOptions) -> "tuple[NodeOptions, MqttFeed]":
 def _with_data(options: NodeOptions) -> NodeOptions:
     """Return the options with the full path of the table; a mistake should show here, not in the first round."""
     from psofed.common.errors import PsofedError
+    from psofed.data.frames import refuse_toml
     from psofed.federation.client.columns import TableSource
     from psofed.federation.client.online import BACKLOG
     from psofed.federation.client.shared_table import SharedTable
     from psofed.federation.client.sources import GeneratorSource, Position, open_source
     from psofed.federation.deploy.app import open_data
+    from psofed.render.numbers import listed
 
     if not options.data:
         return options
-    if not options.describes_table and isinstance(open_source(options.data, dimension=1), GeneratorSource):
+    if not options.describes_table and isinstance(
+        source := open_source(options.data, dimension=1), GeneratorSource
+    ):
+        source.load()
         return options
     path = Path(options.data)
     if not path.exists():
         raise PsofedError(f"--data {path}: no such file or folder.")
+    refuse_toml(path)
     options = options.replace(data=str(path.resolve()))
     source = open_data(options, 0)
     assert isinstance(source, TableSource)  # generators have returned above
-    if path.is_file() and not path.stat().st_size:
-        log(f"{path} is still empty.")
+    if not source.open().header:
+        log(f"{path} has no .parquet file yet." if path.is_dir() else f"{path} is still empty.")
         return options
     features, target = source.chosen()
     shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
@@ -104,6 +113,9 @@ def _with_data(options: NodeOptions) -> NodeOptions:
         log(f"A gateway for {len(names)} clients{f': {shown}' if names else ', as yet'}.")
         return options
     there = len(source.read(Position(), _COUNTED))
+    if options.client is not None and not there:
+        names = SharedTable(dataclasses.replace(source, client="")).names()
+        log(f"{path} has no row of client {options.client} yet; it has rows of {listed(names)}.")
     if there > BACKLOG:
         number = f"{there:,}" if there < _COUNTED else f"at least {there:,}"
         log(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from psofed.common.errors import PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -24,10 +25,12 @@ class HomeFolder(Settings):
 
     home: Path = option(default=DEFAULT_HOME, metavar="DIR", text="folder with all files of this federation")
 
-    def open(self) -> "Home":
-        """Return the files."""
+    def open(self, *, made: bool = True) -> "Home":
+        """Return the files, which a command may or may not expect to be `made` already."""
         from psofed.federation.deploy.superlink import Home
 
+        if made and not self.home.is_dir():
+            raise PsofedError(f"there is no federation in {self.home}; name its folder with --home")
         return Home(self.home)
 
 

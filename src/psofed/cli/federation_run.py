@@ -92,7 +92,7 @@ def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
             defended=not options.undefended,
         )
         levels: list[float] = []
-        place = home.open()
+        place = home.open(made=False)
         with progress("federation", "rounds") as update:
             result = run_demo(
                 settings,
@@ -142,31 +142,43 @@ def run(
     with ready():
         from psofed.federation.deploy.settings import RunSettings
 
-        scenario = _with_rule(source, bool(options.values.get("synthetic")))
+        scenario, remark = _with_rule(source, bool(options.values.get("synthetic")))
         chosen = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values)
+        remarks = [remark] if remark else []
         if scenario.data.rows is not None:
             named = chosen.columns
-            say(f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}")
-        _submit_and_follow(chosen, home.open(), output, force=replace.force)
+            remarks.append(
+                f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}"
+            )
+            if absent := scenario.data.rows.source.reading.leave_out:
+                remarks.append(
+                    f"The plan leaves out {', '.join(absent)}: let no node or gateway read their rows."
+                )
+        _submit_and_follow(chosen, home.open(), output, remarks, force=replace.force)
 
 
-def _with_rule(source: ScenarioFile, synthetic: bool) -> "Scenario":
-    """Return the scenario of a run. Unless it names a rule, uploads are combined by the federation's own default."""
+def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, str]":
+    """Return the scenario of a run and a remark; unless a rule is named, the federation's own default is used."""
     from psofed.federation.server.step import ROBUST
     from psofed.parts.aggregations.mean import Mean
+    from psofed.scenario.file import refuse_table
 
+    assert source.file is not None  # it is required
+    refuse_table(source.file, "a scenario: `psofed advise --data TABLE --out plan.toml` makes one of it")
     scenario = source.read(open_data=False)
     if synthetic:  # to be compared with the simulation of the same scenario
-        return scenario
+        return scenario, ""
     if not source.gives("aggregation"):
-        say(f'The scenario names no aggregation rule: using "{ROBUST.kind}", which resists a Byzantine node.')
-        return scenario.replace(aggregation=ROBUST)
+        remark = (
+            f'The scenario names no aggregation rule: using "{ROBUST.kind}", which resists a Byzantine node.'
+        )
+        return scenario.replace(aggregation=ROBUST), remark
     if isinstance(scenario.aggregation, Mean):
-        say(
+        return scenario, (
             'WARNING: with aggregation = "mean" one Byzantine node can lead the model away; '
             "remove the line for a robust rule."
         )
-    return scenario
+    return scenario, ""
 
 
 def resume(options: ResumeOptions, home: HomeFolder, output: PlotOutput, plugins: Plugins) -> None:
@@ -184,7 +196,7 @@ def resume(options: ResumeOptions, home: HomeFolder, output: PlotOutput, plugins
         if place.checkpoint.exists() and not has_completed_round(place):
             raise PsofedError(
                 f"the latest run has completed no round, and {place.checkpoint} belongs to an earlier run; "
-                "start the latest again with `psofed federation run --force`"
+                f"start the latest again with {place.command('run FILE --force')}"
             )
         load_usable(CheckpointStore(place.checkpoint))  # a damaged one is reported before the run begins
         chosen = RunSettings.from_config(read_json(place.settings))
@@ -208,7 +220,7 @@ def rollback(options: RollbackOptions, home: HomeFolder) -> None:
         if status := place.read_status():
             status.pop("replaces", None)  # the run that the checkpoint belongs to is the one to continue
             place.write_status(status, round=state.round_number, state="rolled back")
-        typer.echo(f"back at round {state.round_number}; `psofed federation resume` continues from there")
+        typer.echo(f"back at round {state.round_number}; {place.command('resume')} continues from there")
 
 
 def stop(home: HomeFolder) -> None:
@@ -216,8 +228,10 @@ def stop(home: HomeFolder) -> None:
     with ready():
         from psofed.federation.deploy.submit import stop as stop_run
 
-        done = stop_run(home.open())
-        typer.echo(f"stopped after round {done}; `psofed federation resume` continues from there")
+        place = home.open()
+        done = stop_run(place)
+        continued = f"after round {done}; {place.command('resume')} continues from there"
+        typer.echo(f"stopped {continued if done else 'before the first round was completed'}")
 
 
 def export(options: ExportOptions, home: HomeFolder) -> None:
@@ -247,7 +261,12 @@ def predict(options: PredictOptions, output: Output) -> None:
 
 
 def _submit_and_follow(
-    settings: "RunSettings", home: "Home", output: PlotOutput, *, force: bool = False
+    settings: "RunSettings",
+    home: "Home",
+    output: PlotOutput,
+    remarks: Sequence[str] = (),
+    *,
+    force: bool = False,
 ) -> None:
     from psofed.common.errors import PsofedError
     from psofed.federation.deploy.status import server_address
@@ -255,9 +274,12 @@ def _submit_and_follow(
 
     output.check()
     if server_address(home) is None:
-        raise PsofedError(f"no server is running in {home.folder}; start it with: psofed federation server")
+        raise PsofedError(f"no server is running in {home.folder}; start it with {home.command('server')}")
     identity = submit(home, settings, force=force)
-    say("run submitted, waiting for the nodes")
+    for remark in remarks:
+        say(remark)
+    nodes = "a node" if settings.min_nodes == 1 else f"{settings.min_nodes} nodes (a gateway counts as one)"
+    say(f"run submitted, waiting for {nodes}, at most {settings.wait_for_nodes:g} s")
     with progress("federation", "rounds") as update:
         patience = settings.wait_for_nodes + settings.deadline + settings.interval + 60.0
         result = follow(home, identity, patience, on_progress=lambda status: _show_round(status, update))
@@ -279,24 +301,26 @@ def _pace(settings: "RunSettings") -> str:
 
 
 def _show_round(status: dict[str, Any], update: Any) -> None:
+    from psofed.federation.deploy.status import together
+
     if status["rounds"]:
         update(status["round"], status["rounds"])
     last = status.get("last")
     if not last:
         return
     reasons = last["reasons"]
-    dropped = ", ".join(
-        f"{node}: {kind}" + (f" ({reasons[node]})" if node in reasons else "")
+    dropped = {
+        node: kind + (f" ({reasons[node]})" if node in reasons else "")
         for node, kind in last["dropped"].items()
-    )
+    }
     answered = f"{len(last['accepted'])} of {len(last['participants'])} clients"
     of = f"/{status['rounds']}" if status["rounds"] else ""
     line = f"round {last['round']}{of}: {answered}, {last['seconds']:.1f} s"
     if not sys.stderr.isatty():
-        say(f"{line}; dropped {dropped}" if dropped else line)
-    for node, remark in last["remarks"].items():
-        if _said.get(node) != remark:  # once is enough, until it changes
-            say(f"  {node}: {remark}")
+        say(f"{line}; dropped {', '.join(together(dropped))}" if dropped else line)
+    fresh = {node: remark for node, remark in last["remarks"].items() if _said.get(node) != remark}
+    for text in together(fresh):  # once is enough, until it changes
+        say(f"  {text}")
     _said.update(last["remarks"])
 
 
@@ -305,5 +329,4 @@ def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput, **co
 
     files = f"Result in {home.result} and {home.result.with_suffix('.nc')}; logs in {home.logs}."
     outcome = FederationOutcome(result, files=files, **compared)
-    output.draw(outcome)
-    output.show(outcome.to_json, outcome.report)
+    output.present(outcome)

@@ -51,7 +51,7 @@ def certs(options: CertificateOptions, home: HomeFolder) -> None:
         from psofed.federation.deploy.credentials import make_credentials
 
         names = [*(f"node-{k}" for k in range(options.nodes)), *options.names]
-        made = make_credentials(home.open().credentials.folder, list(options.hosts), names)
+        made = make_credentials(home.open(made=False).credentials.folder, list(options.hosts), names)
         typer.echo(f"authority    {made.authority}  (goes to every machine)")
         typer.echo(f"server       {made.certificate}, {made.key}  (stay here)")
         for path in made.public_keys():
@@ -82,7 +82,7 @@ def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: 
         plugins.load()
         from psofed.federation.deploy.server import exposure_warning, serve
 
-        place = home.open()
+        place = home.open(made=False)
         host, port = options.host, options.port
         if port is None:
             port = int(place.read_server().get("port", 9092))

@@ -117,10 +117,10 @@ class ScenarioFile(Plugins):
         try:
             return scenario_from_mapping(set_values(mapping, changes), folder=folder, opening=open_data)
         except (InvalidValueError, UnknownFieldError) as error:
-            for text in self.changes:
-                changed = text.partition("=")[0].strip()
+            # The longest name that fits: of aggregation and aggregation.trim, the latter.
+            for changed in sorted(changes, key=len, reverse=True):
                 if error.field == changed or error.field.startswith(f"{changed}."):
-                    raise error.at(f"--set {text}") from None
+                    raise error.at(f"--set {self._typed[changed]}") from None
             raise (error if self.file is None else error.at(str(self.file))) from None
 
     @cached_property
@@ -135,10 +135,25 @@ class ScenarioFile(Plugins):
         """The changes by field; a path that is typed is relative to the current folder."""
         from psofed.scenario.changes import parse_setting
 
-        values = dict(parse_setting(text) for text in self.changes)
+        values = {key: parse_setting(text)[1] for key, text in self._typed.items()}
         if "data.file" in values:
             values["data.file"] = str(Path(values["data.file"]).resolve())
         return values
+
+    @cached_property
+    def _typed(self) -> dict[str, str]:
+        """The changes as they were typed, by field."""
+        from psofed.scenario.changes import parse_setting
+
+        typed: dict[str, str] = {}
+        for text in self.changes:
+            key, _ = parse_setting(text)
+            if key in typed:
+                raise PsofedError(
+                    f"--set {text}: {key} is set twice, also by --set {typed[key]}; leave out one."
+                )
+            typed[key] = text
+        return typed
 
     def gives(self, field: str) -> bool:
         """Whether the file or a change gives a field."""

@@ -58,8 +58,12 @@ class PlotOutput(Output):
 
     plot: Path | None = option(default=None, text="draw the result (.png, .svg or .pdf)")
 
-    def check(self) -> None:
-        """Refuse a picture format that cannot be written, before anything is computed."""
+    def check(self, *files: Path | None) -> None:
+        """Refuse pictures and other files that cannot be written, before anything is computed."""
+        from psofed.common.files import check_writable
+
+        for file in filter(None, (self.plot, *files)):
+            check_writable(file)
         if self.plot is not None:
             from psofed.render.style import check_picture_format
 
@@ -68,12 +72,26 @@ class PlotOutput(Output):
             except InvalidValueError as error:
                 raise error.renamed("--plot") from None
 
-    def draw(self, result: Any) -> None:
-        """Draw a result, if that was asked for."""
-        if self.plot is not None:
-            from psofed.render.figures import save_figure
+    def present(
+        self,
+        result: Any,
+        *,
+        out: Path | None = None,
+        to_json: Callable[[], Any] | None = None,
+        report: "Callable[[], Report] | None" = None,
+        file: str = "",
+        rows: int = 40,
+    ) -> None:
+        """Save and draw a result where that was asked for, and print it, also if a file cannot be written."""
+        try:
+            if out is not None:
+                result.save(out)
+            if self.plot is not None:
+                from psofed.render.figures import save_figure
 
-            save_figure(result.plot(), self.plot)
+                save_figure(result.plot(), self.plot)
+        finally:
+            self.show(to_json or result.to_json, report or result.report, file=file, rows=rows)
 
 
 def print_json(value: Any) -> None:

@@ -49,7 +49,11 @@ def simulate(
     scenario = source.fit(reading)
     rows = None if source.data is None else scenario.own_data
     other = None if source.versus is None else source.replace(file=source.versus).read(rows=rows)
-    output.check()
+    if other == scenario:
+        raise PsofedError(
+            f"--versus {source.versus}: the same scenario (--set changes both); change a copy of it."
+        )
+    output.check(output.out)
     if output.out is not None:
         from psofed.results.netcdf import check_netcdf_name
 
@@ -67,16 +71,12 @@ def simulate(
                 second = call_with(run_simulation, other, run.replace(progress=report))
     if other is not None:
         difference = (result - second).named(*_names(source))
-        output.draw(difference)
 
         def both() -> dict[str, Any]:
             return {**result.to_json(), "versus": second.to_json(), "difference": difference.to_json()}
 
-        output.show(both, difference.report, file=words_of(source, reading))
+        output.present(difference, to_json=both, file=words_of(source, reading))
         return
-    if output.out is not None:
-        result.save(output.out)
-    output.draw(result)
 
     def answer() -> "Report":
         if not result.diverged_trials.size:
@@ -85,9 +85,9 @@ def simulate(
 
         return with_remedy(result.report(), scenario)
 
-    output.show(result.to_json, answer, file=words_of(source, reading))
+    output.present(result, out=output.out, report=answer, file=words_of(source, reading))
 
 
 def _names(source: SimulatedScenario) -> tuple[str, str]:
     first = "the data's own scenario" if source.file is None else str(source.file)
-    return first, f"{source.versus} (the second)" if source.file == source.versus else str(source.versus)
+    return first, str(source.versus)

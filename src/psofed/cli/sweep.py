@@ -55,10 +55,9 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
         result = run_sweep(grid, threads=settings.threads, executor=executor, store=store, progress=report)
     if store is not None and store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)
-    if output.out is not None:
-        result.save(output.out)
-    output.draw(result)
-    output.show(result.to_json, result.report, file=words_of(source, given), rows=200)
+    # With --out, the next command finds the finished points.
+    file = words_of(source, given, output.replace(plot=None))
+    output.present(result, out=output.out, file=file, rows=200)
 
 
 @contextmanager

@@ -24,5 +24,4 @@ def tune(
 
     with progress("tuning", "numbers of shared parameters") as report:
         tuning = call_with(run_tuning, scenario, settings.replace(progress=report))
-    output.draw(tuning)
-    output.show(tuning.to_json, tuning.report, file=words_of(source, reading))
+    output.present(tuning, file=words_of(source, reading))

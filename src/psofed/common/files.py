@@ -38,6 +38,23 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
         disk().append(temporary, data)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written because of its folder, before anything is computed for it.
+
+    Examples
+    --------
+    >>> check_writable(Path("/"))
+    Traceback (most recent call last):
+    psofed.common.errors.PsofedError: /: this is a folder; name a file in it
+    """
+    if path.is_dir():
+        raise PsofedError(f"{path}: this is a folder; name a file in it")
+    folder = next(place for place in path.absolute().parents if place.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = "is read-only" if folder.is_dir() else "is not a folder"
+        raise PsofedError(f"{path}: cannot be written, because {folder} {why}; choose another place")
+
+
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, and move it there when the block ends well.

@@ -49,7 +49,10 @@ def per_client(low: float, high: float, *, open_low: bool = False) -> Check:
                 value = Uniform(*ends)
         if isinstance(value, Uniform):
             least = check_number(f"{name}.uniform", value.low, low, high, open_low=open_low)
-            return Uniform(least, check_number(f"{name}.uniform", value.high, least, high))
+            most = check_number(f"{name}.uniform", value.high, low, high, open_low=open_low)
+            if most < least:
+                raise InvalidValueError(f"{name}.uniform", [least, most], "[low, high] with low at most high")
+            return Uniform(least, most)
         if isinstance(value, str | bytes | Mapping):
             limits = describe_range(low, high, open_low, False)
             allowed = f"a number {limits}, a list of num_clients such numbers, or {{uniform = [low, high]}}"
@@ -67,8 +70,8 @@ def per_client(low: float, high: float, *, open_low: bool = False) -> Check:
 def check_count(name: str, value: PerClient, num_clients: int) -> None:
     """Refuse a list whose length is not the number of clients."""
     if isinstance(value, tuple) and len(value) != num_clients:
-        allowed = f"one number, or {num_clients} numbers (num_clients)"
-        raise InvalidValueError(name, f"{len(value)} numbers", allowed)
+        allowed = f"one number, or {num_clients} numbers (num_clients), not {len(value)}"
+        raise InvalidValueError(name, list(value), allowed)
 
 
 def plain_per_client(value: PerClient) -> Any:

@@ -35,7 +35,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
-        return parse_toml(content.decode())
+        return parse_toml(content.decode("utf-8-sig"))
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -82,6 +82,13 @@ def check_boolean(field: str, value: Any) -> bool:
     return value
 
 
+def check_executor(field: str, value: Any) -> Any:
+    """Return `value` if work can be submitted to it."""
+    if not hasattr(value, "submit"):
+        raise InvalidValueError(field, value, "an executor, such as concurrent.futures.ProcessPoolExecutor()")
+    return value
+
+
 def check_choice(field: str, value: Any, choices: Iterable[str]) -> str:
     """Return `value` if it is one of the named `choices`."""
     names = tuple(choices)

@@ -67,10 +67,15 @@ class TableFrame:
         return next(itertools.islice(records, row + 1, None))
 
 
-def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
-    """Read a CSV or Parquet file; `text_column` is read as text (``007`` and ``NA`` are names there)."""
+def refuse_toml(path: Path) -> None:
+    """Refuse a scenario where a table is expected."""
     if path.suffix.lower() == ".toml":
         raise PsofedError(f"{path}: this is TOML, such as a scenario; a table is a CSV or Parquet file")
+
+
+def read_frame(path: Path, text_column: str | None = None) -> TableFrame:
+    """Read a CSV or Parquet file; `text_column` is read as text (``007`` and ``NA`` are names there)."""
+    refuse_toml(path)
     if is_parquet(path):
         return TableFrame(_open_parquet(path).to_pandas(), str(path))
     return _read_csv(path, text_column)
@@ -213,7 +218,12 @@ def _check_quoted_rows(path: Path, content: bytes, delimiter: str, width: int) -
 
 def _wrong_length(path: Path, row: int, fields: int, width: int, delimiter: str) -> PsofedError:
     text = f"{path}: row {row} has {counted(fields, 'field')}, the header has {width}"
-    return PsofedError(f"{text}; fields are separated by {_DELIMITER_NAMES[delimiter]}, as in the header")
+    if width == 1:
+        return PsofedError(f"{text}; the first line must be the header")
+    quotes = ": put numbers with decimal commas in quotes" if delimiter == "," and fields > width else ""
+    return PsofedError(
+        f"{text}; fields are separated by {_DELIMITER_NAMES[delimiter]}, as in the header{quotes}"
+    )
 
 
 def _lines(content: bytes) -> Iterator[str]:

@@ -42,7 +42,7 @@ def data_notes(data: "OwnData") -> Iterator[str]:
         columns = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
         yield f"columns were left out: {columns}."
     for name, client in table.out_of_order.items():
-        yield f"rows are taken in the order of the file; by {name} those of {client} go back in time."
+        yield f"rows are taken in the order of the file, but by {name} those of {client} go back in time: sort them."
     if table.decimal_commas:
         yield f"decimal commas were read in {', '.join(table.decimal_commas)}."
     for name, reason in islice(data.left_out.items(), _MOST_LISTED):
@@ -61,6 +61,11 @@ def data_notes(data: "OwnData") -> Iterator[str]:
     for name, clients in table.constant.items():
         where = "all clients" if len(clients) == data.num_clients else _few(clients)
         yield f"column {name} never changes in {where} and is 0 there."
+    for name, (code, rows) in table.missing_codes.items():
+        yield (
+            f"{name} is {code:g} in {counted(rows, 'row')}, far from all its other values: if this means that it is "
+            "missing, leave it empty."
+        )
     if data.clipped:
         yield f"{data.clipped} inputs beyond {data.settings.clip:g} standard deviations were set to that."
     if min(data.samples) < max(data.samples):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Number of rows at the start that decide whether a column holds numbers, times or text.
 JUDGED_ROWS = 1000
 _MOST_NAMES = 12  # shown in an error
+_FEWEST_VALUES = 10  # of a column in which one may stand out
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,27 @@ class ClientTable:
         """Number of missing values in each input column that has any."""
         counts = np.sum([np.isnan(x).sum(axis=0) for x in self.inputs], axis=0)
         return {name: int(count) for name, count in zip(self.features, counts, strict=True) if count}
+
+    @property
+    def missing_codes(self) -> dict[str, tuple[float, int]]:
+        """Values such as −999 that seem to stand for missing ones, and in how many rows, by column.
+
+        Each is the lowest or highest value of its column, occurs at least three times, and is further from the next
+        value than all others are from each other.
+        """
+        found = {}
+        columns = [*np.vstack(self.inputs).T, np.concatenate(self.targets)]
+        for name, column in zip((*self.features, self.target_column), columns, strict=True):
+            values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+            if values.size < _FEWEST_VALUES:
+                continue
+            for at, gap, others in (
+                (0, values[1] - values[0], values[-1] - values[1]),
+                (-1, values[-1] - values[-2], values[-2] - values[0]),
+            ):
+                if counts[at] >= 3 and gap > others:
+                    found[name] = float(values[at]), int(counts[at])
+        return found
 
     @property
     def constant(self) -> dict[str, tuple[str, ...]]:
@@ -136,7 +158,12 @@ def read_table(
             with_commas.append(name)
     chosen = tuple(name for name in candidates if name in values)
     if not chosen:
-        listed = ", ".join(f"{name} ({holds})" for name, holds in left_out.items())
+        listed = ", ".join(
+            f"{name} ({holds}, such as {shown(frame.field(0, name))})"
+            if holds == "text"
+            else f"{name} ({holds})"
+            for name, holds in left_out.items()
+        )
         raise PsofedError(
             f"{frame.source}: no column of numbers is left for features besides {client_column} and {target_column}; "
             f"left out: {listed}"
@@ -217,18 +244,18 @@ def _choose_columns(
     frame: TableFrame, client: str, target: str, features: Sequence[str] | None
 ) -> tuple[str, ...]:
     header, source = list(frame.data.columns), frame.source
+    headless = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
     repeated = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
     if repeated:
-        times = header.count(repeated[0])
-        raise PsofedError(f"{source}: column {repeated[0]} appears {times} times; give each its own name")
+        times, advice = header.count(repeated[0]), headless or "; give each its own name"
+        raise PsofedError(f"{source}: column {repeated[0]} appears {times} times{advice}")
     chosen = tuple(dict.fromkeys(name for name in header if name not in (client, target)))
     if features is not None:
         chosen = tuple(features)
     for name in (client, target, *chosen):
         if name not in header:
             there = ", ".join(header[:_MOST_NAMES]) + (", …" if len(header) > _MOST_NAMES else "")
-            missing = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
-            hint = missing or "." * bool(close := did_you_mean(name, header)) + close
+            hint = headless or "." * bool(close := did_you_mean(name, header)) + close
             raise PsofedError(f"{source}: no column {name}; the columns are {there}{hint}")
     if client == target:
         raise PsofedError(f"{source}: column {client} cannot be both the client and the target")

@@ -28,7 +28,8 @@ class Finding:
 def answer(figures: Figures) -> str:
     """Answer the paper's question, whether sharing less keeps the fleet accurate when clients are Byzantine."""
     if "fig1" not in figures:
-        return f"This report has {_named(figures)} only. The answer is in figure 1: run psofed reproduce all."
+        first = "".join(f"{finding.title}. " for finding in find_findings(figures, 1))
+        return f"{first}This is {_named(figures)} only; `psofed reproduce fig1` compares PSO-Fed with its rivals."
     data = figures["fig1"]
     ours, full = _simulated(data, "PSO-Fed"), _simulated(data, "Online-Fed")
     difference = _difference(full, ours, -1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from threading import Event
 
 from psofed.common.errors import InvalidValueError
+from psofed.common.suggest import did_you_mean
 from psofed.common.types import ProgressCallback
 from psofed.paper.figures import figure_names, load_figure
 from psofed.paper.model import FigureData, Quality
@@ -49,7 +50,8 @@ def choose_figures(names: Sequence[str]) -> tuple[str, ...]:
     known = figure_names()
     for name in names:
         if name not in (*known, "all"):
-            raise InvalidValueError("figure", name, "one of " + ", ".join((*known, "all", "resilience")))
+            names = (*known, "all", "resilience")
+            raise InvalidValueError("figure", name, "one of " + ", ".join(names), did_you_mean(name, names))
     return known if not names or "all" in names else tuple(name for name in known if name in names)
 
 

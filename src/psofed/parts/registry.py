@@ -156,7 +156,7 @@ def class_in(family: str, name: str) -> type[Part]:
             if part.__name__ == name:
                 return part
     hint = "" if name.startswith("_") else did_you_mean(name, class_names(family))
-    raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}{hint}")
+    raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}.{hint}")
 
 
 def built_in_parts(family: str) -> list[Any]:

@@ -28,8 +28,8 @@ def as_part(family: str, value: Any, field_name: str = "") -> Any:
     if isinstance(value, str):
         return find_part(family, value, name).from_mapping({})
     if not isinstance(value, Part) or value.family != family:
-        folder = FAMILIES[family]
-        raise InvalidValueError(name, value, f"one of psofed.{folder}, or its name")
+        hint = f" Make a value of the class: {value.__name__}(…)." if isinstance(value, type) else ""
+        raise InvalidValueError(name, value, f"one of psofed.{FAMILIES[family]}, or its name", hint)
     return value
 
 

@@ -66,7 +66,7 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
         place, _, key = dotted.rpartition(".")
         table, number = _split_number(place)
         if table and table not in _TABLES:
-            hint = closest(table, _TABLES)
+            hint = NAMED.get(table) or closest(table, _TABLES)
             raise UnknownFieldError(
                 dotted, TABLE_NAMES, elsewhere=[f"{hint}.{key}"] if hint else field_names()
             )
@@ -79,7 +79,9 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
             if key in ("kind", "pattern") and values.get(key) != changes[dotted]:
                 _drop_own_options(table, key, values)
             if table == "attack" and key in ("clients", "num_byzantine"):
-                values.pop("num_byzantine" if key == "clients" else "clients", None)
+                other = "num_byzantine" if key == "clients" else "clients"
+                if f"{place}.{other}" not in changes:  # where both are set, they must agree
+                    values.pop(other, None)
             values[key] = changes[dotted]
             if table == "attack" and key == "strength":
                 _replace_strength(values, changes, place)
@@ -178,7 +180,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
     """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
     others = {}
     for dotted, value in changes.items():
-        if dotted in OPTIONAL and (value is None or value == "none"):
+        if dotted in OPTIONAL and (value is None or (isinstance(value, str) and value.lower() == "none")):
             holder, name = _holder(changed, dotted)
             holder.pop(name, None)
         elif dotted in PART_TABLES and isinstance(value, str):

@@ -30,10 +30,12 @@ def describe_scenario(scenario: "Scenario") -> str:
     algorithm = scenario.algorithm.kind
     clients, participants = scenario.num_clients, scenario.num_participants
     drawn = "all" if participants == clients else f"{participants:,} of"
+    # Others send all parameters, so rarely that the traffic is that of PSO-Fed.
+    begin, each = ("", " in each iteration,")
+    if algorithm != "pso-fed":
+        begin, each = f"{algorithm} within the traffic of ", ""
     return (
-        ("" if algorithm == "pso-fed" else f"{algorithm}, ")
-        + f"{drawn} {clients:,} clients in each iteration, "
-        + f"sharing {scenario.num_shared} of {scenario.dimension} parameters, "
+        f"{begin}{drawn} {clients:,} clients{each} sharing {scenario.num_shared} of {scenario.dimension} parameters, "
         + f"{describe_stepsize(scenario.stepsize)}, {threat}"
         + ("" if scenario.learner.kind == "lms" else f", {scenario.learner.kind}")
         + ("" if scenario.data.stream.is_independent else f", {scenario.data.stream.kind} inputs")

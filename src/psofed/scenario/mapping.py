@@ -17,6 +17,7 @@ from psofed.scenario.fitting import fitted_to
 from psofed.scenario.scenario import Scenario
 from psofed.scenario.tables import Data, Evasion, Links, Selection
 from psofed.settings.data import DataSettings
+from psofed.settings.simulation import SimulationSettings
 
 _CHECKS = {name: option_of(field).check for name, field in Scenario.options().items()}
 # Parts whose name stands outside of their table; tables that hold a part's kind and options; and plain tables.
@@ -57,6 +58,8 @@ DEFAULT_KIND = {
     "availability": "bernoulli",
 }
 PLUGINS = "plugins"
+# Options of a run that are looked for in scenarios.
+_RUN = [name for name, field in SimulationSettings.options().items() if option_of(field).flag is not None]
 # What is known of a table that was read, beside what reading it needs.
 SEEN = ("clients", "samples", "digest")
 
@@ -77,7 +80,7 @@ def scenario_from_mapping(
     except InvalidValueError as error:
         named = mapping.get(PLUGINS)
         if named and error.allowed.startswith("one of "):
-            modules = ", ".join(map(str, named)) if isinstance(named, list) else named
+            modules = ", ".join(map(str, named))
             hint = f" The scenario names the module {modules}: load it with --plugin or psofed.load_plugin."
             raise InvalidValueError(error.field, error.value, error.allowed, error.hint + hint) from None
         raise
@@ -191,7 +194,8 @@ def links_from_table(value: Any) -> Links:
     for direction, channels in _table("channel", value).items():
         table = f"channel.{direction}"
         if direction not in Links.options():
-            raise UnknownFieldError(table, tuple(Links.options()))
+            hint = "Name the direction: [channel.up] or [channel.down]."
+            raise UnknownFieldError(table, tuple(Links.options()), hint=hint)
         if channels == "none":
             continue
         if isinstance(channels, list | tuple):
@@ -223,11 +227,16 @@ def plain_value(value: Any) -> Any:
 
 
 def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool) -> Scenario:
+    if not isinstance(mapping.get(PLUGINS, []), list):
+        raise InvalidValueError(PLUGINS, mapping[PLUGINS], 'a list of modules, such as ["my_parts"]')
     values = {key: value for key, value in mapping.items() if key != PLUGINS}
     known = tuple(f.name for f in dataclasses.fields(Scenario))
     for key in values:
         if key not in (*known, *NAMED.values()):
-            raise UnknownFieldError(key, (*known, *NAMED.values(), PLUGINS), elsewhere=field_names())
+            # A misspelt table looks like one of its fields, too; settings of a run have no table.
+            hint = f"It is not part of a scenario: give --{key}, or {key}=… in Python." if key in _RUN else ""
+            elsewhere = [*TABLE_NAMES, *field_names()]
+            raise UnknownFieldError(key, (*known, *NAMED.values(), PLUGINS), elsewhere=elsewhere, hint=hint)
     for table in OPTIONAL:
         if values.get(table) == "none":
             del values[table]
@@ -242,6 +251,8 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
         if family in values or options:
             default = next(f.default_factory for f in dataclasses.fields(Scenario) if f.name == family)
             kind = values.get(family, default.kind)  # type: ignore[union-attr]
+            if isinstance(kind, Mapping):
+                raise InvalidValueError(family, kind, f"a name; its options go into [{table}]")
             values[family] = find_part(family, kind, family).from_mapping(options)
     if "selection" in values:
         values["selection"] = _selection(_table("selection", values["selection"]))

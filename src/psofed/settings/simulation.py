@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from psofed.common.options import option
 from psofed.common.settings import Settings
+from psofed.common.validation import check_executor
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -58,5 +59,6 @@ class SimulationSettings(TrialSettings, kw_only=False):
         default=None,
         flag=None,
         kw_only=True,
+        check=check_executor,
         text="where blocks run instead of on threads: processes, or a Dask cluster's Client.get_executor()",
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from psofed.common.options import option
 from psofed.common.settings import Settings
+from psofed.common.validation import check_executor
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -35,6 +36,7 @@ class SweepSettings(Settings, kw_only=False):
         default=None,
         flag=None,
         kw_only=True,
+        check=check_executor,
         text="where points are simulated instead: processes, or a Dask cluster's Client.get_executor()",
     )
     store: Path | str | None = option(

@@ -118,7 +118,9 @@ def predict_stepsizes(
     (array([0.02344, 0.02585,     inf]), array([ True,  True, False]))
     """
     scenario = as_scenario(scenario)
-    values = np.array([check_number("stepsizes", float(mu), 0, open_low=True) for mu in stepsizes])
+    values = np.array(
+        [check_number("stepsizes", mu, 0, open_low=True) for mu in np.atleast_1d(stepsizes).tolist()]
+    )
     first = Prediction(scenario, theory)
     for mu in values:
         check_stepsize(first.model, float(mu))

@@ -243,7 +243,7 @@ class OnlineRegression:
         if not position.samples:
             return "no sample read" + (skipped or (f" ({self.problem})" if self.problem else ""))
         if scaling is not None and scaling.rows < scaling.warmup:
-            return f"its first {scaling.warmup} rows only feed the running means{skipped}"
+            return f"the first {scaling.warmup} rows only feed the running means{skipped}"
         if scaling is not None and not scaling.is_ready:
             return f"the target was {scaling.target_mean:g} in all of {scaling.rows} rows: nothing to learn{skipped}"
         return f"no new sample, {position.samples} were read so far{skipped}"

@@ -12,7 +12,8 @@ client's state, so a sample is learned once, whatever is restarted.
 
 import importlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -206,13 +207,20 @@ class GeneratorSource:
             raise PsofedError(f"{who} yields no {listed(lacking)}")
         return [x[name] for name in self.features]
 
-    def _stream(self, start: int) -> Iterator[Any]:
+    def load(self) -> Callable[[int, int], Iterable[Any]]:
+        """Return the function; its module may lie in the current folder."""
+        if (folder := str(Path.cwd())) not in sys.path:
+            sys.path.append(folder)
         try:
-            function = getattr(importlib.import_module(self.module), self.function)
+            function: Callable[[int, int], Iterable[Any]] = getattr(
+                importlib.import_module(self.module), self.function
+            )
         except (ImportError, AttributeError) as error:
             raise PsofedError(f"cannot load {self.module}:{self.function}: {error}") from None
-        stream: Iterable[Any] = function(self.partition, start)
-        return iter(stream)
+        return function
+
+    def _stream(self, start: int) -> Iterator[Any]:
+        return iter(self.load()(self.partition, start))
 
 
 def collect(

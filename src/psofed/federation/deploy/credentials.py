@@ -128,15 +128,15 @@ class Credentials:
 
     def check_server(self) -> None:
         """Raise a clear error if the server's files are missing."""
-        check_made(self.authority, self.certificate, self.key)
+        check_made(self.authority, self.certificate, self.key, maker=f"certs --home {self.folder.parent}")
 
 
-def check_made(*files: Path) -> None:
+def check_made(*files: Path, maker: str = "certs") -> None:
     """Raise a PsofedError if one of these files is missing."""
     for path in files:
         if not path.is_file():
             raise PsofedError(
-                f"{path}: no such file; `psofed federation certs` makes it on the server's machine"
+                f"{path}: no such file; `psofed federation {maker}` makes it on the server's machine"
             )
 
 

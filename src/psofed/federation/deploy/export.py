@@ -79,6 +79,8 @@ def from_client(folder: Path) -> ExportedModel:
 
     A client of a gateway is addressed as if it had a folder in that of the gateway: ``psofed-gateway/north``.
     """
+    if not any((place / "state").is_dir() for place in (folder, folder.parent)):
+        raise PsofedError(f"{folder}: not the folder of a client, which is psofed-NODE on the node's machine")
     folder, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
     memory = read_memory(folder)
     if client not in memory.clients:

@@ -98,7 +98,10 @@ class LongLivedNode:
 
     def run(self) -> None:
         """Work until interrupted; raise only for what cannot heal: an unknown key or a wrong authority."""
-        with only_one(self.home / "lock", f"another node works in {self.home} already"), self._fleet:
+        with (
+            only_one(self.home / "lock", f"another node works in {self.home} already; choose another --home"),
+            self._fleet,
+        ):
             try:
                 self._connect()
                 scheduler().start(self._beat, "heartbeat")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.numbers import to_decibels
+from psofed.federation.deploy.status import together
 from psofed.render import Column, Kind, Measured, Report, Reported, Table
 from psofed.render.charts import Chart, Scale, Series
 from psofed.render.numbers import count, counted, decibels, percent
@@ -56,9 +57,8 @@ class FederationOutcome(Reported):
         scenario = Scenario.from_mapping(result["scenario"])
         return Report(
             _headline(result) if payoff is None else payoff.headline,
-            f"{counted(len(result['nodes']), 'node')}, {count(scenario.num_byzantine)} Byzantine; "
-            f"sharing {scenario.num_shared} of {scenario.dimension} parameters.",
-            (*([] if payoff is None else [payoff.table()]), _curve(result, self.prediction)),
+            f"{_members(result, scenario)}, sharing {scenario.num_shared} of {scenario.dimension} parameters.",
+            tuple(table for table in (payoff and payoff.table(), _curve(result, self.prediction)) if table),
             (*_remarks(result), *filter(None, [self.files])),
             None,
             lambda: (self.chart(),),
@@ -94,11 +94,18 @@ def _chart(result: dict[str, Any], prediction: "RunPrediction | None") -> Chart:
         label = "server MSD, 90 % of simulated runs"
         series.append(Series(label, rounds, (low + high) / 2, low, high, colour=1, width=0.0))
     return Chart(
-        f"Federation of {scenario.num_clients} clients, {scenario.num_byzantine} Byzantine, sharing "
-        f"{scenario.num_shared} of {scenario.dimension} parameters",
+        f"Federation: {_members(result, scenario)}, sharing {scenario.num_shared} of {scenario.dimension} parameters",
         Scale("round", whole=True),
         Scale("error (dB), lower is better"),
         tuple(series),
+    )
+
+
+def _members(result: dict[str, Any], scenario: Scenario) -> str:
+    """Return how many clients took part; only where their data are synthetic is it known how many are Byzantine."""
+    clients = counted(sum(entry["rounds"] > 0 for entry in result["nodes"].values()), "client")
+    return clients + (
+        f", {count(scenario.num_byzantine)} Byzantine" if result["settings"]["synthetic"] else ""
     )
 
 
@@ -114,8 +121,8 @@ def _headline(result: dict[str, Any]) -> str:
     return f"The federation ran for {counted(rounds, 'round')} with {counted(result['examples'], 'sample')}."
 
 
-def _curve(result: dict[str, Any], prediction: "RunPrediction | None") -> Table:
-    """Return the errors by round; of many rounds a selection that includes the last."""
+def _curve(result: dict[str, Any], prediction: "RunPrediction | None") -> Table | None:
+    """Return the errors of the rounds on which clients reported; of many rounds a selection with the last."""
     curve = result["learning_curve"]
     columns = [Column("round", Kind.COUNT), Column(METRIC_TITLES["network_mse"], Kind.LEVEL)]
     values: list[list[Any]] = [curve["round"], curve["network_mse"]]
@@ -132,8 +139,10 @@ def _curve(result: dict[str, Any], prediction: "RunPrediction | None") -> Table:
         ends = zip(prediction.server_msd, prediction.low, prediction.high, strict=True)
         values.append([Measured(middle, low, high) for middle, low, high in ends])
         notes = ("Theory of the server MSD: ± and brackets hold 90 % of simulated runs.",)
-    rows = list(zip(*values, strict=True))
-    every = -(-len(rows) // _MOST_ROWS) if rows else 1
+    rows = [row for row in zip(*values, strict=True) if any(value is not None for value in row[1:])]
+    if not rows:
+        return None
+    every = -(-len(rows) // _MOST_ROWS)
     return Table("Errors by round", tuple(columns), tuple(rows[(len(rows) - 1) % every :: every]), notes)
 
 
@@ -147,14 +156,14 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     if traffic["socket_bytes_up"] is not None:
         down, up = traffic["socket_bytes_down"], traffic["socket_bytes_up"]
         lines.append(f"At the socket: {count(down)} bytes down and {count(up)} bytes up.")
-    for node, entry in result["nodes"].items():
-        if entry["remark"]:
-            lines.append(f"{node}: {entry['remark']}")
-        if entry["error"]:
-            lines.append(f"{node}: last reply dropped because {entry['error']}")
-    for node, counts in result["bad_replies"].items():
-        kinds = ", ".join(f"{number} {kind}" for kind, number in counts.items())
-        lines.append(f"Replies dropped from {node}: {kinds}.")
+    nodes = result["nodes"].items()
+    lines += together({node: entry["remark"] for node, entry in nodes})
+    lines += together({node: entry["error"] for node, entry in nodes}, "last reply dropped because ")
+    kinds = {
+        node: ", ".join(f"{number} {kind}" for kind, number in counts.items())
+        for node, counts in result["bad_replies"].items()
+    }
+    lines += [f"Replies dropped from {line}." for line in together(kinds)]
     for node, about in result.get("suspects", {}).items():
         state = "excluded" if about["out"] else "readmitted"
         lines.append(f"Suspect: {node}, first in round {about['first_round']}, {state} at the end.")

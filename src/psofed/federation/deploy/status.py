@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+from collections.abc import Mapping
 from typing import Any
 
 from psofed.common.errors import PsofedError
@@ -34,7 +35,7 @@ def federation_status(home: Home) -> dict[str, Any]:
     return {
         "server": address,
         "certificates": warning or None,
-        "nodes": _nodes(home, (run or {}).get("seen", {})) if address else [],
+        "nodes": _nodes(home, run or {}) if address else [],
         "run": run,
         "checkpoint": saved,
         "bad_replies": (run or {}).get("conduct", {}).get("counts", {}),
@@ -90,14 +91,31 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
     lines += [f"{node}: refused clients: {listed(names)}" for node, names in refused.items()]
     reasons = ((run or {}).get("last") or {}).get("reasons", {})
     remarks = ((run or {}).get("last") or {}).get("remarks", {})
-    return lines + [f"{name}: {text}" for name, text in {**remarks, **reasons}.items()]
+    return lines + together({**remarks, **reasons})
+
+
+def together(texts: Mapping[str, str], beginning: str = "") -> list[str]:
+    """Return one line for each text, with the names that it is about.
+
+    Examples
+    --------
+    >>> together({"north": "no new sample", "south": "no new sample", "west": ""})
+    ['north and south: no new sample']
+    """
+    names: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        names.setdefault(text, []).append(name)
+    return [f"{listed(about)}: {beginning}{text}" for text, about in names.items() if text]
 
 
 def _dropped(found: dict[str, Any], name: str) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in found["bad_replies"].get(name, {}).items())
 
 
-def _nodes(home: Home, seen: dict[str, int]) -> list[dict[str, Any]]:
+def _nodes(home: Home, run: Mapping[str, Any]) -> list[dict[str, Any]]:
     with open_control(home) as control:
         nodes = sorted(control.nodes(), key=lambda node: str(node["name"]))
+    # A name that a gateway's client has as well was seen there.
+    elsewhere = {client for clients in run.get("gateways", {}).values() for client in clients}
+    seen = {name: last for name, last in run.get("seen", {}).items() if name not in elsewhere}
     return [{**node, "last_round": seen.get(node["name"], 0)} for node in nodes]

@@ -40,7 +40,6 @@ clientapp = "psofed_run.apps:client_app"
 """
 
 _ASK_FLOWER_EVERY = 15.0
-_RESUME = "`psofed federation resume` continues it"
 
 _MODULE = '''\
 """The app is part of psofed, which every machine has installed."""
@@ -63,13 +62,11 @@ def write_app(home: Home, config: Mapping[str, Any]) -> None:
 def check_free(home: Home, *, force: bool = False) -> None:
     """Raise a PsofedError if a run is in progress, or if a new run would replace the files of an earlier one."""
     if is_locked(home.run_lock):
-        raise PsofedError(
-            f"a run is already in progress in {home.folder}; `psofed federation status` shows it"
-        )
+        raise PsofedError(f"a run is already in progress in {home.folder}; {home.command('status')} shows it")
     left = [path for path in (home.result, home.checkpoint) if path.exists()]
     if left and not force:
         raise PsofedError(
-            f"{left[0]} belongs to an earlier run: continue it with `psofed federation resume`, "
+            f"{left[0]} belongs to an earlier run: continue it with {home.command('resume')}, "
             "or replace it with --force"
         )
 
@@ -165,15 +162,19 @@ def follow(
         if (with_result and not stopping) or status["state"] == "finished":
             return dict(read_json(home.result))
         if status["state"] == "stopped" and not stopping:
-            raise PsofedError(f"the run was stopped after round {seen}; {_RESUME}")
+            raise PsofedError(
+                f"the run was stopped after round {seen}; {home.command('resume')} continues it"
+            )
         if status["state"] == "failed":
-            raise PsofedError(f"the run has failed: {status['reason']}; {_RESUME}")
+            raise PsofedError(
+                f"the run has failed: {status['reason']}; {home.command('resume')} continues it"
+            )
         if check is not None:
             check()
         if server_address(home) is None:
             raise PsofedError(
-                f"the server has ended, after round {seen}: start it again with `psofed federation server`, "
-                "then continue with `psofed federation resume`"
+                f"the server has ended, after round {seen}: start it again with {home.command('server')}, "
+                f"then continue with {home.command('resume')}"
             )
         if not stopping and time.monotonic() - asked > _ASK_FLOWER_EVERY:
             # For a ServerApp that could not even say that it failed.
@@ -184,9 +185,13 @@ def follow(
                 continue  # it is being stopped, or the server submits it again
             if reason is not None and "stopped" in reason:
                 # Flower knows it before our status says so.
-                raise PsofedError(f"the run was stopped after round {status['round']}; {_RESUME}")
+                raise PsofedError(
+                    f"the run was stopped after round {status['round']}; {home.command('resume')} continues it"
+                )
             if reason is not None and status["state"] != "finished":
-                raise PsofedError(f"the run has failed ({reason}); see {home.logs}; {_RESUME}")
+                raise PsofedError(
+                    f"the run has failed ({reason}); see {home.logs}; {home.command('resume')} continues it"
+                )
         if time.monotonic() - moved > timeout:
             raise PsofedError(f"no progress for {timeout:g} s; see {home.logs}")
         time.sleep(0.2)

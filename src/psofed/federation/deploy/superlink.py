@@ -6,6 +6,7 @@ the round that it cuts short, and each request is twice as fast as with Flower's
 """
 
 import logging
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -58,6 +59,16 @@ class Home:
         self.result: Path = folder / "result.json"
         self.run_lock: Path = folder / "run.lock"
         self.stop_mark: Path = folder / "stopping"
+
+    def command(self, words: str) -> str:
+        """Return a command about this federation, to be pasted.
+
+        Examples
+        --------
+        >>> Home(Path("fed")).command("resume")
+        '`psofed federation resume --home fed`'
+        """
+        return f"`psofed federation {words} --home {shlex.quote(str(self.folder))}`"
 
     def read_status(self) -> dict[str, Any]:
         """Return the progress of the latest run; empty if there was none."""
@@ -156,7 +167,7 @@ def open_control(home: Home) -> Iterator[Control]:
     """Speak with the SuperLink of a running server; raise PsofedError if no server is running."""
     server, credentials = home.read_server(), home.credentials
     if not server:
-        raise PsofedError(f"no server is running in {home.folder}; start it with: psofed federation server")
+        raise PsofedError(f"no server is running in {home.folder}; start it with {home.command('server')}")
     port, secret = int(server["superlink_port"]), credentials.read_secret()
     with Control(port, credentials.link_certificate, secret) as control:
         yield control

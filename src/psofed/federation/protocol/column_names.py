@@ -71,15 +71,17 @@ got 'wind'.
         """Return the names that a user has given; None if there are none."""
         if not features and target is None:
             if units:
-                raise PsofedError("units need the names of the columns: features and target_column")
+                raise PsofedError(
+                    "--units needs the names of the columns: add --features and --target-column"
+                )
             return None
         if not features or target is None:
-            missing = "target_column" if features else "features"
-            raise PsofedError(f"a run's columns need both features and target_column; {missing} is missing")
+            given, missing = ("features", "target-column") if features else ("target-column", "features")
+            raise PsofedError(f"--{given} names only some of the run's columns: add --{missing}")
         names = (*features, target)
         for name in units or {}:
             if name not in names:
-                raise PsofedError(f"units: no column {name}; the run's columns are {listed(names)}")
+                raise PsofedError(f"--units: no column {name}; the run's columns are {listed(names)}")
         return cls(
             tuple(features), target, tuple((units or {}).get(name, "") for name in names) if units else ()
         )

@@ -16,7 +16,7 @@ _CREDENTIALS = Path("psofed-federation/credentials")
 
 def _check_server(name: str, value: Any) -> str:
     host, _, port = str(value).rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if not host or "/" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise InvalidValueError(name, value, "HOST:PORT, such as server.example:9092")
     return str(value)
 

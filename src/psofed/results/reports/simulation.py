@@ -110,7 +110,7 @@ def remarks(result: "SimulationResult") -> list[str]:
             "The median over the trials is shown instead, with an interval that holds for heavy tails."
         )
     remedy = (
-        "the data are not stationary"
+        "the data may not be stationary"
         if "data" in result.details
         else "more iterations would show whether it has settled"
     )

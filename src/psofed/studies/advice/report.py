@@ -1,6 +1,7 @@
 """Report of an advice: the answer, what was compared, and how each client fares."""
 
 import math
+import shlex
 from typing import TYPE_CHECKING
 
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
@@ -54,7 +55,7 @@ def _next_step(advice: "Advice") -> NextStep | None:
         "stepsize": f"{federation.stepsize:.3g}",
         "num_participants": str(advice.scenario.num_participants),
     }
-    left_out = f"--leave-out {','.join(advice.left_out)} " if advice.left_out else ""
+    left_out = f"--leave-out {shlex.quote(','.join(advice.left_out))} " if advice.left_out else ""
     return NextStep(
         "Simulate it",
         "psofed.simulate(advice.scenario)",

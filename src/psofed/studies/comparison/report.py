@@ -46,7 +46,8 @@ def comparison_report(found: "Comparison") -> Report:
         f"{percent(share)} for the {METRIC_TITLES[metric]}" for metric, share in found.tolerances.items()
     )
     notes = (
-        f"Allowed difference: {significant(found.standard_errors, 2)} standard errors, but at least {allowed}.",
+        f"Difference: of the prediction from the simulation. Allowed are {significant(found.standard_errors, 2)} "
+        f"standard errors, but at least {allowed}.",
     )
     own_data = found.in_order is not None
     trials = f"{counted(result.trials, 'table')} of rows drawn at random from yours" if own_data else ""

@@ -113,7 +113,8 @@ class Grid:
         for axis in self.axes:
             for field in axis.fields:
                 if field in seen:
-                    raise InvalidValueError(f"grid.{field}", "given twice", "given once")
+                    lists = [", ".join(each.fields) for each in self.axes if field in each.fields]
+                    raise InvalidValueError(f"grid.{field}", lists, "in one list, not twice")
                 seen.add(field)
             if len(set(map(json.dumps, axis.labels))) < len(axis.values):
                 raise InvalidValueError(f"grid.{axis.name}", axis.labels, "a list of distinct values")
@@ -246,7 +247,8 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     elif isinstance(base, Mapping):
         scenario = scenario_from_mapping(base, folder=folder, opening=True)
     else:
-        raise InvalidValueError("base", base, 'a table [base] or a file name, base = "scenario.toml"')
+        allowed = 'a table [base] or a file name, base = "scenario.toml"'
+        raise MissingValueError("base", allowed) if base is None else InvalidValueError("base", base, allowed)
     grid = values.get("grid")
     if not isinstance(grid, Mapping) or not grid:
         allowed = "a table [grid] with a list of values for at least one field"
