@@ -123,6 +123,7 @@ psofed explore scenario.toml --port 99999
 psofed reproduce fig10
 psofed reproduce fig1 resilience
 psofed federation run
+psofed federation server --metrics-host 0.0.0.0
 psofed federation client --features a
 psofed federation client --attack sign-flip
 psofed federation client --client north

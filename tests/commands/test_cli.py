@@ -130,9 +130,10 @@ def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path, psof
 
 def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path, psofed_command) -> None:
     simulate(read_scenario(scenario_file), trials=2).save(tmp_path / "r.nc")
-    refused = psofed_command("plot", tmp_path / "r.nc", tmp_path / "p.svg", "--x", "stepsize")
-    assert refused.returncode == 2
-    assert "--x is for sweeps" in refused.stderr
+    for option, value in (("--x", "stepsize"), ("--metric", "server_msd")):
+        refused = psofed_command("plot", tmp_path / "r.nc", tmp_path / "p.svg", option, value)
+        assert refused.returncode == 2
+        assert f"{option} is for sweeps" in refused.stderr
 
 
 def test_a_missing_file_is_a_users_mistake(tmp_path, psofed_command) -> None:
