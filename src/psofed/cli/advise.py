@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.errors import PsofedError
@@ -52,4 +52,4 @@ def advise(
     if output.out is not None:
         advice.save(output.out)
     output.draw(advice)
-    output.show(advice.to_json, advice.report, file=words_of(source, reading))
+    output.show(advice.to_json, advice.report, source, reading, settings)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from psofed.cli.flags import Given, words_of
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
 from psofed.common.settings import Settings
@@ -35,13 +36,12 @@ class Output(Settings):
         self,
         to_json: Callable[[], Any],
         report: "Callable[[], Report]",
-        *,
-        file: str = "",
+        *given: Settings | Given[Any],
         rows: int = 40,
     ) -> None:
-        """Print the result: as JSON, or the report with the next step. Only what is printed is made.
+        """Print the result: as JSON, or the report with the next step, to which the settings `given` are repeated.
 
-        `file` is how the scenario was given; see :func:`psofed.cli.flags.words_of`.
+        Only what is printed is made.
         """
         with progress("preparing the answer"):
             made = to_json() if self.as_json else report()
@@ -50,6 +50,8 @@ class Output(Settings):
             return
         from psofed.render.text import print_report
 
+        step = made.next_step
+        file = words_of(step.command, *given) if step is not None and step.command and given else ""
         print_report(made, file=file, rows=rows)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import Cluster, ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.errors import PsofedError
@@ -72,7 +72,7 @@ def simulate(
         def both() -> dict[str, Any]:
             return {**result.to_json(), "versus": second.to_json(), "difference": difference.to_json()}
 
-        output.show(both, difference.report, file=words_of(source, reading))
+        output.show(both, difference.report, source, reading, run, cluster)
         return
     if output.out is not None:
         result.save(output.out)
@@ -85,7 +85,7 @@ def simulate(
 
         return with_remedy(result.report(), scenario)
 
-    output.show(result.to_json, answer, file=words_of(source, reading))
+    output.show(result.to_json, answer, source, reading, run, cluster)
 
 
 def _names(source: SimulatedScenario) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import Cluster, Plugins
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.options import option
@@ -58,7 +58,7 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
     if output.out is not None:
         result.save(output.out)
     output.draw(result)
-    output.show(result.to_json, result.report, file=words_of(source, given), rows=200)
+    output.show(result.to_json, result.report, source, given, cluster, rows=200)
 
 
 @contextmanager
