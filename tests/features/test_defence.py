@@ -249,9 +249,9 @@ def test_recovery_is_refused_where_it_cannot_be_predicted() -> None:
             psofed.predict_recovery(SMALL, clients=clients)
     with pytest.raises(InvalidValueError, match=r"^clients must be a number"):
         psofed.predict_recovery(SMALL, clients=("north",))
+    redrawn = SMALL.replace(attack=SMALL.attack.replace(byzantine_set="redrawn"))
     with pytest.raises(NotCoveredError, match="every client may be one"):
-        redrawn = SMALL.attack.replace(byzantine_set="redrawn")
-        psofed.predict_recovery(SMALL.replace(attack=redrawn), clients=(0, 1, 2))
+        psofed.predict_recovery(redrawn, clients=(0, 1, 2))
     with pytest.raises(NotCoveredError, match="excluded_download = false"):
         psofed.predict_recovery(SMALL.replace(defence=Cusum(excluded_download=False)))
     # Masks that differ from iteration to iteration, and from client to client.

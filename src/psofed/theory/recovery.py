@@ -134,8 +134,8 @@ def predict_recovery(
         raise NotCoveredError("There is nothing to recover from: the scenario has no attack.")
     if attack.byzantine_set == "redrawn":
         raise NotCoveredError(
-            'Recovery is predicted where all Byzantine clients are excluded; with attack.byzantine_set = "redrawn" every '
-            "client may be one."
+            "Recovery is predicted where all Byzantine clients are excluded; with attack.byzantine_set = "
+            '"redrawn" every client may be one.'
         )
     byzantine = before.fleet.byzantine_mask(attack)
     named = np.flatnonzero(byzantine).tolist() if clients is None else clients

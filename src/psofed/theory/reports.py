@@ -35,9 +35,9 @@ TERM_TITLES = {
 LOWER = "lower is better"
 _NO_STABLE = "No stepsize is stable: under this attack the models diverge however small the steps are."
 _NOT_LINEAR = (
-    "These streams or models are not linear, so the theory is an approximation: it takes the features for Gaussian inputs, "
-    "and what the best common weights leave over for independent noise; check by simulation.",
-    "There is no predicted test MSE, which has a theory for linear streams only.",
+    "Streams or models are not linear, so the theory is an approximation: it treats features as Gaussian inputs, and "
+    "what the best common weights cannot represent as independent noise; check by simulation.",
+    "There is no predicted test MSE: the theory has one for linear streams only.",
 )
 # A stepsize this much below the largest stable one is suggested where theory has no best one.
 _SAFE = 0.3
