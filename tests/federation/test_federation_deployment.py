@@ -494,9 +494,14 @@ def test_certs_are_made_and_listed(tmp_path, psofed_command):
         ('aggregation = "median"', [], ""),
         ("", ["--set", "aggregation=krum"], ""),
         ("", ["--synthetic"], ""),
+        (
+            "[attack]\nnum_byzantine = 2",
+            ["--synthetic"],
+            'started with --byzantine rehearse the attack "gaussian"',
+        ),
     ],
 )
-def test_a_run_says_which_rule_it_uses_unless_the_scenario_names_a_robust_one(
+def test_a_run_says_which_rule_it_uses_unless_the_scenario_names_a_robust_one_and_who_attacks(
     tmp_path, psofed_command, line, options, said
 ):
     scenario = tmp_path / "s.toml"

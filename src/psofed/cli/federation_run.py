@@ -144,6 +144,10 @@ def run(
 
         scenario = _with_rule(source, bool(options.values.get("synthetic")))
         chosen = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values)
+        if scenario.attack is not None:
+            say(
+                f'Nodes started with --byzantine rehearse the attack "{scenario.attack.kind}"; all others are honest.'
+            )
         if scenario.data.rows is not None:
             named = chosen.columns
             say(f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}")
