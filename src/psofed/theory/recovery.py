@@ -140,7 +140,7 @@ def predict_recovery(
     byzantine = before.fleet.byzantine_mask(attack)
     named = np.flatnonzero(byzantine).tolist() if clients is None else clients
     try:
-        excluded = DropOut(num_byzantine=None if named else 0, clients=named, probability=1.0)
+        excluded = DropOut(clients=named, probability=1.0) if np.size(named) else DropOut(num_byzantine=0)
         is_excluded = before.fleet.byzantine_mask(excluded)
     except InvalidValueError as error:
         raise error.renamed(error.field.removeprefix("attack.")) from None
