@@ -141,3 +141,14 @@ def test_a_scale_beyond_the_predicted_limit_diverges(options: dict) -> None:
     assert abs(psofed.predict(inside).network_mse - error.mean) < max(
         0.005 * error.mean, 3.5 * error.standard_error
     )
+
+
+def test_limits_may_take_the_inputs_as_independent_over_time() -> None:
+    attack = make_attack(kind="scaled-update", num_byzantine=2)
+    base = Scenario(num_clients=6, dimension=3, stepsize=0.05, attack=attack)
+    filtered = base.replace(data=Data(stream=psofed.streams.DelayLine(pole=0.5)))
+    with pytest.raises(psofed.NotCoveredError, match='theory = "independence"'):
+        attack_limits(filtered)
+    limits = attack_limits(filtered, theory="independence")
+    alike = attack_limits(base.replace(data=Data(input_correlation=0.5)))
+    assert (limits.num_byzantine, limits.scale) == (alike.num_byzantine, alike.scale)

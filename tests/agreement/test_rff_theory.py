@@ -1,5 +1,6 @@
 """How good the theory is for random features, through their estimated covariances: good for small stepsizes only."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -49,3 +50,11 @@ def test_the_kernel_baseline_comes_near_the_noise_and_gains_by_samples() -> None
     few, many = (kernel_ridge_mse(SCENARIO, samples, repeats=4) for samples in (40, 600))
     assert 0.01 < many.mean < 0.013
     assert many.mean < few.mean
+
+
+def test_reports_say_that_the_theory_of_features_is_an_approximation() -> None:
+    prediction = Prediction(SCENARIO)
+    assert math.isnan(prediction.test_mse)
+    notes = " ".join(prediction.report().notes)
+    assert "approximation" in notes
+    assert "no predicted test MSE" in notes

@@ -161,6 +161,7 @@ psofed reproduce fig10
 psofed reproduce figure2
 psofed reproduce fig1 resilience
 psofed federation run
+psofed federation server --metrics-host 0.0.0.0
 psofed federation client --features a
 psofed federation client --attack sign-flip
 psofed federation client --client north

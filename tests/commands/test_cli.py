@@ -130,9 +130,10 @@ def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path, psof
 
 def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path, psofed_command) -> None:
     simulate(read_scenario(scenario_file), trials=2).save(tmp_path / "r.nc")
-    refused = psofed_command("plot", tmp_path / "r.nc", tmp_path / "p.svg", "--x", "stepsize")
-    assert refused.returncode == 2
-    assert "--x is for sweeps" in refused.stderr
+    for option, value in (("--x", "stepsize"), ("--metric", "server_msd")):
+        refused = psofed_command("plot", tmp_path / "r.nc", tmp_path / "p.svg", option, value)
+        assert refused.returncode == 2
+        assert f"{option} is for sweeps" in refused.stderr
 
 
 def test_a_missing_file_is_a_users_mistake(tmp_path, psofed_command) -> None:
@@ -240,6 +241,28 @@ def test_the_next_step_is_about_the_scenario_that_was_given(
     assert again.exit_code in (0, 1), (step, again.output)
 
 
+@pytest.mark.parametrize(
+    ("typed", "step"),
+    [
+        ("predict --theory paper", "psofed predict FILE --theory paper --set stepsize=0.071"),
+        (
+            "predict --theory paper --set stepsize=0.071",
+            "psofed compare FILE --set stepsize=0.071 --theory paper",
+        ),
+        ("simulate --trials 3 --seed 5 --tail 40", "psofed compare FILE --seed 5 --tail 40"),
+        ("tune --theory paper --shared 1", "psofed simulate FILE --set num_shared=1 --set stepsize=0.071"),
+        ("compare --trials 3 --seed 5 --theory paper", "psofed tune FILE --theory paper"),
+    ],
+)
+def test_the_next_step_repeats_the_settings_that_it_has_too(typed, step, scenario_file) -> None:
+    command, *options = typed.split()
+    done = CliRunner().invoke(app, [command, str(scenario_file), *options, "--set", "iterations=2000"])
+    expected = step.replace("FILE", str(scenario_file)).split()
+    found = done.stdout.rstrip().rpartition("\n")[2].partition(": ")[2].split()
+    at = found.index("iterations=2000")
+    assert found[: at - 1] + found[at + 1 :] == expected
+
+
 def test_a_report_names_the_inputs_that_were_chosen_by_default(table) -> None:
     words = ["simulate", "--data", str(table), "--client-column", "station", "--target-column", "output"]
     done = CliRunner().invoke(app, [*words, "--trials", "4"])
@@ -251,7 +274,17 @@ def test_a_report_names_the_inputs_that_were_chosen_by_default(table) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["aggregation=median", "attack.kind=min-max", "algorithm=qs-fed", "defence.kind=cusum"]
+    "change",
+    [
+        "aggregation=median",
+        "attack.kind=min-max",
+        "algorithm=qs-fed",
+        "defence.kind=cusum",
+        "learner.kind=rls",
+        "data.stream=delay-line",
+        "channel.up={kind='private', clip=0.1}",
+        "delay={kind='geometric', ratio=0.5, longest=3}",
+    ],
 )
 def test_the_next_step_is_not_a_comparison_with_a_theory_that_does_not_cover_it(
     change, scenario_file

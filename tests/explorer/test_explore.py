@@ -338,6 +338,15 @@ def test_the_sentence_says_with_how_many_byzantine_clients_it_diverges() -> None
     assert f"and diverges with {limit + 1} or more Byzantine clients;" in sentence(fleet, theory)
 
 
+def test_the_limit_is_that_of_the_theory_that_the_page_shows() -> None:
+    attack = psofed.attacks.SignFlip(num_byzantine=1, scale=3.0, probability=1.0, of="update")
+    data = psofed.Data(stream=psofed.streams.DelayLine(pole=0.5))
+    fleet = Scenario(num_clients=6, dimension=2, stepsize=0.05, attack=attack, data=data)
+    limit = psofed.attack_limits(fleet, theory="independence").num_byzantine
+    assert limit is not None
+    assert final_theory(fleet).most_byzantine == limit
+
+
 def test_the_readmes_fleet_in_a_sentence() -> None:
     theory = final_theory(readme_fleet())
     assert sentence(readme_fleet(), theory) == (

@@ -24,6 +24,7 @@ from psofed.explore.settings import (
 )
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.scenario import Scenario
+from psofed.scenario.describe import describe_scenario
 
 pytestmark = pytest.mark.explore
 
@@ -150,6 +151,13 @@ def check(scenario: Scenario) -> None:
 def test_a_scenario_with_any_part_comes_out_as_it_went_in(family: str) -> None:
     for part in built_in_parts(family):
         check(with_part(family, part.kind))
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_a_description_names_every_part_but_the_defaults(family: str) -> None:
+    usual = {"none", *(part.kind for part in FLEET.parts())}
+    for part in built_in_parts(family):
+        assert part.kind in usual or part.kind in describe_scenario(with_part(family, part.kind)), part.kind
 
 
 COVARIANCES = [[[1.0, 0.2, 0, 0], [0.2, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2.0]]] * 10

@@ -107,6 +107,17 @@ def test_who_lies_and_how_and_the_rule_against_it_can_be_said(aggregation: str, 
     assert advice.what_if.methods[1].rule == "trimmed-mean"
 
 
+def test_the_scenario_says_how_many_lie_and_0_skips_them() -> None:
+    attack = psofed.attacks.Gaussian(variance=9.0, probability=1.0, num_byzantine=2)
+    scenario = Scenario.from_data(make(6, 30, 0.0), num_participants=6, attack=attack)
+    assert len(advise(scenario).what_if.byzantine) == 2
+    assert len(advise(scenario, byzantine=0.4).what_if.byzantine) == 3
+    named = scenario.replace(attack=attack.replace(clients=["S01"]))
+    assert advise(named, byzantine=0).what_if is None
+    with pytest.raises(InvalidValueError, match="byzantine must be left out"):
+        advise(named, byzantine=0.4)
+
+
 def test_an_attack_is_moved_to_the_clients_that_federate() -> None:
     """Unless it names a client that is to be left out."""
     names, group = tuple(f"S{k:02d}" for k in range(10)), (1, 2, 5, 7, 8)
@@ -170,9 +181,10 @@ def test_nothing_is_chosen_or_judged_by_what_comes_later() -> None:
     assert not np.allclose(found[0][6:], found[1][6:])
 
 
-def test_a_federations_errors_are_the_simulations() -> None:
+@pytest.mark.parametrize("defence", [None, psofed.defences.Cusum(threshold=1.0)])
+def test_a_federations_errors_are_the_simulations(defence) -> None:
     data = make(4, 60, 0.1)
-    scenario = Scenario.from_data(data, num_participants=2, stepsize=0.05, num_shared=2)
+    scenario = Scenario.from_data(data, num_participants=2, stepsize=0.05, num_shared=2, defence=defence)
     trier = Trier(scenario, AdviceSettings(trials=16, seed=3))
     errors = trier.federations([scenario])[0]
     result = psofed.simulate(scenario, trials=16, seed=3, tail=scenario.iterations)

@@ -244,8 +244,16 @@ def test_kinds_of_defence_are_swept(tmp_path: Path) -> None:
 def test_recovery_is_refused_where_it_cannot_be_predicted() -> None:
     with pytest.raises(NotCoveredError, match="nothing to recover from"):
         psofed.predict_recovery(SMALL.replace(attack=None))
-    with pytest.raises(NotCoveredError, match="some are not"):
-        psofed.predict_recovery(SMALL, clients=(0,))
+    for clients in ((0,), (SMALL.num_clients - 1,), ()):
+        with pytest.raises(NotCoveredError, match="some are not"):
+            psofed.predict_recovery(SMALL, clients=clients)
+    with pytest.raises(InvalidValueError, match=r"^clients must be a number"):
+        psofed.predict_recovery(SMALL, clients=("north",))
+    redrawn = SMALL.replace(attack=SMALL.attack.replace(byzantine_set="redrawn"))
+    with pytest.raises(NotCoveredError, match="every client may be one"):
+        psofed.predict_recovery(redrawn, clients=(0, 1, 2))
+    with pytest.raises(NotCoveredError, match="excluded_download = false"):
+        psofed.predict_recovery(SMALL.replace(defence=Cusum(excluded_download=False)))
     # Masks that differ from iteration to iteration, and from client to client.
     for coordinated, correlation in ((True, 0.5), (False, 0.0)):
         masks, data = (

@@ -94,6 +94,14 @@ def test_no_public_function_is_forgotten() -> None:
     assert functions == set(USES) | set(OTHER_USES) | TAKE_NO_SCENARIO
 
 
+@pytest.mark.parametrize("name", [*USES, *OTHER_USES])
+def test_every_function_takes_the_scenarios_file(name, scenario, folder) -> None:
+    if name == "advise":  # a path is a table there
+        return
+    use = psofed.attack_limits if name == "attack_limits" else (USES | OTHER_USES)[name]
+    np.testing.assert_equal(str(use(folder / "plan.toml")), str(use(scenario)))
+
+
 def test_a_table_beside_the_scenario_is_refused_with_the_way_in(scenario) -> None:
     rows = scenario.own_data
     for call in (

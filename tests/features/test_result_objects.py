@@ -222,6 +222,22 @@ def test_theory_is_a_line_beside_the_points(grid) -> None:
     assert len(plain.axes[0].lines) < len(axes.lines)
 
 
+def test_theory_that_no_point_has_is_refused_by_name() -> None:
+    fleet = psofed.Scenario(num_clients=5, dimension=2, iterations=20, aggregation="median")
+    swept = psofed.sweep(fleet, {"stepsize": [0.1, 0.2]}, trials=2)
+    with pytest.raises(psofed.NotCoveredError, match='not "median"'):
+        swept.plot(theory=True)
+    named = psofed.sweep(fleet.replace(aggregation="mean"), {"uplink": ["same", "redrawn"]}, trials=2)
+    with pytest.raises(psofed.InvalidValueError, match="theory must be left out where uplink"):
+        named.plot(theory=True)
+
+
+def test_results_over_other_iterations_are_not_pairs() -> None:
+    fleet = psofed.Scenario(num_clients=5, dimension=2, iterations=20)
+    found = psofed.difference(*(psofed.simulate(fleet, trials=2, tail=tail) for tail in (10, 5)))
+    assert found.basis == "not paired, 2 and 2 trials: the last 10 and 5 iterations count"
+
+
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
 def test_the_default_layout_uses_every_field_once(dimensions: int) -> None:
     from psofed.studies.sweeps import SweepResult, make_grid

@@ -9,7 +9,7 @@ from deployments import run_in_process
 from psofed import Links, NotCoveredError, PsofedError, Scenario
 from psofed.channels import Lossy, Noisy, Private, Quantised
 from psofed.federation.client.uplink import UPLINK, Uplink, read_link
-from psofed.federation.deploy.app import links_of
+from psofed.federation.deploy.app import attack_of, links_of
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.protocol.answers import (
     LEARNED,
@@ -114,6 +114,14 @@ def test_what_a_node_is_told_comes_before_what_the_run_says() -> None:
     node = NodeOptions(bits=4, reach=1.0, clip=0.1, multiplier=2.0)
     assert NodeOptions.from_node_config(node.to_node_config()) == node
     assert links_of(node, run) == (Private(clip=0.1, multiplier=2.0), Quantised(bits=4, reach=1.0))
+
+
+def test_an_attack_of_probability_or_strength_0_reaches_the_node() -> None:
+    node = NodeOptions(byzantine=True, attack="gaussian", attack_probability=0.0, attack_strength=0.0)
+    attack = attack_of(NodeOptions.from_node_config(node.to_node_config()))
+    assert (attack.probability, attack.variance) == (0.0, 0.0)
+    with pytest.raises(PsofedError, match="--attack-probability describes an attack"):
+        NodeOptions(attack_probability=0.0)
 
 
 @pytest.mark.parametrize(

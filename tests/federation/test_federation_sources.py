@@ -254,6 +254,12 @@ def test_synthetic_samples_have_the_scenarios_moments():
     assert abs(noise.var() - 0.02) < 6 * 0.02 * np.sqrt(2 / 20_000)
 
 
+def test_synthetic_inputs_may_have_a_singular_covariance():
+    scenario = Scenario(num_clients=2, dimension=2, data=Data(covariances=[np.ones((2, 2))] * 2))
+    inputs = SyntheticSource(scenario, partition=0, seed=1).read(Position(), 20_000).inputs
+    np.testing.assert_allclose(inputs.T @ inputs / 20_000, 1.0, atol=6 * np.sqrt(2 / 20_000))
+
+
 def test_the_servers_test_mse_follows_its_deviation():
     scenario = Scenario(num_clients=5, dimension=4, data=Data(test_instances=5000, noise_variance=0.01))
     at_target = evaluate_model(scenario, draw_fleet(scenario).target, seed=0)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.errors import PsofedError
@@ -51,4 +51,4 @@ def advise(
 
     with progress("comparing", "runs") as report:
         advice = call_with(run_advice, scenario, settings.replace(progress=report))
-    output.present(advice, out=output.out, file=words_of(source, reading))
+    output.present(advice, source, reading, settings, out=output.out)

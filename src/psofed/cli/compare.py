@@ -2,7 +2,7 @@
 
 import typer
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.settings import call_with
@@ -26,5 +26,5 @@ def compare(
 
     with progress("simulating") as report:
         comparison = call_with(run_comparison, scenario, settings.replace(progress=report))
-    output.present(comparison, file=words_of(source, reading))
+    output.present(comparison, source, reading, settings)
     raise typer.Exit(0 if comparison.agrees else 1)

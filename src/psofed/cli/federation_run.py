@@ -145,6 +145,11 @@ def run(
         scenario, remark = _with_rule(source, bool(options.values.get("synthetic")))
         chosen = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values)
         remarks = [remark] if remark else []
+        if scenario.attack is not None:
+            kind = scenario.attack.kind
+            remarks.append(
+                f'Nodes started with --byzantine rehearse the attack "{kind}"; all others are honest.'
+            )
         if scenario.data.rows is not None:
             named = chosen.columns
             remarks.append(

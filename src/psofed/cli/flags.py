@@ -16,6 +16,7 @@ import inspect
 import shlex
 import typing
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -140,15 +141,22 @@ def flag_of(field: "dataclasses.Field[Any]") -> str:
     return about.flag or f"--{field.name.replace('_', '-')}"
 
 
-def words_of(*given: Settings | Given[Any]) -> str:
-    """Return the words of a command line that give these settings."""
+def words_of(command: str, *given: Settings | Given[Any]) -> str:
+    """Return the words by which a command, such as ``psofed tune FILE``, is given these settings.
+
+    Settings that it has not, or that have another default there, as the trials of ``advise``, are left out.
+    """
+    verb = command.split()[1]
+    hints = typing.get_type_hints(getattr(import_module(f"psofed.cli.{verb}"), verb), include_extras=True)
+    groups = filter(None, map(_settings_in, hints.values()))
+    known = {name: field.default for kind, _ in groups for name, field in kind.options().items()}
     positional, options = [], []
     for settings in given:
         fields = (settings.kind if isinstance(settings, Given) else settings).options()
         typed = settings.values if isinstance(settings, Given) else vars(settings)
         for name, field in fields.items():
             about, value = option_of(field), typed.get(name, field.default)
-            if about.flag is None or value == field.default:
+            if about.flag is None or value == field.default or known.get(name, given) != field.default:
                 continue
             if about.positional:
                 positional.append(str(value))
@@ -157,7 +165,9 @@ def words_of(*given: Settings | Given[Any]) -> str:
             elif about.repeat:
                 options += [word for entry in value for word in (flag_of(field), str(entry))]
             else:
-                text = ",".join(value) if isinstance(value, tuple) else f"{value}"
+                text = (
+                    ",".join(map(str, value)) if isinstance(value, tuple) else str(value).removesuffix(".0")
+                )
                 options += [flag_of(field), text]
     return shlex.join([*positional, *options])
 

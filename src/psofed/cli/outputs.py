@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from psofed.cli.flags import Given, words_of
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
 from psofed.common.settings import Settings
@@ -35,13 +36,12 @@ class Output(Settings):
         self,
         to_json: Callable[[], Any],
         report: "Callable[[], Report]",
-        *,
-        file: str = "",
+        *given: Settings | Given[Any],
         rows: int = 40,
     ) -> None:
-        """Print the result: as JSON, or the report with the next step. Only what is printed is made.
+        """Print the result: as JSON, or the report with the next step, to which the settings `given` are repeated.
 
-        `file` is how the scenario was given; see :func:`psofed.cli.flags.words_of`.
+        Only what is printed is made.
         """
         with progress("preparing the answer"):
             made = to_json() if self.as_json else report()
@@ -50,6 +50,8 @@ class Output(Settings):
             return
         from psofed.render.text import print_report
 
+        step = made.next_step
+        file = words_of(step.command, *given) if step is not None and step.command and given else ""
         print_report(made, file=file, rows=rows)
 
 
@@ -75,14 +77,13 @@ class PlotOutput(Output):
     def present(
         self,
         result: Any,
-        *,
+        *given: Settings | Given[Any],
         out: Path | None = None,
         to_json: Callable[[], Any] | None = None,
         report: "Callable[[], Report] | None" = None,
-        file: str = "",
         rows: int = 40,
     ) -> None:
-        """Save and draw a result where that was asked for, and print it, also if a file cannot be written."""
+        """Save and draw a result where that was asked for, and :meth:`show` it, also if a file cannot be written."""
         try:
             if out is not None:
                 result.save(out)
@@ -91,7 +92,7 @@ class PlotOutput(Output):
 
                 save_figure(result.plot(), self.plot)
         finally:
-            self.show(to_json or result.to_json, report or result.report, file=file, rows=rows)
+            self.show(to_json or result.to_json, report or result.report, *given, rows=rows)
 
 
 def print_json(value: Any) -> None:

@@ -74,8 +74,8 @@ def plot(source: SavedResult, layout: SweepLayout) -> None:
     source.load()
     result = load_result(source.result)
     if isinstance(result, SimulationResult | Advice):
-        for name in ("x", "hue", "col", "row", "theory", "only"):
-            if getattr(layout, name):
+        for name, field in layout.options().items():
+            if getattr(layout, name) != field.default:
                 kind = "a simulation" if isinstance(result, SimulationResult) else "advice"
                 raise PsofedError(f"--{name} is for sweeps, but {source.result} is {kind}.")
         save_figure(result.plot(width=source.width), source.picture)

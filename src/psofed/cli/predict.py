@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import Output, progress
 from psofed.common.options import option
@@ -47,4 +47,4 @@ def predict(
 
         return prediction.report().adding(tables=(curve_table(prediction),) if output.curve else ())
 
-    output.show(to_json, report, file=words_of(source, reading))
+    output.show(to_json, report, source, reading, settings)

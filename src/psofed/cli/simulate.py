@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import Cluster, ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.errors import PsofedError
@@ -75,7 +75,7 @@ def simulate(
         def both() -> dict[str, Any]:
             return {**result.to_json(), "versus": second.to_json(), "difference": difference.to_json()}
 
-        output.present(difference, to_json=both, file=words_of(source, reading))
+        output.present(difference, source, reading, run, cluster, to_json=both)
         return
 
     def answer() -> "Report":
@@ -85,7 +85,7 @@ def simulate(
 
         return with_remedy(result.report(), scenario)
 
-    output.present(result, out=output.out, report=answer, file=words_of(source, reading))
+    output.present(result, source, reading, run, cluster, out=output.out, report=answer)
 
 
 def _names(source: SimulatedScenario) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import Cluster, Plugins
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.options import option
@@ -56,8 +56,8 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
     if store is not None and store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)
     # With --out, the next command finds the finished points.
-    file = words_of(source, given, output.replace(plot=None))
-    output.present(result, out=output.out, file=file, rows=200)
+    where = output.replace(plot=None)
+    output.present(result, source, given, cluster, where, out=output.out, rows=200)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """``psofed tune``: find the best stepsize and number of shared parameters by theory."""
 
-from psofed.cli.flags import Given, words_of
+from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.settings import call_with
@@ -24,4 +24,4 @@ def tune(
 
     with progress("tuning", "numbers of shared parameters") as report:
         tuning = call_with(run_tuning, scenario, settings.replace(progress=report))
-    output.present(tuning, file=words_of(source, reading))
+    output.present(tuning, source, reading, settings)

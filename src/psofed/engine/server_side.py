@@ -230,6 +230,7 @@ class ServerSide(HookHolder):
         )
         judge = NO_HOOK
         self.defence: DefenceSide | None = None
+        assert (plan is None) == (scenario.defence is None), "a defence needs its plan"
         if scenario.defence is not None and plan is not None:
             judge = defence_hook(scenario.defence)
             watching = make_watching(

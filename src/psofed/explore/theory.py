@@ -300,7 +300,7 @@ def _most_byzantine(scenario: Scenario) -> int | None:
     from psofed.theory.limits import attack_limits
 
     try:
-        return attack_limits(scenario).num_byzantine
+        return attack_limits(scenario, theory_of(scenario)).num_byzantine
     except PsofedError:
         return None
 

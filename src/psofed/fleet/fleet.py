@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from psofed.common.per_client import draw_per_client
 from psofed.common.types import FloatArray
 from psofed.parts.base import Attack
 from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,7 @@ class Fleet:
         return np.asarray(self.input_variance[:, None, None] * shape)
 
 
-def draw_fleet(scenario: Scenario) -> Fleet:
+def draw_fleet(scenario: Scenario | str | Path) -> Fleet:
     """Draw the fleet of a scenario; the same scenario always has the same fleet. That of your own data is measured.
 
     The uniform draws depend on ``data.fleet_seed`` alone, and those of a smaller fleet are the first of
@@ -117,6 +119,7 @@ def draw_fleet(scenario: Scenario) -> Fleet:
     >>> fleet.target.tolist(), fleet.input_variance.shape
     ([0.5, 0.5, 0.5, 0.5], (50,))
     """
+    scenario = as_scenario(scenario)
     if scenario.data.rows is not None:
         from psofed.fleet.measured import table_samples
 

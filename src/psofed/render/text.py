@@ -75,19 +75,20 @@ def next_step_text(step: NextStep, file: str = "") -> str:
 
 
 def _said_once(command: str) -> str:
-    """Return a command without the changes that a later one replaces, and with one list of clients to leave out."""
+    """Return a command without the options that a later one replaces, and with one list of clients to leave out."""
     words = shlex.split(command)
-    options: dict[str, list[str]] = {}
+    options: dict[tuple[str, str], list[str]] = {}
     kept = []
     while words:
         word = words.pop(0)
-        if word not in ("--set", "--leave-out"):
+        if not word.startswith("--"):
             kept.append(word)
             continue
-        value = words.pop(0)
-        key = value.partition("=")[0] if word == "--set" else ""
+        value = words.pop(0) if words and not words[0].startswith("--") else ""
+        key = word, value.partition("=")[0] if word in ("--set", "--plugin") else ""
         before = options.pop(key, None)
-        options[key] = [word, f"{before[1]},{value}" if before and not key else value]
+        text = f"{before[1]},{value}" if before and word == "--leave-out" else value
+        options[key] = [word, text] if value else [word]
     return shlex.join([*kept, *(word for option in options.values() for word in option)])
 
 

@@ -234,6 +234,8 @@ def why_not_paired(a: "SimulationResult", b: "SimulationResult") -> tuple[str, .
         first, second = getattr(a.scenario, name), getattr(b.scenario, name)
         if first != second:
             reasons.append(f"{first} and {second} {title}")
+    if a.scenario.iterations == b.scenario.iterations and a.tail != b.tail:
+        reasons.append(f"the last {a.tail} and {b.tail} iterations count")
     if (a.scenario.data.rows is None) != (b.scenario.data.rows is None):
         reasons.append("one has data of its own, the other a drawn fleet")
     elif a.scenario.data != b.scenario.data:

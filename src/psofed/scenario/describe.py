@@ -26,8 +26,13 @@ def describe_scenario(scenario: "Scenario") -> str:
     """
     groups = [f"{attack.num_byzantine} Byzantine ({attack.kind})" for attack in scenario.attacks]
     threat = " and ".join(groups) or "no attack"
-    rule = scenario.aggregation.kind
-    algorithm = scenario.algorithm.kind
+    rule, before = scenario.aggregation.kind, scenario.pre_aggregation
+    rule += "" if before is None else f" after {before.kind}"
+    algorithm, pattern, function = (
+        scenario.algorithm.kind,
+        scenario.selection.pattern.kind,
+        scenario.data.function,
+    )
     clients, participants = scenario.num_clients, scenario.num_participants
     drawn = "all" if participants == clients else f"{participants:,} of"
     # Others send all parameters, so rarely that the traffic is that of PSO-Fed.
@@ -37,6 +42,9 @@ def describe_scenario(scenario: "Scenario") -> str:
     return (
         f"{begin}{drawn} {clients:,} clients{each} sharing {scenario.num_shared} of {scenario.dimension} parameters, "
         + f"{describe_stepsize(scenario.stepsize)}, {threat}"
+        + ("" if pattern == "random" else f", {pattern} masks")
+        + ("" if scenario.model.kind == "linear" else f", {scenario.model.kind} model")
+        + ("" if function is None else f", {function.kind} function")
         + ("" if scenario.learner.kind == "lms" else f", {scenario.learner.kind}")
         + ("" if scenario.data.stream.is_independent else f", {scenario.data.stream.kind} inputs")
         + ("" if rule == "mean" else f", {rule}")

@@ -32,14 +32,14 @@ class AdviceSettings(Settings, kw_only=False):
     features: Sequence[str] | None = option(
         default=None, flag=None, text="columns to predict from; all other numeric columns by default"
     )
-    byzantine: float = option(
-        default=0.2,
+    byzantine: float | None = option(
+        default=None,
         low=0,
         high=0.5,
         open_high=True,
         kw_only=True,
         metavar="FRACTION",
-        text="fraction of Byzantine clients in the what-if analysis; 0 skips it",
+        text="fraction of Byzantine clients in the what-if analysis; the scenario's or 0.2 by default; 0 skips it",
     )
     rule: "str | Aggregation | None" = option(
         default=None,

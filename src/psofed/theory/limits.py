@@ -8,6 +8,7 @@ is.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.parts.base import Attack
 from psofed.render import Report, Reported
 from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
 from psofed.theory.clipping import clips
 from psofed.theory.coverage import hears_nothing, statement_of
 from psofed.theory.model import TheoryModel
@@ -49,7 +51,7 @@ class AttackLimits(Reported):
         return limits_report(self)
 
 
-def attack_limits(scenario: Scenario) -> AttackLimits:
+def attack_limits(scenario: Scenario | str | Path, theory: str = "exact") -> AttackLimits:
     """Find how many attackers, and how large a scale, the fleet survives.
 
     Attacks that add something never make the mean of uploads unstable; those that multiply (``sign-flip``,
@@ -57,8 +59,10 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : Scenario or path
         With an attack that the theory covers.
+    theory : str
+        ``"exact"``, ``"paper"`` or ``"independence"`` (inputs taken as independent over time).
 
     Examples
     --------
@@ -69,6 +73,7 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
     >>> 0 < limits.num_byzantine < 10
     True
     """
+    scenario = as_scenario(scenario)
     attack, clients, names = scenario.attack, scenario.num_clients, scenario.client_names
     if attack is None:
         raise InvalidValueError("attack", None, "an attack to find the limits of")
@@ -86,7 +91,7 @@ def attack_limits(scenario: Scenario) -> AttackLimits:
         byzantine, _ = changed.byzantine_moments(clients, names)
         if hears_nothing(statement_of(changed), changed.probability * byzantine):
             return False  # marginal at best, and refused elsewhere
-        return select(TheoryModel(scenario.replace(attack=changed))).is_stable(scenario.mean_stepsize)
+        return select(TheoryModel(scenario.replace(attack=changed), theory)).is_stable(scenario.mean_stepsize)
 
     count = _largest_count(lambda n: stable(_with_count(attack, n, clients, names)), clients)
     if "scale" not in attack.to_mapping():

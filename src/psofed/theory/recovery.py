@@ -6,7 +6,9 @@ is x = F₀ x + s₀, approached as ρ(F₀)ⁿ (``rate``).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from psofed.parts.attacks.drop_out import DropOut
 from psofed.render import Report, Reported
 from psofed.render.charts import Chart
 from psofed.scenario import Scenario
+from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_paper_iteration
 from psofed.theory.maps.general import Recursion
 from psofed.theory.model import TheoryModel
@@ -82,10 +85,10 @@ class Recovery(Reported):
 
 
 def predict_recovery(
-    scenario: Scenario,
+    scenario: Scenario | str | Path,
     *,
     at: int | None = None,
-    clients: tuple[int, ...] | None = None,
+    clients: Sequence[int | str] | None = None,
     iterations: int = 500,
 ) -> Recovery:
     """Predict the recovery after an exclusion, exactly.
@@ -95,12 +98,12 @@ def predict_recovery(
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : Scenario or path
         With the attack; a defence in it is ignored.
     at : int, optional
         The iteration of the exclusion; the poisoned steady state by default.
-    clients : tuple of int, optional
-        The excluded clients; all Byzantine clients by default.
+    clients : sequence of int or str, optional
+        The excluded clients, by number or by their names in your own data; all Byzantine clients by default.
     iterations : int
         Length of the curve.
 
@@ -118,22 +121,32 @@ def predict_recovery(
     39.0
     """
     iterations = check_integer("iterations", iterations, 1)
+    scenario = as_scenario(scenario)
+    if scenario.defence is not None and not scenario.defence.excluded_download:
+        raise NotCoveredError(
+            "Recovery is predicted where excluded clients still download, not with defence.excluded_download = false."
+        )
     scenario = scenario.replace(defence=None)
     check_paper_iteration(scenario, "Recovery")
     before = TheoryModel(scenario)
     attack = scenario.attack
     if attack is None or before.statement is None:
         raise NotCoveredError("There is nothing to recover from: the scenario has no attack.")
-    who = byzantine = tuple(np.flatnonzero(before.fleet.byzantine_mask(attack)).tolist())
-    if clients is not None:
-        who = tuple(
-            check_integer("clients", k, 0, scenario.num_clients - 1, "num_clients - 1") for k in clients
+    if attack.byzantine_set == "redrawn":
+        raise NotCoveredError(
+            "Recovery is predicted where all Byzantine clients are excluded; with attack.byzantine_set = "
+            '"redrawn" every client may be one.'
         )
-    elif attack.byzantine_set == "redrawn":
-        raise InvalidValueError("clients", None, 'a choice of clients where attack.byzantine_set = "redrawn"')
-    if set(who) < set(byzantine):
+    byzantine = before.fleet.byzantine_mask(attack)
+    named = np.flatnonzero(byzantine).tolist() if clients is None else clients
+    try:
+        excluded = DropOut(clients=named, probability=1.0) if np.size(named) else DropOut(num_byzantine=0)
+        is_excluded = before.fleet.byzantine_mask(excluded)
+    except InvalidValueError as error:
+        raise error.renamed(error.field.removeprefix("attack.")) from None
+    if np.any(byzantine & ~is_excluded):
         raise NotCoveredError("Recovery is predicted where all Byzantine clients are excluded; some are not.")
-    after = TheoryModel(scenario.replace(attack=DropOut(clients=who, probability=1.0)))
+    after = TheoryModel(scenario.replace(attack=excluded))
     if len(before.branches) != 1 or len(before.branches[0].exchanges) != 1:
         raise NotCoveredError("Recovery is predicted where masks are alike in all iterations.")
     if before.has_direction or after.has_direction:

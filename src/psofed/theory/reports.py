@@ -33,8 +33,12 @@ TERM_TITLES = {
     "targets": "clients' own targets",
 }
 LOWER = "lower is better"
-_CHECK = NextStep("Check it by simulation", "psofed.compare(scenario)", "psofed compare FILE")
 _NO_STABLE = "No stepsize is stable: under this attack the models diverge however small the steps are."
+_NOT_LINEAR = (
+    "Streams or models are not linear, so the theory is an approximation: it treats features as Gaussian inputs, and "
+    "what the best common weights cannot represent as independent noise; check by simulation.",
+    "There is no predicted test MSE: the theory has one for linear streams only.",
+)
 # A stepsize this much below the largest stable one is suggested where theory has no best one.
 _SAFE = 0.3
 # A best stepsize is suggested where it lowers the error by more than this many dB.
@@ -79,8 +83,8 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
         _prediction_headline(prediction),
         f"{sentence_case(THEORY_TITLES[prediction.theory])}: {describe_scenario(scenario)}.",
         (table, _stepsizes(prediction)) if stepsizes else (table,),
-        (*notes, *measured_notes(scenario)),
-        _prediction_step(prediction) if stepsizes or not prediction.is_stable else _CHECK,
+        (*notes, *assumptions(scenario)),
+        _prediction_step(prediction) if stepsizes or not prediction.is_stable else _check(prediction),
         lambda: (prediction_chart(prediction),),
     )
 
@@ -155,10 +159,15 @@ def curve_table(prediction: "Prediction") -> Table:
     return Table("Learning curve", columns, rows)
 
 
-def measured_notes(scenario: Scenario) -> tuple[str, ...]:
-    """Return what a theory takes from your own data, and what it assumes; nothing for drawn streams."""
+def theory_argument(theory: str) -> str:
+    """Return the argument that names a theory in a call, if it is not the default."""
+    return "" if theory == "exact" else f', theory="{theory}"'
+
+
+def assumptions(scenario: Scenario) -> tuple[str, ...]:
+    """Return what a theory assumes of your own data and of streams that are not linear; nothing for linear ones."""
     if not isinstance(rows := scenario.data.rows, OwnData):
-        return ()
+        return () if scenario.is_linear else _NOT_LINEAR
     fleet = measured_fleet(scenario)
     noise, eigenvalues = fleet.noise_variance, np.linalg.eigvalsh(fleet.covariances())
     low, high = (significant(float(end), 3) for end in (noise.min(), noise.max()))
@@ -227,16 +236,16 @@ def _stepsizes(prediction: "Prediction") -> Table:
 
 def _prediction_step(prediction: "Prediction") -> NextStep:
     if not prediction.max_stepsize > 0:
-        call = "psofed.attack_limits(scenario)"
+        call = f"psofed.attack_limits(scenario{theory_argument(prediction.theory)})"
         return NextStep("Find how many Byzantine clients the fleet tolerates", call)
 
     scenario = prediction.scenario
     if not isinstance(scenario.stepsize, float | int):
-        return _CHECK
+        return _check(prediction)
     stepsize = suggested_stepsize(prediction)
     change = NextStep(
         "Try a better stepsize" if prediction.is_stable else "Try a stable stepsize",
-        f"psofed.predict(scenario.replace(stepsize={stepsize:g}))",
+        f"psofed.predict(scenario.replace(stepsize={stepsize:g}){theory_argument(prediction.theory)})",
         f"psofed predict FILE --set stepsize={stepsize:g}",
     )
     if not prediction.is_stable:
@@ -245,4 +254,9 @@ def _prediction_step(prediction: "Prediction") -> NextStep:
         better = prediction.at(stepsize)
         if to_decibels(prediction.network_mse) - to_decibels(better.network_mse) > _WORTH_IT:
             return change
-    return _CHECK
+    return _check(prediction)
+
+
+def _check(prediction: "Prediction") -> NextStep:
+    call = f"psofed.compare(scenario{theory_argument(prediction.theory)})"
+    return NextStep("Check it by simulation", call, "psofed compare FILE")

@@ -71,7 +71,11 @@ def optimal_stepsize(
     check_metric(metric)
     scenario = as_scenario(scenario)
     check_metric_covered(scenario, metric)
-    return best_stepsize(select(TheoryModel(scenario, theory)), metric)
+    method = select(TheoryModel(scenario, theory))
+    best = best_stepsize(method, metric)
+    if best > 0:
+        method.check_answer(best)
+    return best
 
 
 def best_stepsize(method: Method, metric: str = "network") -> float:

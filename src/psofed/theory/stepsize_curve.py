@@ -126,15 +126,15 @@ def predict_stepsizes(
         check_stepsize(first.model, float(mu))
     stable = _which_are_stable(first.method, values)
     rows: list[tuple[float, ...]] = []
+    refusal: NotCoveredError | None = None
     for done, mu in enumerate(values):
         if progress is not None:
             progress(done, values.size)
         point = first.at(float(mu), is_stable=bool(stable[done]))
         try:
             steady = point.steady_state
-        except NotCoveredError:  # values are clipped at this stepsize
-            if done == values.size - 1 and not np.isfinite(rows).any():
-                raise
+        except NotCoveredError as error:  # values are clipped at this stepsize
+            refusal = error
             rows.append((math.nan,) * (4 + len(TERMS)))
             continue
         rows.append(
@@ -146,6 +146,8 @@ def predict_stepsizes(
         )
     if progress is not None:
         progress(values.size, values.size)
+    if refusal is not None and not any(math.isfinite(row[0]) for row in rows):
+        raise refusal
     return StepsizeCurve(
         scenario,
         theory,

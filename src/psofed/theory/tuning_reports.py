@@ -14,7 +14,7 @@ from psofed.results.metrics import METRIC_TITLES
 from psofed.scenario.describe import describe_scenario
 from psofed.settings.theory import THEORY_TITLES
 from psofed.theory.metrics import METRICS
-from psofed.theory.reports import LOWER, measured_notes
+from psofed.theory.reports import LOWER, assumptions, theory_argument
 
 if TYPE_CHECKING:
     from psofed.theory.limits import AttackLimits
@@ -35,15 +35,20 @@ def stepsizes_report(curve: "StepsizeCurve") -> Report:
     if not stable:
         headline = "None of the stepsizes is stable." if total else "No stepsizes were given."
         return Report(headline, "", (Table("", columns, rows),), draw=lambda: (stepsizes_chart(curve),))
-    best = int(np.argmin(curve.network_mse))
+    best = int(np.nanargmin(curve.network_mse))
+    clipped = "An empty cell: a link clips values at this stepsize, which the theory does not cover."
     return Report(
         f"Stepsize {significant(curve.stepsize[best])} gives the lowest network MSE, "
         f"{decibels(float(curve.network_mse[best]))}; {stable} of {counted(total, 'stepsize')} "
         f"{'is' if stable == 1 else 'are'} stable.",
         f"{sentence_case(THEORY_TITLES[curve.theory])}: {describe_scenario(curve.scenario)}.",
         (Table("Steady state by stepsize", columns, rows, marked=frozenset({best})),),
-        (),
-        NextStep("Let the theory choose", "psofed.tune(curve.scenario)", "psofed tune FILE"),
+        (*((clipped,) if np.isnan(curve.network_mse).any() else ()), *assumptions(curve.scenario)),
+        NextStep(
+            "Let the theory choose",
+            f"psofed.tune(curve.scenario{theory_argument(curve.theory)})",
+            "psofed tune FILE",
+        ),
         lambda: (stepsizes_chart(curve),),
     )
 
@@ -105,7 +110,7 @@ def tuning_report(tuning: "Tuning") -> Report:
         f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
         "",
         (Table("Best stepsize for each number of shared parameters", columns, rows, tuple(notes), marked),),
-        measured_notes(tuning.scenario),
+        assumptions(tuning.scenario),
         NextStep(
             "Simulate it",
             f"psofed.simulate(scenario.replace(num_shared={best.num_shared}, stepsize={best.stepsize:.4g}))",

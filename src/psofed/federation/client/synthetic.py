@@ -39,7 +39,14 @@ class SyntheticSource:
     @cached_property
     def _root(self) -> FloatArray | None:
         """A square root of R_k, or None for white inputs."""
-        return None if self._fleet.is_white else np.linalg.cholesky(self._fleet.covariances()[self.partition])
+        if self._fleet.is_white:
+            return None
+        covariance = self._fleet.covariances()[self.partition]
+        try:
+            return np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:  # singular
+            values, vectors = np.linalg.eigh(covariance)
+            return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
     def read(self, start: Position, limit: int) -> Samples:
         """Draw the samples from `start` on."""

@@ -193,7 +193,8 @@ class NodeOptions(Settings):
         return cls(**values)
 
     def _given(self, *names: str) -> list[str]:
-        return [name for name in names if getattr(self, name) not in (None, (), "", False)]
+        values = {name: getattr(self, name) for name in names}  # 0 is given, though it equals False
+        return [name for name, value in values.items() if value is not False and value not in (None, (), "")]
 
 
 def _flag(name: str) -> str:

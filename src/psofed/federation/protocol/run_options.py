@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -261,6 +261,11 @@ class ServerOptions(Settings):
         default=None, low=0, high=65535, text="serve metrics for Prometheus on this port"
     )
     metrics_host: str = option(default="127.0.0.1", text="address for --metrics-port")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metrics_port is None and self.metrics_host != type(self).metrics_host:
+            raise PsofedError("--metrics-host is the address of the metrics: add --metrics-port.")
 
 
 def _part(kind: type[S], values: Settings) -> S:

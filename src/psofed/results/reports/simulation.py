@@ -248,18 +248,28 @@ def _next_step(result: "SimulationResult") -> NextStep:
             f"psofed.simulate(result.scenario.replace(iterations={iterations}))",
             f"psofed simulate FILE --set iterations={iterations}",
         )
-    if not _is_linear(result.scenario):
+    if not _is_predictable(result.scenario):
         return NextStep("Draw the learning curves", "result.plot()", "psofed simulate FILE --plot curves.png")
     return NextStep("Check it against the theory", "psofed.compare(result.scenario)", "psofed compare FILE")
 
 
-def _is_linear(scenario: Scenario) -> bool:
-    """Whether the server's step is linear in the clients' models, without which no theory covers it."""
-    algorithm = scenario.algorithm
+def _is_predictable(scenario: Scenario) -> bool:
+    """Whether every part states what the theory needs of it."""
+    algorithm, pattern, drift = scenario.algorithm, scenario.selection.pattern, scenario.drift
+    availability, delay, links = scenario.availability, scenario.delay, scenario.channel
+    delays = () if delay is None else delay.chances()
+    channels = () if links is None else (*links.up, *links.down)
     return (
         scenario.aggregation.kind == "mean"
         and scenario.pre_aggregation is None
         and scenario.defence is None
+        and scenario.learner.linear() is not None
+        and scenario.data.stream.is_independent
+        and not pattern.has_memory()
+        and (drift is None or drift.increment_variance() is not None)
+        and (availability is None or availability.is_memoryless)
+        and (delays is not None and (len(delays) <= 2 or np.count_nonzero(delays) == 1))
+        and all(link.added_variance() is not None or link.loss_probability() is not None for link in channels)
         and all(attack.affine() is not None for attack in scenario.attacks)
         and (algorithm.holds_models or algorithm.linear_update(scenario) is not None)
     )

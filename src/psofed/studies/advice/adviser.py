@@ -104,7 +104,7 @@ def advise(
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
     robust = find_part("aggregation", rule, "rule")() if isinstance(rule, str) else rule
     _ = scenario.common_stepsize  # what is tried is one number
-    plan = AttackPlan(scenario.attack, settings.byzantine, settings.seed, scenario.client_names)
+    plan = AttackPlan.of(scenario, settings)
     attack = plan.within(range(scenario.num_clients))
     scenario = scenario.replace(attack=None, aggregation="mean")
     for part in (scenario, scenario.replace(aggregation=robust, attack=attack)):

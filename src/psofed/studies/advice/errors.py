@@ -17,6 +17,7 @@ from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.simulation.baselines import lms_errors
 from psofed.simulation.parcels import sending
+from psofed.simulation.watch_plan import make_plan
 from psofed.studies.advice.judging import Blocks, Judge, cut_into_blocks
 
 # Stepsizes are tried from the one that learns fastest down to this share of 1/E‖x‖² or below, these factors apart.
@@ -153,11 +154,11 @@ def run_federation(scenario: Scenario, seed: int, trials: int, edges: NDArray[np
 
     They are means over trials; infinite from where one of them diverges.
     """
-    fleet, samples = table_samples(scenario)
+    (fleet, samples), plan = table_samples(scenario), make_plan(scenario)
     sums = np.zeros((len(edges) - 1, scenario.num_clients))
     for first_trial in range(0, trials, WIDTH):
         count = min(WIDTH, trials - first_trial)
-        run = PsoFedRun(scenario, fleet, seed, range(first_trial, first_trial + WIDTH), samples)
+        run = PsoFedRun(scenario, fleet, seed, range(first_trial, first_trial + WIDTH), samples, plan)
         metrics = np.empty((run.chunk, 3, WIDTH))
         for block in range(len(edges) - 1):
             run.client_squares[:] = 0.0

@@ -66,7 +66,7 @@ def tuned_federation(scenario: Scenario, keep_shared: bool = False) -> Scenario:
     """Return a scenario with your own data at the stepsize and number of shared parameters that do best on it.
 
     The choice is that of :func:`psofed.advise` for a federation of all clients. Of large tables the first rows are
-    tried, fewer times. The scenario is returned unchanged if everything diverges.
+    tried, fewer times, and a defence is left out meanwhile. The scenario is returned unchanged if everything diverges.
 
     Examples
     --------
@@ -82,14 +82,15 @@ def tuned_federation(scenario: Scenario, keep_shared: bool = False) -> Scenario:
     check_covered(scenario)
     full = AdviceSettings()
     counts = [scenario.num_shared] if keep_shared else None
-    trier = Trier(scenario, full)
+    plain = scenario.replace(defence=None)  # whose threshold at every stepsize would take too long
+    trier = Trier(plain, full)
     stepsizes = trier.stepsizes(scenario.iterations, scenario.num_participants)
     runs = len(stepsizes) * len(counts or trier.shared())
     affordable = _MOST_UPDATES // (runs * scenario.num_clients)  # iterations times trials
     length = min(scenario.iterations, max(affordable, _FEWEST_SAMPLES))
     trials = min(full.trials, max(affordable // length, 1))
     if (length, trials) != (scenario.iterations, full.trials):
-        trier = Trier(_first_rows(scenario, length), full.replace(trials=trials))
+        trier = Trier(_first_rows(plain, length), full.replace(trials=trials))
     tried = Tuner(trier).federation(counts or trier.shared())
     best = trier.judge.choose(tried.errors, tried.costs).last
     if not np.isfinite(tried.errors[best]).all():

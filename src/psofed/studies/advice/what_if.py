@@ -14,9 +14,12 @@ from psofed.parts.attack_groups import AttackGroups
 from psofed.parts.attacks.sign_flip import SignFlip
 from psofed.parts.base import Aggregation, Attack
 from psofed.scenario import Scenario
+from psofed.settings.advice import AdviceSettings
 from psofed.studies.advice.errors import Trier
 from psofed.studies.advice.judging import Judge, Judged
 from psofed.studies.advice.methods import LearningMethod, federation_method
+
+_FRACTION = 0.2  # of the clients are Byzantine where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class AttackPlan:
     attack : Attack or None
         The scenario's attack; the opposite of the model at all times by default.
     fraction : float
-        Fraction of Byzantine clients, unless the attack names them.
+        Fraction of Byzantine clients, unless the attack names or redraws them; 0 without an attack.
     seed : int
         Draws the Byzantine clients.
     names : tuple of str
@@ -67,9 +70,24 @@ class AttackPlan:
     seed: int
     names: tuple[str, ...]
 
+    @classmethod
+    def of(cls, scenario: Scenario, settings: AdviceSettings) -> "AttackPlan":
+        """Return the plan for a scenario's attack and the fraction in the settings."""
+        attack, fraction = scenario.attack, settings.byzantine
+        if fraction is None:
+            fraction = _FRACTION if attack is None else scenario.num_byzantine / scenario.num_clients
+        elif fraction and any(
+            part.clients or part.byzantine_set == "redrawn" or part is not attack for part in scenario.attacks
+        ):
+            allowed = "left out: the scenario's attack says which clients are Byzantine"
+            raise InvalidValueError("byzantine", fraction, allowed)
+        return cls(attack, fraction, settings.seed, scenario.client_names)
+
     def within(self, group: Sequence[int]) -> Attack | None:
         """Return the attack on a federation of some clients; None without Byzantine clients."""
         given = self.attack
+        if self.fraction == 0:
+            return None
         if given is not None and given.byzantine_set == "redrawn":
             return given if given.num_byzantine < len(group) else None
         if isinstance(given, AttackGroups) or (given is not None and given.clients):

@@ -11,7 +11,7 @@ from psofed.results.metrics import METRIC_TITLES
 from psofed.results.reports.simulation import curve_series
 from psofed.scenario.describe import describe_scenario
 from psofed.settings.theory import THEORY_TITLES
-from psofed.theory.reports import measured_notes, theory_series
+from psofed.theory.reports import assumptions, theory_argument, theory_series
 
 if TYPE_CHECKING:
     from psofed.results import SimulationResult
@@ -57,7 +57,7 @@ def comparison_report(found: "Comparison") -> Report:
         f"{trials or counted(result.trials, 'trial')} against the {THEORY_TITLES[found.prediction.theory]}: "
         f"{describe_scenario(result.scenario)}.",
         (Table(title if own_data else "Steady state", columns, rows, notes), *_order_table(found)),
-        (() if own_data else _unsteady(result)) + measured_notes(result.scenario) + _assumption_notes(found),
+        (() if own_data else _unsteady(result)) + assumptions(result.scenario) + _assumption_notes(found),
         _next_step(found),
         lambda: (comparison_chart(found),),
     )
@@ -187,21 +187,22 @@ def comparison_chart(found: "Comparison") -> Chart:
 
 
 def _next_step(found: "Comparison") -> NextStep:
-    tuning = NextStep("Find the best stepsize", "psofed.tune(scenario)", "psofed tune FILE")
+    theory = theory_argument(found.prediction.theory)
+    tuning = NextStep("Find the best stepsize", f"psofed.tune(scenario{theory})", "psofed tune FILE")
     if found.simulation.scenario.data.rows is not None:
         return tuning  # there are no more rows, and more trials would be on the same ones
     if found.simulation.unsteady_metrics:
         longer = 4 * found.simulation.scenario.iterations
         return NextStep(
             "Compare over more iterations",
-            f"psofed.compare(scenario.replace(iterations={longer}))",
+            f"psofed.compare(scenario.replace(iterations={longer}){theory})",
             f"psofed compare FILE --set iterations={longer}",
         )
     if not found.agrees or any(row.is_open for row in found.metrics):
         trials = 4 * found.simulation.trials
         return NextStep(
             "Compare with more trials",
-            f"psofed.compare(scenario, trials={trials})",
+            f"psofed.compare(scenario, trials={trials}{theory})",
             f"psofed compare FILE --trials {trials}",
         )
     return tuning

@@ -30,6 +30,8 @@ MOST_CURVES, MOST_PANELS = 28, 36
 _MOST_COLUMNS = 4  # of panels, before they wrap
 _LONGEST_LABEL = 26
 
+_THEORY = "exact theory"
+
 # Values more than this above the lowest are marked at the edge if the range is wider than a picture can show.
 _WIDEST = 45.0
 
@@ -71,6 +73,8 @@ def sweep_chart(
         place: _panel(result, metric, layout, place, theory)
         for place in itertools.product(range(rows), range(columns))
     }
+    if theory and not any(curve.label == _THEORY for panel in series.values() for curve in panel):
+        _refuse_theory(result, metric, result.grid.axes[layout.x])
     places, names, is_log = _abscissa(result.grid.axes[layout.x])
     ticks = None if names is None else tuple(zip(places.tolist(), names, strict=True))
     limits = _limits([curve for panel in series.values() for curve in panel])
@@ -190,8 +194,18 @@ def _panel(
             )
         )  # fmt: skip
     if is_predicted:
-        made.append(Series("exact theory", np.empty(0), np.empty(0), colour="0.35"))
+        made.append(Series(_THEORY, np.empty(0), np.empty(0), colour="0.35"))
     return tuple(made)
+
+
+def _refuse_theory(result: "SweepResult", metric: str, axis: "Axis") -> None:
+    """Say why no point has a theory, or no line can join those that have."""
+    if not axis.is_numeric:
+        raise InvalidValueError("theory", True, f"left out where {axis.fields[0]}, along x, is not a number")
+    from psofed.theory.prediction import predict
+
+    getattr(predict(next(result.grid.scenarios())), metric, None)  # refuses by name what it does not cover
+    raise NotCoveredError(f"there is no theory of {metric} at these points")
 
 
 def _predicted(scenarios: "list[Scenario]", metric: str) -> FloatArray:

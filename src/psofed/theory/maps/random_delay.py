@@ -83,8 +83,9 @@ class RandomDelayRecursion(OpenedRecursion):
         given = [self._pulls(v, c, sources, first, is_common) for c in range(self.counts.number.size)]
         pulls = Pulls(*map(np.stack, zip(*given, strict=True)))
         pending = PendingMoments(self.counts, self.entries, self.drawn.participants, pulls)
-        states = [self._at_once(exchange, server, received) for server, received in pending.arriving()]
-        clients = ClientMoments(*map(np.stack, zip(*(state.clients for state in states), strict=True)))
+        clients, pairs = _stacked(
+            [self._at_once(exchange, server, received) for server, received in pending.arriving()]
+        )
         late = pending.common(exchange.mask) if is_common else pending.independent(exchange.mask)
         from_server = np.stack([clients.server[:, 0, 0], late.server], axis=1)
         from_pull = np.stack([flip(late.server), late.square], axis=1)
@@ -94,10 +95,7 @@ class RandomDelayRecursion(OpenedRecursion):
             cross0=np.stack([clients.cross0[:, 0], late.idle], axis=1),
             own1=clients.own1 + sources.noise * self._download_noise(n + 1),
         )
-        result = MomentState(
-            clients, PairMoments(*map(np.stack, zip(*(state.pairs for state in states), strict=True)))
-        )
-        return self._moved(result, sources.drift * self.walk)
+        return self._moved(self._symmetric(MomentState(clients, pairs)), sources.drift * self.walk)
 
     def step_first(self, v: FirstMoments, n: int = 0) -> FirstMoments:
         """Take first moments after the download of iteration n to those of iteration n + 1."""
@@ -139,13 +137,17 @@ class RandomDelayRecursion(OpenedRecursion):
         self, v: MomentState, c: int, sources: Sources, first: FirstMoments | None, is_common: bool
     ) -> Pulls:
         """Return the moments before the upload, given c."""
-        given = MomentState(v.clients.map(lambda x: x[c]), v.pairs.map(lambda x: x[c]))
+        given = _given(v, c)
         means = None if first is None else FirstMoments(*(x[c] for x in first))
         z = self._learn(given, sources, means)
         learned = None if means is None else self._learn_means(means)
         r = self.received.moments(z, learned, sources.noise, sources.attack)
         joined = (_NOTHING, _NOTHING) if is_common else self.received.joined(z, learned)
         return Pulls(z.server, r.toward, r.cross, r.pulled, r.products, r.average, *joined)
+
+    def _symmetric(self, v: MomentState) -> MomentState:
+        symmetric = super()._symmetric
+        return _stacked([symmetric(_given(v, c)) for c in range(self.counts.number.size)])
 
     def _moved(self, v: MomentState, walk: float) -> MomentState:
         if walk == 0.0:
@@ -162,3 +164,17 @@ class RandomDelayRecursion(OpenedRecursion):
 
     def _repeated(self, x: FloatArray) -> FloatArray:
         return np.stack([x] * self.counts.number.size)
+
+
+def _given(v: MomentState, c: int) -> MomentState:
+    """Return the moments given c."""
+    return MomentState(v.clients.map(lambda x: x[c]), v.pairs.map(lambda x: x[c]))
+
+
+def _stacked(given: list[MomentState]) -> MomentState:
+    """Return the moments for all c, from those given each."""
+    clients, pairs = zip(*given, strict=True)
+    return MomentState(
+        ClientMoments(*map(np.stack, zip(*clients, strict=True))),
+        PairMoments(*map(np.stack, zip(*pairs, strict=True))),
+    )
