@@ -18,7 +18,7 @@ _FIELDS = {bool: "bool", int: "sint64", float: "double", str: "string", bytes: "
 _LISTS = {bool: "bool_list", int: "sint_list", float: "double_list", str: "string_list", bytes: "bytes_list"}
 _LIST_NAMES = {*_LISTS.values(), "uint_list"}
 _LONGEST = (1 << 63) - 1  # of Flower's numbers with a sign
-_EMPTY: dict[type, Any] = {kind: kind() for kind in (ConfigRecord, MetricRecord, ArrayRecord, RecordDict)}
+_EMPTY = {kind: vars(kind()) for kind in (ConfigRecord, MetricRecord, ArrayRecord, RecordDict)}
 
 
 def fill(kind: type[_Record], values: dict[str, Any]) -> _Record:
@@ -30,11 +30,11 @@ def fill(kind: type[_Record], values: dict[str, Any]) -> _Record:
     True
     """
     record = kind.__new__(kind)
-    record.__dict__.update(_EMPTY[kind].__dict__, _data=values)
+    record.__dict__.update(_EMPTY[kind], _data=values)
     return record
 
 
-def plain(record: ConfigRecord) -> dict[str, Any]:
+def plain(record: ConfigRecord | MetricRecord | RecordDict) -> dict[str, Any]:
     """Return the values of a record as the dict that holds them, which is quicker to read."""
     values: dict[str, Any] = record.__dict__["_data"]
     return values

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from flwr.app import ConfigRecord, Message, MessageType
 
 from psofed.federation.protocol.layout import Vector
-from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.masks import DerivedMasks, Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import (
     DESCRIBE,
@@ -76,8 +76,9 @@ class Instructor:
         A client that learns is sent its entries S_{k,n} or the full model, one that evaluates is sent no values.
         """
         task = _evaluation(state) if evaluate else self._training(state, round_number)
+        masks = self.sharing.derived(state.layout.dimension)
         return [
-            self._question(state, registry, node, asked, [task(client) for client in asked], round_number, config)
+            _question(state, registry, node, asked, [task(client) for client in asked], masks, round_number, config)
             for node, asked in _by_node(clients).items()
         ]  # fmt: skip
 
@@ -103,40 +104,8 @@ class Instructor:
     def describe(self, state: ServerState, node: Node, registry: ClientRegistry) -> NodeQuestion:
         """Return the message that asks `node` for the names of its columns and clients, before the first round."""
         whole = Client(node.name, node.number, node)
-        return self._question(state, registry, node, [whole], [ClientTask("", DESCRIBE)], 1, ConfigRecord())
-
-    def _question(
-        self,
-        state: ServerState,
-        registry: ClientRegistry,
-        node: Node,
-        clients: Sequence[Client],
-        tasks: Sequence[ClientTask],
-        round_number: int,
-        config: ConfigRecord,
-    ) -> NodeQuestion:
-        new = any(task.kind in (START, FULL, SYNC) for task in tasks)
-        instruction = Instruction(
-            session=state.session,
-            round_number=round_number,
-            epoch=state.epoch,
-            node=node.number,
-            masks=self.sharing.derived(state.layout.dimension),
-            digest=state.layout.digest,
-            layout=state.layout if new else None,
-            roster=registry.digest(node),
-            refused=registry.refused(node),
-            tasks=tuple(tasks),
-        )
-        kinds = {task.client: task.kind for task in tasks}
-        message = Message(
-            encode_instruction(instruction, config),
-            dst_node_id=node.node_id,
-            message_type=MessageType.EVALUATE if EVALUATE in kinds.values() else MessageType.TRAIN,
-            group_id=str(round_number),
-        )
-        count = sum(0 if task.values is None else len(task.values) for task in tasks)
-        return NodeQuestion(message, {client.local: client for client in clients}, kinds, count)
+        masks = self.sharing.derived(state.layout.dimension)
+        return _question(state, registry, node, [whole], [ClientTask("", DESCRIBE)], masks, 1, ConfigRecord())
 
     def _kind(self, last: int | None, round_number: int) -> str:
         """Return the kind of instruction for a client whose last accepted round is `last` (−1: it lost its state)."""
@@ -145,6 +114,40 @@ class Instructor:
         if last is None:
             return START if self.plan.newcomers == "zeros" else FULL
         return FULL if last < 0 else PART
+
+
+def _question(
+    state: ServerState,
+    registry: ClientRegistry,
+    node: Node,
+    clients: Sequence[Client],
+    tasks: Sequence[ClientTask],
+    masks: DerivedMasks,
+    round_number: int,
+    config: ConfigRecord,
+) -> NodeQuestion:
+    kinds = {task.client: task.kind for task in tasks}
+    asked = kinds.values()
+    instruction = Instruction(
+        session=state.session,
+        round_number=round_number,
+        epoch=state.epoch,
+        node=node.number,
+        masks=masks,
+        digest=state.layout.digest,
+        layout=state.layout if START in asked or FULL in asked or SYNC in asked else None,
+        roster=registry.digest(node),
+        refused=registry.refused(node),
+        tasks=tuple(tasks),
+    )
+    message = Message(
+        encode_instruction(instruction, config),
+        dst_node_id=node.node_id,
+        message_type=MessageType.EVALUATE if EVALUATE in asked else MessageType.TRAIN,
+        group_id=str(round_number),
+    )
+    count = sum([0 if task.values is None else len(task.values) for task in tasks])
+    return NodeQuestion(message, {client.local: client for client in clients}, kinds, count)
 
 
 def _evaluation(state: ServerState) -> Callable[[Client], ClientTask]:
