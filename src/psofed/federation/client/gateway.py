@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, RecordDict
@@ -66,8 +67,7 @@ class FindsColumns(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class Lesson:
+class Lesson(NamedTuple):
     """One call of a client's training.
 
     Attributes
@@ -97,8 +97,7 @@ class Lesson:
     again: Callable[[], Vector] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
+class Learned(NamedTuple):
     """Outcome of a lesson.
 
     Attributes
@@ -115,7 +114,7 @@ class Learned:
     kept: ArrayRecord
     records: Mapping[str, Any]
     num_examples: int = 0
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = MappingProxyType({})
     remark: str = ""
     warning: str = ""
 
@@ -238,9 +237,7 @@ class Gateway:
         whole = task.kind in (FULL, SYNC)
         received = task.values[indices] if whole else task.values
         begin = partial(overwrite, model, indices, received)
-        learned = training(
-            Lesson(task.client, CURRENT, n, elapsed, layout, begin(), kept, records, begin)
-        )
+        learned = training(Lesson(task.client, CURRENT, n, elapsed, layout, begin(), kept, records, begin))
         examples += learned.num_examples
         following = ClientState(
             epoch=instruction.epoch,

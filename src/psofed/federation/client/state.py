@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
@@ -40,8 +40,7 @@ class Recordable(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class ClientState:
+class ClientState(NamedTuple):
     """State of a client after a round it took part in.
 
     Attributes

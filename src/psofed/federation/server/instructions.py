@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from flwr.app import ConfigRecord, Message, MessageType
 
@@ -24,8 +25,7 @@ from psofed.federation.server.clients import Client, ClientRegistry
 from psofed.federation.server.nodes import Node
 
 
-@dataclass(frozen=True, eq=False)
-class NodeQuestion:
+class NodeQuestion(NamedTuple):
     """One message to a node, and the clients that it asks.
 
     Attributes
