@@ -1,7 +1,7 @@
 """The client's side: a Flower mod that turns ordinary full-model training into partial sharing."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,54 +95,66 @@ def partial_sharing(
     def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
         record = plain(message.content).get(CONFIG)
         config = plain(record) if isinstance(record, ConfigRecord) else {}
-        training = partial(_learn, call_next, message, context, config)
+        training = _FlowerTraining(call_next, message, context, config)
         evaluates = message.metadata.message_type.split(".")[0] == MessageType.EVALUATE
         content = gateway.answer(
             message.content, context, state_folder(context, state_directory), training, evaluates
         )
-        return Message(content, reply_to=message)
+        if (reply := training.reply) is None:  # nobody was trained
+            return Message(content, reply_to=message)
+        reply.content = content
+        return reply
 
     return mod
 
 
-def _learn(
-    function: ClientFunction, message: Message, context: Context, config: Mapping[str, Any], lesson: Lesson
-) -> Learned:
-    """Let a Flower training function work for one client."""
-    layout, settings = lesson.layout, {**config, ROUND: lesson.round_number}
-    if lesson.phase != EVALUATION:
-        settings |= {PHASE: lesson.phase, ELAPSED: lesson.elapsed}
-    if lesson.client:
-        settings[CLIENT] = lesson.client
-    if layout.columns is not None:
-        settings[COLUMNS] = layout.columns.to_text()
-    arrays = layout.restore(lesson.model, lesson.kept, lesson.again)
-    message.content = fill(RecordDict, {ARRAYS: arrays, CONFIG: fill(ConfigRecord, settings)})
-    working: Context = Context.__new__(Context)  # copy.copy takes ten times as long
-    working.__dict__.update(context.__dict__, state=to_records(lesson.records))
-    reply = plain(function(message, working).content)
-    models: list[ArrayRecord] = []
-    metrics: dict[str, Any] = {}
-    for record in reply.values():
-        if isinstance(record, ArrayRecord):
-            models.append(record)
-        elif isinstance(record, MetricRecord):
-            metrics |= plain(record)
-    num_examples = int(metrics.pop("num-examples", 0))
-    if lesson.phase == EVALUATION:
-        return Learned(lesson.model, lesson.kept, lesson.records, num_examples, metrics)
-    remark = reply.get(REMARK)
-    said = plain(remark) if isinstance(remark, ConfigRecord) else {}
-    model, kept = _read_model(models, layout)
-    return Learned(
-        model,
-        kept,
-        dict(plain(working.state)),
-        num_examples,
-        metrics,
-        remark=str(said.get("text", "")),
-        warning=str(said.get("always", "")),
-    )
+@dataclass(eq=False)
+class _FlowerTraining:
+    """A Flower training function, called for one client after the other, and the reply it gave last."""
+
+    function: ClientFunction
+    message: Message
+    context: Context
+    config: dict[str, Any]
+    reply: Message | None = None
+
+    def __call__(self, lesson: Lesson) -> Learned:
+        layout, settings = lesson.layout, {**self.config, ROUND: lesson.round_number}
+        if lesson.phase != EVALUATION:
+            settings |= {PHASE: lesson.phase, ELAPSED: lesson.elapsed}
+        if lesson.client:
+            settings[CLIENT] = lesson.client
+        if layout.columns is not None:
+            settings[COLUMNS] = layout.columns.to_text()
+        arrays = layout.restore(lesson.model, lesson.kept, lesson.again)
+        self.message.content = fill(RecordDict, {ARRAYS: arrays, CONFIG: fill(ConfigRecord, settings)})
+        working: Context = Context.__new__(Context)  # copy.copy takes ten times as long
+        working.__dict__.update(self.context.__dict__, state=to_records(lesson.records))
+        reply = self.function(self.message, working)
+        records = plain(reply.content)
+        self.reply = reply
+        models: list[ArrayRecord] = []
+        metrics: dict[str, Any] = {}
+        for record in records.values():
+            if isinstance(record, ArrayRecord):
+                models.append(record)
+            elif isinstance(record, MetricRecord):
+                metrics |= plain(record)
+        num_examples = int(metrics.pop("num-examples", 0))
+        if lesson.phase == EVALUATION:
+            return Learned(lesson.model, lesson.kept, lesson.records, num_examples, metrics)
+        remark = records.get(REMARK)
+        said = plain(remark) if isinstance(remark, ConfigRecord) else {}
+        model, kept = _read_model(models, layout)
+        return Learned(
+            model,
+            kept,
+            dict(plain(working.state)),
+            num_examples,
+            metrics,
+            remark=str(said.get("text", "")),
+            warning=str(said.get("always", "")),
+        )
 
 
 def _read_model(records: Sequence[ArrayRecord], layout: ModelLayout) -> tuple[Vector, ArrayRecord]:

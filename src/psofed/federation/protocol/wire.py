@@ -12,7 +12,7 @@ an error that says what is wrong with it.
 import hashlib
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,7 +166,9 @@ def check_client_names(clients: Sequence[Any], gateway: bool = False) -> tuple[s
     return tuple(clients)
 
 
-def encode_instruction(instruction: Instruction, config: ConfigRecord | None = None) -> RecordDict:
+def encode_instruction(
+    instruction: Instruction, config: ConfigRecord | None = None, encode: Callable[[Vector], Array] = array_of
+) -> RecordDict:
     """Return the message content; `config` goes to the user's training function unchanged."""
     masks, tasks = instruction.masks, instruction.tasks
     settings: dict[str, Any] = {
@@ -200,7 +202,7 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         parts = parts[:1]
     if blocks := [*whole[:1], *parts]:
         values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        records[ARRAYS] = fill(ArrayRecord, {VALUES: array_of(values)})
+        records[ARRAYS] = fill(ArrayRecord, {VALUES: encode(values)})
     if config:
         records[CONFIG] = config
     return fill(RecordDict, records)
