@@ -191,7 +191,8 @@ class HeldMemory(ConfigRecord):
     """A node's memory in its context: for Flower a record like any other, for this process the value itself."""
 
     def __init__(self, memory: NodeMemory) -> None:
-        self.__dict__.update(fill(ConfigRecord, _LateArchive(memory)).__dict__, memory=memory)
+        self.__dict__.update(fill(ConfigRecord, _LateArchive(memory)).__dict__)
+        self.memory = memory
 
 
 class _LateArchive(dict[str, Any]):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flwr.app import Array, ConfigRecord, Message, MessageType
 
@@ -128,7 +128,7 @@ class _Messages:
     masks: DerivedMasks
     round_number: int
     config: ConfigRecord
-    _encoded: tuple[Vector | None, Any] = (None, None)
+    _encoded: tuple[Vector, Array] | None = None
 
     def question(self, node: Node, clients: Sequence[Client], tasks: Sequence[ClientTask]) -> NodeQuestion:
         """Return the message that asks `node` to let each of its `clients` do its task."""
@@ -158,7 +158,7 @@ class _Messages:
 
     def _encode(self, values: Vector) -> Array:
         """Return `values` as they travel; what node after node is sent is encoded and held once."""
-        if self._encoded[0] is not values:
+        if self._encoded is None or self._encoded[0] is not values:
             self._encoded = values, array_of(values)
         return self._encoded[1]
 
