@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Error, MetricRecord, RecordDict
 from flwr.app import Message as FlowerMessage
 from flwr.clientapp import ClientApp
 from stations import STATIONS, federate, gateway, rows_of, settings_of, write_table
@@ -57,8 +57,11 @@ def test_clients_at_gateways_learn_what_they_learn_by_themselves(tmp_path, colum
     assert len(messages) == 2
 
 
-def counting_app(names, step=1.0, fails=()):
-    """Return a gateway that adds a constant for each client, and keeps a count for each of them."""
+def counting_app(names, step=1.0, fails=(), reports=()):
+    """Return a gateway that adds a constant for each client, and keeps a count for each of them.
+
+    The training of clients in `fails` raises an exception, that of clients in `reports` replies with an error.
+    """
     app = ClientApp()
 
     @app.train(mods=[partial_sharing(clients=names)])
@@ -68,6 +71,8 @@ def counting_app(names, step=1.0, fails=()):
         context.state["count"] = MetricRecord({"n": count + 1})
         if client in fails:
             raise RuntimeError(f"{client} is broken")
+        if client in reports:
+            return FlowerMessage(Error(code=0, reason=f"{client} is broken"), reply_to=message)
         (weights,) = message.content["arrays"].to_numpy_ndarrays()
         records = {"arrays": ArrayRecord([weights + step]), "metrics": MetricRecord({"num-examples": 1})}
         return FlowerMessage(RecordDict(records), reply_to=message)
@@ -89,6 +94,20 @@ def test_one_client_that_fails_rests_alone_and_keeps_nothing():
     assert strategy.state.history[1]["participants"] == ["a", "c"]
     memory = memory_of(grid.contexts[1])
     assert {name: kept.records["count"]["n"] for name, kept in memory.clients.items()} == {"a": 3, "c": 3}
+
+
+def test_one_client_that_replies_with_an_error_leaves_the_others_answers():
+    strategy = start(InProcessGrid({1: counting_app(["a", "b", "c"], reports=["c"])}), rounds=1)
+    assert strategy.conduct.counts == {"c": {"error": 1}}
+    assert strategy.state.history[0]["accepted"] == ["a", "b"]
+
+
+def test_values_that_all_participants_get_are_encoded_once():
+    grid = InProcessGrid({node: counting_app(None) for node in (1, 2, 3)})
+    start(grid, rounds=2)
+    sent = [m.content["arrays"]["values"] for m in grid.sent if m.metadata.group_id == "2"]
+    assert len(sent) == 3
+    assert all(array is sent[0] for array in sent)
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def _learn_twice() -> list[Change]:
         clients = {
             name: kept
             if kept.state is None
-            else replace(kept, state=replace(kept.state, round_number=kept.state.round_number - 1))
+            else replace(kept, state=kept.state._replace(round_number=kept.state.round_number - 1))
             for name, kept in memory.clients.items()
         }
         return replace(memory, clients=clients)

@@ -1,7 +1,6 @@
 """Hostile requests of a node whose key is valid: what its other hands send beside its honest replies."""
 
 import contextlib
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -135,11 +134,8 @@ class Hands:
         heard = decode_instruction(self.instruction)
         (task, *_) = heard.tasks
         assert task.values is not None
-        forged = replace(
-            heard,
-            node=self.victim_number,
-            tasks=(replace(task, client="", values=np.full_like(task.values, 777.0)),),
-        )
+        lie = task._replace(client="", values=np.full_like(task.values, 777.0))
+        forged = heard._replace(node=self.victim_number, tasks=(lie,))
         return encode_instruction(forged, ConfigRecord({}))
 
     def _message(self, source: int, target: int, reply_to: str) -> Any:

@@ -5,10 +5,11 @@ A gateway has many clients; any other node has one without a name, which is hand
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, RecordDict
@@ -66,8 +67,7 @@ class FindsColumns(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class Lesson:
+class Lesson(NamedTuple):
     """One call of a client's training.
 
     Attributes
@@ -97,8 +97,7 @@ class Lesson:
     again: Callable[[], Vector] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
+class Learned(NamedTuple):
     """Outcome of a lesson.
 
     Attributes
@@ -115,7 +114,7 @@ class Learned:
     kept: ArrayRecord
     records: Mapping[str, Any]
     num_examples: int = 0
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = MappingProxyType({})
     remark: str = ""
     warning: str = ""
 
@@ -175,8 +174,7 @@ class Gateway:
                     changed[task.client] = learned
             replies.append(reply)
         if changed:
-            clients = {**memory.clients, **changed}
-            commit(context, replace(memory, clients=clients), directory)
+            commit(context, memory, changed, directory)
         is_news = roster_digest(names or ()) != instruction.roster
         digest = next((m.state.layout.digest for m in changed.values() if m.state is not None), "")
         if not digest:  # of answers that are given once more
@@ -239,9 +237,7 @@ class Gateway:
         whole = task.kind in (FULL, SYNC)
         received = task.values[indices] if whole else task.values
         begin = partial(overwrite, model, indices, received)
-        learned = training(
-            Lesson(task.client, CURRENT, n, elapsed, layout, begin(), kept, records, cache(begin))
-        )
+        learned = training(Lesson(task.client, CURRENT, n, elapsed, layout, begin(), kept, records, begin))
         examples += learned.num_examples
         following = ClientState(
             epoch=instruction.epoch,
@@ -353,9 +349,7 @@ def _evaluate(client: str, memory: ClientMemory, training: Training) -> Reply:
 
 
 def _finite(model: Vector) -> Vector:
-    with np.errstate(all="ignore"):
-        total = model.sum()  # finite only if all values are: the quicker test
-    if not np.isfinite(total) and not np.isfinite(model).all():
+    if not np.isfinite(model).all():
         raise PsofedError(DIVERGED)
     return model
 

@@ -1,7 +1,6 @@
 """The learners of a node: one training function for each of its clients."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from flwr.app import Context
@@ -63,7 +62,7 @@ class Learners:
                 changed[client] = following
                 learned += read_stream(following.records).examples - read_stream(kept.records).examples
         if changed:
-            commit(context, replace(memory, clients={**memory.clients, **changed}), directory)
+            commit(context, memory, changed, directory)
         for client, problem in problems.items():  # one is enough: the others' follow once it is fixed
             raise PsofedError(f"{client}: {problem}" if client else problem)
         return learned

@@ -184,7 +184,7 @@ class OnlineRegression:
         if not np.isfinite(model).all():
             raise PsofedError(DIVERGED)
         stream = replace(stream, errors=stream.errors[-_ERRORS_KEPT:])
-        return ClientMemory(replace(state, model=model), {**memory.records, STREAM: stream})
+        return ClientMemory(state._replace(model=model), {**memory.records, STREAM: stream})
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
         if columns is not None and columns.units and not stream.position.samples and not self._states_units:

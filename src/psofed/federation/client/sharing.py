@@ -1,6 +1,6 @@
 """The client's side: a Flower mod that turns ordinary full-model training into partial sharing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.client.gateway import EVALUATION, FindsColumns, Gateway, Learned, Lesson
 from psofed.federation.client.state import to_records
 from psofed.federation.client.uplink import Uplink
-from psofed.federation.flower import fill
+from psofed.federation.flower import fill, plain
 from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import ModelLayout, Vector
@@ -93,26 +93,30 @@ def partial_sharing(
     )
 
     def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
-        record = message.content.get(CONFIG)
-        config = dict(record) if isinstance(record, ConfigRecord) else {}
+        record = plain(message.content).get(CONFIG)
+        config = plain(record) if isinstance(record, ConfigRecord) else {}
         training = _FlowerTraining(call_next, message, context, config)
         evaluates = message.metadata.message_type.split(".")[0] == MessageType.EVALUATE
         content = gateway.answer(
             message.content, context, state_folder(context, state_directory), training, evaluates
         )
-        return Message(content, reply_to=message)
+        if (reply := training.reply) is None:  # nobody was trained
+            return Message(content, reply_to=message)
+        reply.content = content
+        return reply
 
     return mod
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _FlowerTraining:
-    """A Flower training function, called for one client after the other."""
+    """A Flower training function, called for one client after the other, and the reply it gave last."""
 
     function: ClientFunction
     message: Message
     context: Context
     config: dict[str, Any]
+    reply: Message | None = None
 
     def __call__(self, lesson: Lesson) -> Learned:
         layout, settings = lesson.layout, {**self.config, ROUND: lesson.round_number}
@@ -126,21 +130,26 @@ class _FlowerTraining:
         self.message.content = fill(RecordDict, {ARRAYS: arrays, CONFIG: fill(ConfigRecord, settings)})
         working: Context = Context.__new__(Context)  # copy.copy takes ten times as long
         working.__dict__.update(self.context.__dict__, state=to_records(lesson.records))
-        reply = self.function(self.message, working).content
+        reply = self.function(self.message, working)
+        records = plain(reply.content)
+        self.reply = reply
+        models: list[ArrayRecord] = []
         metrics: dict[str, Any] = {}
-        for record in reply.values():
-            if isinstance(record, MetricRecord):
-                metrics |= record
+        for record in records.values():
+            if isinstance(record, ArrayRecord):
+                models.append(record)
+            elif isinstance(record, MetricRecord):
+                metrics |= plain(record)
         num_examples = int(metrics.pop("num-examples", 0))
         if lesson.phase == EVALUATION:
             return Learned(lesson.model, lesson.kept, lesson.records, num_examples, metrics)
-        remark = reply.get(REMARK)
-        said: Mapping[str, Any] = remark if isinstance(remark, ConfigRecord) else {}
-        model, kept = _read_model(reply, layout)
+        remark = records.get(REMARK)
+        said = plain(remark) if isinstance(remark, ConfigRecord) else {}
+        model, kept = _read_model(models, layout)
         return Learned(
             model,
             kept,
-            dict(working.state),
+            dict(plain(working.state)),
             num_examples,
             metrics,
             remark=str(said.get("text", "")),
@@ -148,9 +157,8 @@ class _FlowerTraining:
         )
 
 
-def _read_model(content: RecordDict, layout: ModelLayout) -> tuple[Vector, ArrayRecord]:
-    """Take the model out of what the training function returned, or say what it lacks."""
-    records = [record for record in content.values() if isinstance(record, ArrayRecord)]
+def _read_model(records: Sequence[ArrayRecord], layout: ModelLayout) -> tuple[Vector, ArrayRecord]:
+    """Return the model that the training function returned, or say what it lacks."""
     if len(records) != 1:
         raise PsofedError(f"training must return one ArrayRecord with the full model, not {len(records)}")
     try:

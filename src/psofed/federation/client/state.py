@@ -9,10 +9,10 @@ import base64
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
@@ -20,7 +20,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, Re
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
-from psofed.federation.flower import fill
+from psofed.federation.flower import fill, plain
 from psofed.federation.protocol.archive import from_archive, read_archive, to_archive
 from psofed.federation.protocol.layout import ModelLayout, Vector
 
@@ -40,8 +40,7 @@ class Recordable(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class ClientState:
+class ClientState(NamedTuple):
     """State of a client after a round it took part in.
 
     Attributes
@@ -192,8 +191,7 @@ class HeldMemory(ConfigRecord):
     """A node's memory in its context: for Flower a record like any other, for this process the value itself."""
 
     def __init__(self, memory: NodeMemory) -> None:
-        super().__init__()
-        self.__dict__["_data"] = _LateArchive(memory)
+        self.__dict__.update(fill(ConfigRecord, _LateArchive(memory)).__dict__)
         self.memory = memory
 
 
@@ -229,9 +227,9 @@ def recall(context: Context, session: str, node: int, directory: Path | None) ->
     A damaged file is renamed, and the clients continue without it, as newcomers do.
     """
     held = memory_of(context)
-    if held is not None and held.session == session and isinstance(context.state.get(MEMORY), HeldMemory):
-        return held  # this very process has written it
     found = held if held is not None and held.session == session else None
+    if found is not None and isinstance(context.state[MEMORY], HeldMemory):
+        return found  # this very process has written it
     if directory is not None and disk().exists(path := _path(directory, node, session)):
         try:
             filed = NodeMemory.load(path)
@@ -248,7 +246,7 @@ def recall(context: Context, session: str, node: int, directory: Path | None) ->
 
 def memory_of(context: Context) -> NodeMemory | None:
     """Return the memory that a context holds, of any session; None if it holds no readable memory."""
-    record = context.state.get(MEMORY)
+    record = plain(context.state).get(MEMORY)
     if isinstance(record, HeldMemory):
         return record.memory
     data = record.get(_ARCHIVE) if isinstance(record, ConfigRecord) else None
@@ -261,14 +259,19 @@ def memory_of(context: Context) -> NodeMemory | None:
         return None
 
 
-def commit(context: Context, memory: NodeMemory, directory: Path | None) -> None:
-    """Keep `memory` in the context, and on disk if a directory is given. If that fails, nothing has changed."""
-    memory = replace(memory, version=memory.version + 1)
+def commit(
+    context: Context, memory: NodeMemory, changed: Mapping[str, ClientMemory], directory: Path | None
+) -> None:
+    """Keep `memory` with the clients that have `changed`, in the context and, if a directory is given, on disk.
+
+    If that fails, nothing has changed.
+    """
+    memory = NodeMemory(memory.session, memory.node, {**memory.clients, **changed}, memory.version + 1)
     if directory is not None:
         path = _path(directory, memory.node, memory.session)
         write_atomically(path, memory.to_bytes(), mode=0o600)
         _forget_old_sessions(path, memory.node)
-    context.state = fill(RecordDict, {**context.state, MEMORY: HeldMemory(memory)})
+    context.state = fill(RecordDict, {**plain(context.state), MEMORY: HeldMemory(memory)})
 
 
 def as_record(value: Any) -> Any:
@@ -278,14 +281,14 @@ def as_record(value: Any) -> Any:
 
 def to_records(values: Mapping[str, Any]) -> RecordDict:
     """Return what a client keeps as records on which a training function may work without touching the original."""
-    made = RecordDict()
+    made: dict[str, Any] = {}
     for name, value in values.items():
         record = as_record(value)
         if isinstance(record, ArrayRecord):
             made[name] = ArrayRecord(dict(record))
         else:
             made[name] = type(record)({key: _copy_value(entry) for key, entry in record.items()})
-    return made
+    return fill(RecordDict, made)
 
 
 def _describe(records: Mapping[str, Any], arrays: dict[str, Any], prefix: str) -> list[dict[str, Any]]:

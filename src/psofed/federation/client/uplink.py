@@ -124,7 +124,7 @@ class Uplink:
                 levels = np.rint((shifted + channel.reach) / step - 0.5).astype(np.uint64)
                 few_bits = FewBits(levels, channel.bits, channel.reach, is_dithered)
             values = out
-        return replace(reply, values=values.astype(reply.values.dtype), metrics=metrics, few_bits=few_bits)
+        return reply._replace(values=values.astype(reply.values.dtype), metrics=metrics, few_bits=few_bits)
 
 
 def _spent(channel: Private, uploads: int) -> dict[str, Any]:

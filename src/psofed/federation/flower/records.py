@@ -17,8 +17,9 @@ _Record = TypeVar("_Record", ConfigRecord, MetricRecord, ArrayRecord, RecordDict
 _FIELDS = {bool: "bool", int: "sint64", float: "double", str: "string", bytes: "bytes"}
 _LISTS = {bool: "bool_list", int: "sint_list", float: "double_list", str: "string_list", bytes: "bytes_list"}
 _LIST_NAMES = {*_LISTS.values(), "uint_list"}
+_PLACES = {ConfigRecord: "config_record", MetricRecord: "metric_record", ArrayRecord: "array_record"}
 _LONGEST = (1 << 63) - 1  # of Flower's numbers with a sign
-_EMPTY: dict[type, Any] = {kind: kind() for kind in (ConfigRecord, MetricRecord, ArrayRecord, RecordDict)}
+_EMPTY = {kind: vars(kind()) for kind in (ConfigRecord, MetricRecord, ArrayRecord, RecordDict)}
 
 
 def fill(kind: type[_Record], values: dict[str, Any]) -> _Record:
@@ -30,11 +31,11 @@ def fill(kind: type[_Record], values: dict[str, Any]) -> _Record:
     True
     """
     record = kind.__new__(kind)
-    record.__dict__.update(_EMPTY[kind].__dict__, _data=values)
+    record.__dict__.update(_EMPTY[kind], _data=values)
     return record
 
 
-def plain(record: ConfigRecord) -> dict[str, Any]:
+def plain(record: ConfigRecord | MetricRecord | RecordDict) -> dict[str, Any]:
     """Return the values of a record as the dict that holds them, which is quicker to read."""
     values: dict[str, Any] = record.__dict__["_data"]
     return values
@@ -52,18 +53,10 @@ def records_to_bytes(records: RecordDict) -> bytes:
     proto = Proto()
     try:
         for name, record in records.items():
-            item = proto.items.add(key=name)
-            if isinstance(record, ArrayRecord):
-                item.array_record.SetInParent()
-                for key, array in record.items():
-                    value = item.array_record.items.add(key=key).value
-                    value.dtype, value.stype, value.data = array.dtype, array.stype, array.data
-                    value.shape.extend(array.shape)
-                continue
-            kept: Any = item.config_record if isinstance(record, ConfigRecord) else item.metric_record
-            kept.SetInParent()
-            _write(kept.items, record)
-    except (KeyError, AttributeError):  # an empty list, or a type that only looks like one of Flower's
+            place = getattr(proto.items.add(key=name), _PLACES[type(record)])
+            place.SetInParent()
+            (_write_arrays if type(record) is ArrayRecord else _write)(place.items, record)
+    except (KeyError, AttributeError):  # an empty list, or a type that is derived from one of Flower's
         proto = recorddict_to_proto(records)
     data: bytes = proto.SerializeToString(deterministic=True)
     return data
@@ -81,18 +74,24 @@ def records_from_bytes(data: bytes) -> RecordDict:
 def _write(items: Any, values: Mapping[str, Any]) -> None:
     """Add `values` to the items of a protobuf record."""
     for key, value in values.items():
-        item = items.add()
-        item.key = key
+        place = items.add(key=key).value
         kind: Any = type(value)
         if kind is not list:
             large = kind is int and value > _LONGEST
-            setattr(item.value, "uint64" if large else _FIELDS[kind], value)
+            setattr(place, "uint64" if large else _FIELDS[kind], value)
             continue
         kind = type(value[0]) if value else None
         if len(value) > 1 and {*map(type, value)} != {kind}:
             raise KeyError(kind)
         large = kind is int and max(value) > _LONGEST
-        getattr(item.value, "uint_list" if large else _LISTS[kind]).vals.extend(value)
+        getattr(place, "uint_list" if large else _LISTS[kind]).vals.extend(value)
+
+
+def _write_arrays(items: Any, arrays: Mapping[str, Any]) -> None:
+    for key, array in arrays.items():
+        place = items.add(key=key).value
+        place.dtype, place.stype, place.data = array.dtype, array.stype, array.data
+        place.shape.extend(array.shape)
 
 
 def _read(items: Any) -> dict[str, Any]:

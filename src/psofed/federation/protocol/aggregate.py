@@ -63,16 +63,17 @@ def aggregate(
         return np.asarray(joined.astype(model.dtype, copy=False))
     shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
     shares = shares / shares.sum()
-    first, change = uploads[0][0], np.zeros_like(result)
+    first = uploads[0][0]
     if all(indices is first for indices, _ in uploads):  # one mask for all: the others' entries need no sums
-        before, shared = result[first], np.zeros(len(first))
+        before, change = result[first], np.zeros(len(first))
         for (_, values), share in zip(uploads, shares, strict=True):
-            shared += share * (values - before)
-        change[first] = shared
+            change += share * (values - before)
+        result[first] = before + change
     else:
+        change = np.zeros_like(result)
         for (indices, values), share in zip(uploads, shares, strict=True):
             change[indices] += share * (values - result[indices])
-    result += change
+        result += change
     return result.astype(model.dtype, copy=False)
 
 

@@ -6,8 +6,9 @@ learned lie one after the other in one array. So all of a gateway's replies are 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -74,16 +75,15 @@ class FewBits:
         return np.asarray(values, np.float64)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Reply:
+class Reply(NamedTuple):
     """One client's part of a node's reply.
 
     Attributes
     ----------
-    client : str
-        Its name at the node.
     status : str
         One of :data:`STATUSES`.
+    client : str
+        Its name at the node.
     values : array (M,) or None
         The entries of S_{k,n+1}, of a client that has learned.
     few_bits : FewBits or None
@@ -96,12 +96,12 @@ class Reply:
         What a person should know, say that there was nothing to learn from; at most 200 characters.
     """
 
-    client: str = ""
     status: str
+    client: str = ""
     values: Vector | None = None
     few_bits: FewBits | None = None
     num_examples: int = 0
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = MappingProxyType({})
     remark: str = ""
 
     @property
@@ -112,34 +112,35 @@ class Reply:
         return packed_size(self.few_bits.bits, self.values.size) if self.few_bits else self.values.nbytes
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NodeReply:
+class NodeReply(NamedTuple):
     """From a node to the server.
 
     Attributes
     ----------
-    session, round_number, node
+    session, round_number
         Of the instruction it answers.
+    replies : tuple of Reply
+        For each client that is answered for.
+    node : int
+        Of the instruction, too.
     digest : str
         Of the layout that the clients have learned with.
     columns : ColumnNames or None
         Of a node that was asked for them; None if its columns have no names.
     roster : tuple of str or None
         The clients of a gateway, if they are others than the server thinks.
-    replies : tuple of Reply
-        For each client that is answered for.
     refused : mapping of str to BadReplyError
         Those of which something was wrong, found while the message was read.
     """
 
     session: str
     round_number: int
+    replies: tuple[Reply, ...]
     node: int = 0
     digest: str = ""
     columns: ColumnNames | None = None
     roster: tuple[str, ...] | None = None
-    replies: tuple[Reply, ...]
-    refused: Mapping[str, BadReplyError] = field(default_factory=dict)
+    refused: Mapping[str, BadReplyError] = MappingProxyType({})
 
 
 def encode_reply(reply: NodeReply) -> RecordDict:
@@ -187,7 +188,7 @@ def decode_reply(content: RecordDict, length: int, dtype: np.dtype[Any]) -> Node
     BadReplyError
         Says what is wrong with the message as a whole, for which the node answers.
     """
-    record = content.get(SETTINGS)
+    record = plain(content).get(SETTINGS)
     if not isinstance(record, ConfigRecord):
         raise BadReplyError("malformed", "no settings record")
     settings = plain(record)
@@ -250,7 +251,7 @@ def _decode_values(
     content: RecordDict, settings: Mapping[str, Any], numbers: list[int], length: int, dtype: np.dtype[Any]
 ) -> list[tuple[Vector, FewBits | None]]:
     """Return what each client that has learned has uploaded, given the clients' numbers."""
-    record = content.get(ARRAYS)
+    record = plain(content).get(ARRAYS)
     if not isinstance(record, ArrayRecord):
         raise BadReplyError("malformed", "no arrays record")
     if list(record) != [VALUES]:

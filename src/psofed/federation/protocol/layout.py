@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -167,6 +167,8 @@ class ModelLayout:
 
         `again` returns the vector once more: then the arrays may be given away (:class:`HeldArray`).
         """
+        if again is not None and len(self.names) > 1:
+            again = cache(again)  # for all arrays
         arrays: dict[str, Any] = {}
         start = 0
         for name, shape, dtype, is_shared in self._rows:

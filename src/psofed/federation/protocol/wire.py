@@ -12,9 +12,8 @@ an error that says what is wrong with it.
 import hashlib
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -66,8 +65,7 @@ class BadReplyError(ValueError):
         self.detail = detail
 
 
-@dataclass(frozen=True, eq=False)
-class ClientTask:
+class ClientTask(NamedTuple):
     """The part of an instruction that concerns one client.
 
     Attributes
@@ -89,8 +87,7 @@ class ClientTask:
     values: Vector | None = None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Instruction:
+class Instruction(NamedTuple):
     """From the server to a node, for those of its clients that take part.
 
     Attributes
@@ -99,34 +96,34 @@ class Instruction:
         Names the federation across restarts of the server (Flower's run id does not).
     round_number : int
         n, from 1.
-    epoch : int
-        See :class:`psofed.federation.server.checkpoint.ServerState`.
     node : int
         The number of the node's key, from which its clients' numbers follow (:func:`client_number`).
     masks : DerivedMasks
         Seed, D, M and pattern, from which each client derives S_{k,n} and S_{k,n+1}.
     digest : str
         Of the model's layout, the names of its columns included.
+    tasks : tuple of ClientTask
+        What each client is to do.
+    epoch : int
+        See :class:`psofed.federation.server.checkpoint.ServerState`.
     layout : ModelLayout or None
         The layout itself, if one of the clients may not know it.
     roster : str
         Digest of the clients that the server takes this node to have (:func:`roster_digest`).
     refused : tuple of str
         Clients that the node has named and the server does not accept.
-    tasks : tuple of ClientTask
-        What each client is to do.
     """
 
     session: str
     round_number: int
-    epoch: int = 0
     node: int
     masks: DerivedMasks
     digest: str
+    tasks: tuple[ClientTask, ...]
+    epoch: int = 0
     layout: ModelLayout | None = None
     roster: str = ""
     refused: tuple[str, ...] = ()
-    tasks: tuple[ClientTask, ...]
 
 
 def client_number(node: int, client: str) -> int:
@@ -169,7 +166,9 @@ def check_client_names(clients: Sequence[Any], gateway: bool = False) -> tuple[s
     return tuple(clients)
 
 
-def encode_instruction(instruction: Instruction, config: ConfigRecord | None = None) -> RecordDict:
+def encode_instruction(
+    instruction: Instruction, config: ConfigRecord | None = None, encode: Callable[[Vector], Array] = array_of
+) -> RecordDict:
     """Return the message content; `config` goes to the user's training function unchanged."""
     masks, tasks = instruction.masks, instruction.tasks
     settings: dict[str, Any] = {
@@ -203,7 +202,7 @@ def encode_instruction(instruction: Instruction, config: ConfigRecord | None = N
         parts = parts[:1]
     if blocks := [*whole[:1], *parts]:
         values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        records[ARRAYS] = fill(ArrayRecord, {VALUES: array_of(values)})
+        records[ARRAYS] = fill(ArrayRecord, {VALUES: encode(values)})
     if config:
         records[CONFIG] = config
     return fill(RecordDict, records)
@@ -214,7 +213,7 @@ def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> I
 
     Nothing is allocated for a model of more than `max_entries` entries, shared or not.
     """
-    record = content.get(SETTINGS)
+    record = plain(content).get(SETTINGS)
     if not isinstance(record, ConfigRecord):
         raise ValueError("the message is not from psofed's strategy: it has no settings record")
     settings = plain(record)
@@ -246,7 +245,7 @@ def decode_instruction(content: RecordDict, max_entries: int = MAX_ENTRIES) -> I
         digest=text_of(settings, "digest"),
         layout=layout,
         roster=text_of(settings, "roster") if "roster" in settings else "",
-        refused=check_client_names(list_of(settings, "refused", str) if "refused" in settings else []),
+        refused=check_client_names(list_of(settings, "refused", str)) if "refused" in settings else (),
         tasks=_decode_tasks(content, settings, masks),
     )
 
@@ -269,10 +268,11 @@ def _decode_tasks(
     length = size * has_whole + shared * (min(parts, 1) if common else parts)
     values = np.zeros(0)
     if length:
-        record = content.get(ARRAYS)
+        record = plain(content).get(ARRAYS)
         if not isinstance(record, ArrayRecord) or list(record) != [VALUES]:
             raise ValueError("the message has no values")
-        values = decode_array(record[VALUES], length, np.dtype(record[VALUES].dtype))
+        array = record[VALUES]
+        values = decode_array(array, length, np.dtype(array.dtype))
     at, tasks = size * has_whole, []
     for client, kind, number in zip(clients, kinds, expected, strict=True):
         own: Vector | None = None

@@ -291,8 +291,9 @@ class MessageExchange:
         reads_inline = self.bell.is_connected and untested_version() is None  # the SuperLink, if it is ours
         try:
             for message in messages:
-                message.metadata.ttl = timeout + _LIFE_AFTER_DEADLINE
-                number = numbers.get(message.metadata.dst_node_id)
+                about = message.metadata
+                about.ttl = timeout + _LIFE_AFTER_DEADLINE
+                number = numbers.get(about.dst_node_id)
                 if number in self._packing:
                     message.content = pack(message.content)
                 whole = reads_inline and number in self._inline and is_packed(message.content)
@@ -303,8 +304,7 @@ class MessageExchange:
             for message, content in zip(messages, contents, strict=True):
                 message.content = content
         waiting = {message_id: message.metadata.dst_node_id for message_id, message in sent if message_id}
-        destinations = {message.metadata.dst_node_id for message in messages}
-        if not waiting and not destinations.isdisjoint(grid.get_node_ids()):
+        if not waiting and {message.metadata.dst_node_id for message in messages} & {*grid.get_node_ids()}:
             # The nodes are there, so it is not they who are gone: a round of refused messages would be no round.
             raise PsofedError("Flower accepted none of the round's messages, so the run is over")
         self.bell.ring(numbers[node_id] for node_id in waiting.values() if node_id in numbers)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from flwr.app import ConfigRecord, Message, MessageType
+from flwr.app import Array, ConfigRecord, Message, MessageType
 
 from psofed.federation.protocol.layout import Vector
-from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.masks import DerivedMasks, Sharing
+from psofed.federation.protocol.npy import array_of
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.wire import (
     DESCRIBE,
@@ -24,8 +26,7 @@ from psofed.federation.server.clients import Client, ClientRegistry
 from psofed.federation.server.nodes import Node
 
 
-@dataclass(frozen=True, eq=False)
-class NodeQuestion:
+class NodeQuestion(NamedTuple):
     """One message to a node, and the clients that it asks.
 
     Attributes
@@ -76,10 +77,13 @@ class Instructor:
         A client that learns is sent its entries S_{k,n} or the full model, one that evaluates is sent no values.
         """
         task = _evaluation(state) if evaluate else self._training(state, round_number)
+        messages = _Messages(
+            state, registry, self.sharing.derived(state.layout.dimension), round_number, config
+        )
         return [
-            self._question(state, registry, node, asked, [task(client) for client in asked], round_number, config)
+            messages.question(node, asked, [task(client) for client in asked])
             for node, asked in _by_node(clients).items()
-        ]  # fmt: skip
+        ]
 
     def _training(self, state: ServerState, round_number: int) -> Callable[[Client], ClientTask]:
         masks = self.sharing.masks(state.layout.dimension)
@@ -103,40 +107,8 @@ class Instructor:
     def describe(self, state: ServerState, node: Node, registry: ClientRegistry) -> NodeQuestion:
         """Return the message that asks `node` for the names of its columns and clients, before the first round."""
         whole = Client(node.name, node.number, node)
-        return self._question(state, registry, node, [whole], [ClientTask("", DESCRIBE)], 1, ConfigRecord())
-
-    def _question(
-        self,
-        state: ServerState,
-        registry: ClientRegistry,
-        node: Node,
-        clients: Sequence[Client],
-        tasks: Sequence[ClientTask],
-        round_number: int,
-        config: ConfigRecord,
-    ) -> NodeQuestion:
-        new = any(task.kind in (START, FULL, SYNC) for task in tasks)
-        instruction = Instruction(
-            session=state.session,
-            round_number=round_number,
-            epoch=state.epoch,
-            node=node.number,
-            masks=self.sharing.derived(state.layout.dimension),
-            digest=state.layout.digest,
-            layout=state.layout if new else None,
-            roster=registry.digest(node),
-            refused=registry.refused(node),
-            tasks=tuple(tasks),
-        )
-        kinds = {task.client: task.kind for task in tasks}
-        message = Message(
-            encode_instruction(instruction, config),
-            dst_node_id=node.node_id,
-            message_type=MessageType.EVALUATE if EVALUATE in kinds.values() else MessageType.TRAIN,
-            group_id=str(round_number),
-        )
-        count = sum(0 if task.values is None else len(task.values) for task in tasks)
-        return NodeQuestion(message, {client.local: client for client in clients}, kinds, count)
+        messages = _Messages(state, registry, self.sharing.derived(state.layout.dimension), 1, ConfigRecord())
+        return messages.question(node, [whole], [ClientTask("", DESCRIBE)])
 
     def _kind(self, last: int | None, round_number: int) -> str:
         """Return the kind of instruction for a client whose last accepted round is `last` (−1: it lost its state)."""
@@ -145,6 +117,50 @@ class Instructor:
         if last is None:
             return START if self.plan.newcomers == "zeros" else FULL
         return FULL if last < 0 else PART
+
+
+@dataclass(eq=False)
+class _Messages:
+    """Makes the messages of one round."""
+
+    state: ServerState
+    registry: ClientRegistry
+    masks: DerivedMasks
+    round_number: int
+    config: ConfigRecord
+    _encoded: tuple[Vector, Array] | None = None
+
+    def question(self, node: Node, clients: Sequence[Client], tasks: Sequence[ClientTask]) -> NodeQuestion:
+        """Return the message that asks `node` to let each of its `clients` do its task."""
+        state = self.state
+        kinds = {task.client: task.kind for task in tasks}
+        asked = kinds.values()
+        instruction = Instruction(
+            session=state.session,
+            round_number=self.round_number,
+            epoch=state.epoch,
+            node=node.number,
+            masks=self.masks,
+            digest=state.layout.digest,
+            layout=state.layout if START in asked or FULL in asked or SYNC in asked else None,
+            roster=self.registry.digest(node),
+            refused=self.registry.refused(node),
+            tasks=tuple(tasks),
+        )
+        message = Message(
+            encode_instruction(instruction, self.config, self._encode),
+            dst_node_id=node.node_id,
+            message_type=MessageType.EVALUATE if EVALUATE in asked else MessageType.TRAIN,
+            group_id=str(self.round_number),
+        )
+        count = sum([0 if task.values is None else len(task.values) for task in tasks])
+        return NodeQuestion(message, {client.local: client for client in clients}, kinds, count)
+
+    def _encode(self, values: Vector) -> Array:
+        """Return `values` as they travel; what node after node is sent is encoded and held once."""
+        if self._encoded is None or self._encoded[0] is not values:
+            self._encoded = values, array_of(values)
+        return self._encoded[1]
 
 
 def _evaluation(state: ServerState) -> Callable[[Client], ClientTask]:

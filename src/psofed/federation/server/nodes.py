@@ -4,6 +4,7 @@ Masks and participants follow from the node's *number*, which belongs to its key
 SuperLink and changes when a node registers again, as it does whenever a SuperLink that keeps all in memory restarts.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -16,7 +17,7 @@ from psofed.federation.flower import number_of_key
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Node:
     """A node as the server sees it.
 
@@ -48,12 +49,12 @@ def nodes_of(grid: Grid) -> list[Node]:
     for info in grid.get_nodes():
         number = number_of_key(info.public_key) if info.public_key else int(info.node_id)
         found.append(Node(info.name or str(number), number, int(info.node_id), info.last_activated_at))
-    names = [node.name for node in found]
+    names = Counter(node.name for node in found)
     # Two nodes of one name would share what is known of them: the number tells them apart.
-    return sorted(
-        replace(node, name=f"{node.name}-{node.number}") if names.count(node.name) > 1 else node
-        for node in found
+    named = (
+        replace(node, name=f"{node.name}-{node.number}") if names[node.name] > 1 else node for node in found
     )
+    return sorted(named, key=lambda node: (node.name, node.number, node.node_id))
 
 
 def wait_for_nodes(

@@ -231,25 +231,25 @@ def _deviations(model: Vector, uploads: Sequence[Upload]) -> list[float]:
     Short uploads are compared as the rows of one matrix.
     """
     lengths = {len(indices) for indices, _ in uploads}
-    if len(uploads) > 1 and len(lengths) == 1 and 0 < max(lengths) <= _SHORT:
-        shape = len(uploads), max(lengths)
-        entries = np.concatenate([indices for indices, _ in uploads]).reshape(shape)
-        values = np.concatenate([values for _, values in uploads]).reshape(shape)
-        return [float(deviation) for deviation in _root_mean_squares(model[entries], values)]
-    found, shared, before = list[float](), None, model
-    for indices, values in uploads:
-        if indices is not shared:  # nodes often share one mask
-            shared, before = indices, model[indices]
-        found.append(float(_root_mean_squares(before, values)))
-    return found
+    with np.errstate(over="ignore", invalid="ignore"):
+        if len(uploads) > 1 and len(lengths) == 1 and 0 < max(lengths) <= _SHORT:
+            shape = len(uploads), max(lengths)
+            entries = np.concatenate([indices for indices, _ in uploads]).reshape(shape)
+            values = np.concatenate([values for _, values in uploads]).reshape(shape)
+            return list(map(float, _root_mean_squares(model[entries], values)))
+        found, shared, before = list[float](), None, model
+        for indices, values in uploads:
+            if indices is not shared:  # nodes often share one mask
+                shared, before = indices, model[indices]
+            found.append(float(_root_mean_squares(before, values)))
+        return found
 
 
 def _root_mean_squares(before: Vector, after: Vector) -> FloatArray:
     """Return the root mean square of the change, over the last axis."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        change = np.subtract(after, before, dtype=np.float64)
-        squares = np.square(change, out=change)
-        return np.asarray(np.sqrt(squares.mean(axis=-1)) if change.shape[-1] else np.zeros(change.shape[:-1]))
+    change = np.subtract(after, before, dtype=np.float64)
+    squares = np.square(change, out=change)
+    return np.asarray(np.sqrt(squares.mean(axis=-1)) if change.shape[-1] else np.zeros(change.shape[:-1]))
 
 
 def _size(model: Vector) -> float:

@@ -92,13 +92,14 @@ def sort_replies(
     found = SortedReplies()
     answered: set[str] = set()
     for message in messages:
-        identity = message.metadata.reply_to_message_id
+        about = message.metadata
+        identity = about.reply_to_message_id
         question = questions.get(identity)
         # A message that answers no question of this round, or not from the node asked, proves nothing about any node.
         # A dead node's error reply comes from the SuperLink: only the question says whose it is.
         if question is None or identity in answered:
             continue
-        if not (message.has_error() or message.metadata.src_node_id == question.message.metadata.dst_node_id):
+        if not (message.has_error() or about.src_node_id == question.message.metadata.dst_node_id):
             continue
         answered.add(identity)
         try:
