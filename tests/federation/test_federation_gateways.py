@@ -249,8 +249,26 @@ def test_names_of_nodes_cannot_be_claimed_and_a_node_has_a_bounded_number_of_cli
     )
     registry.note(gate, [])  # no gateway any more
     assert [client.name for client in registry.clients_of([gate, pump])] == ["gate", "pump"]
-    late = ClientRegistry(2, owners={"pump": "gate"})  # named before the node of that name came
-    assert [client.name for client in late.clients_of([pump])] == ["pump-8"]
+
+
+def test_no_gateway_can_name_a_client_as_another_nodes_client_is_called():
+    """It would share that client's strikes. The number follows from a public key, so a gateway may know it."""
+    registry, gate, pump = ClientRegistry(most=9), Node("gate", 7, 70), Node("pump", 8, 80)
+    registry.note(gate, ["pump", "pump-8"])  # before the node of that name came
+    registry.meet([gate, pump])
+    registry.note(gate, ["pump", "pump-8", "pump-8-8"])
+    names = [client.name for client in registry.clients_of([gate, pump])]
+    assert names == ["pump", "pump-8", "pump-8-8"]
+    assert registry.refused(gate) == ("pump-8-8",)
+
+
+def test_a_new_client_of_a_full_gateway_takes_no_others_place():
+    registry, gate = ClientRegistry(most=2), Node("gate", 7, 70)
+    registry.note(gate, ["north", "south"])
+    registry.note(gate, ["a", "north", "south"])
+    assert (registry.rosters["gate"], registry.refused(gate)) == (["north", "south"], ("a",))
+    registry.note(gate, ["a", "south"])
+    assert registry.rosters["gate"] == ["a", "south"]
 
 
 def test_a_gateway_that_changes_its_clients_in_every_round_fills_neither_memory_nor_log(caplog):

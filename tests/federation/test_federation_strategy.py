@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import sys
 import threading
 import time
 
@@ -17,6 +18,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import Combination, PSOFed, Sharing
 from psofed.federation.client.attacks import perturbing, rehearse
 from psofed.federation.client.state import memory_of
+from psofed.federation.deploy.report import latest_errors
 from psofed.federation.flower import BadTreeError
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
@@ -186,6 +188,15 @@ def test_metrics_that_would_fill_the_disk_are_dropped(make_app, metrics):
     grid = InProcessGrid({node: make_app() for node in NODES}, tamper=spoil(metrics=metrics))
     strategy, _ = run(grid, rounds=1)
     assert strategy.conduct.counts == {"11": {"malformed": 1}}
+
+
+def test_the_largest_errors_and_examples_that_a_node_can_claim_end_no_run(make_app):
+    """Python's sum of the largest float's thirds overflows; samples count only if they were learned from."""
+    largest = {"squared-errors": [sys.float_info.max] * 3, "last-round": 2, "mse": sys.float_info.max}
+    tamper = spoil(metrics=largest, settings={"statuses": ["left"], "examples": [-(10**18)]})
+    strategy, _ = run(InProcessGrid({node: make_app() for node in NODES}, tamper=tamper), rounds=2)
+    assert latest_errors(strategy.state)["11"] == sys.float_info.max
+    assert [entry["examples"] for entry in strategy.state.history] == [4, 4]
 
 
 def test_a_client_cannot_ask_for_the_full_model_for_ever(make_app):

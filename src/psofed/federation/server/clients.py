@@ -59,7 +59,7 @@ class ClientRegistry:
     owners : dict
         For every client that was ever named, the node it belongs to.
     nodes : set of str
-        Names of all nodes that were ever online, which no other node can claim for its clients.
+        Names of all nodes that were ever online, as clients, which no other node can claim.
 
     Examples
     --------
@@ -86,10 +86,12 @@ class ClientRegistry:
 
     def meet(self, nodes: Iterable[Node]) -> None:
         """Keep the names of nodes for themselves."""
-        self.nodes |= {node.name for node in nodes}
+        self.nodes |= {self._name_of(node) for node in nodes}
 
     def note(self, node: Node, names: Iterable[str]) -> bool:
         """Register a node's clients, and return whether they have changed.
+
+        If there are too many, those that it has already stay.
 
         Parameters
         ----------
@@ -105,7 +107,8 @@ class ClientRegistry:
         reasons: dict[str, list[str]] = {}
         others = self.nodes - {node.name}
         unused = self.most * NAMES_PER_CLIENT - self._named[node.name]
-        for name in named:
+        before = self.rosters.pop(node.name, [])
+        for name in sorted(named, key=lambda name: name not in before):
             owner = self.owners.get(name)
             if owner not in (None, node.name) or (owner is None and name in others):
                 reason = "a name belongs to the node that used it first"
@@ -126,10 +129,9 @@ class ClientRegistry:
             _log.warning("%s names clients that are refused: %s", node.name, said)
         self._named[node.name] += sum(name not in self.owners for name in accepted)
         self.owners |= dict.fromkeys(accepted, node.name)
-        self._digests[node.name], self._refused[node.name] = digest, tuple(refused[:_REFUSALS_KEPT])
-        before = self.rosters.pop(node.name, [])
+        self._digests[node.name], self._refused[node.name] = digest, tuple(sorted(refused)[:_REFUSALS_KEPT])
         if named:
-            self.rosters[node.name] = accepted
+            self.rosters[node.name] = sorted(accepted)
             joined, left = set(accepted) - set(before), set(before) - set(accepted)
             _log.info("%s has %d clients (%d new, %d gone)", node.name, len(accepted), len(joined), len(left))
         return True
@@ -141,10 +143,15 @@ class ClientRegistry:
             if (roster := self.rosters.get(node.name)) is not None:
                 found += [Client(name, client_number(node.number, name), node, name) for name in roster]
             else:
-                # A gateway may have a client of this name: the number tells them apart.
-                name = f"{node.name}-{node.number}" if node.name in self.owners else node.name
-                found.append(Client(name, node.number, node))
+                found.append(Client(self._name_of(node), node.number, node))
         return sorted(found, key=lambda client: client.name)
+
+    def _name_of(self, node: Node) -> str:
+        """Return the name of a node's one client: its own, and its number as often as gateways have used the name."""
+        name = node.name
+        while name in self.owners:
+            name = f"{name}-{node.number}"
+        return name
 
     def digest(self, node: Node) -> str:
         """Return the digest of what a node last said; empty if it is not known as a gateway."""
