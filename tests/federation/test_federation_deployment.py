@@ -622,12 +622,19 @@ def test_a_nodes_command_has_switches_that_are_on_and_values_that_are_given():
 
 def test_figures_for_prometheus(finished):
     pytest.importorskip("prometheus_client")
-    from urllib.request import urlopen
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
 
     from psofed.federation.deploy.metrics import serve_metrics
 
-    with serve_metrics(finished, 0) as port, urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as page:
-        text = page.read().decode()
+    with serve_metrics(finished, 0) as port:
+        address = f"http://127.0.0.1:{port}/metrics"
+        with urlopen(address, timeout=120) as page:
+            text = page.read().decode()
+        with pytest.raises(
+            HTTPError, match="400"
+        ):  # of a web page that calls this machine by a name of its own
+            urlopen(Request(address, headers={"Host": "evil.example"}), timeout=120)
     assert "psofed_round 60.0" in text
     assert "psofed_running 0.0" in text
     reported = [float(value) for value in re.findall(r"psofed_node_squared_error{.*} (\S+)", text)]

@@ -144,7 +144,16 @@ def test_another_user_of_the_servers_machine_is_refused(deployment, path, length
     if os.getuid() != 0:
         pytest.skip("only root can start a process as another user")
     port = str(info["superlink_port"])
-    command = [sys.executable, "-I", "-c", STRANGER, port, f"/v1/{path}", str(credentials.secret), str(length)]
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        STRANGER,
+        port,
+        f"/v1/{path}",
+        str(credentials.secret),
+        str(length),
+    ]
     told = subprocess.run(command, capture_output=True, text=True)
     assert told.stdout.split() == ["65534", "unreadable", "401"], told.stderr
 
