@@ -399,6 +399,16 @@ def test_a_file_that_is_replaced_lets_clients_leave_and_bad_rows_are_their_clien
     assert "oops" in after.problem
 
 
+def test_a_row_of_a_client_that_no_gateway_can_have_stops_no_other(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("psofed.federation.client.shared_table.MAX_CLIENTS", 2)
+    path = write_table(tmp_path / "all.csv", ["a", "x" * 101, "b", "c"], count=2)
+    shared = SharedTable(TableSource(path, 2, "y", ("a", "b"), "station"))
+    for _ in range(2):  # before the first round, and after it
+        assert shared.names() == ("a", "b")
+        assert len(shared.source("b").read(Position(), 100)) == 2
+    assert [line.count("skipped") for line in caplog.messages] == [1, 1]
+
+
 def test_a_full_queue_costs_time_and_no_row(tmp_path, monkeypatch):
     monkeypatch.setattr("psofed.federation.client.shared_table._MOST_ROWS", 4)
     path = write_table(tmp_path / "all.csv", STATIONS, count=5)
