@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from psofed.federation.deploy.report import latest_errors
 from psofed.federation.flower import BadTreeError
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server.adoption import Descriptions, adopt_columns
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.checks import KINDS
 from psofed.federation.testing import InProcessGrid
@@ -153,6 +155,24 @@ def test_the_names_that_most_nodes_have_are_adopted_whatever_one_of_them_says(ma
         InProcessGrid({node: make_app(columns=names) for node, names in columns.items()}), columns="adopt"
     )
     assert strategy.state.layout.columns == TURNED
+
+
+def test_neither_the_first_to_name_its_columns_nor_its_units_decide_for_the_others(monkeypatch):
+    """Two of three nodes have no data at first, and one that means harm has."""
+    monkeypatch.setattr("psofed.federation.server.adoption._ASK_EVERY", 0.0)
+    ours, theirs = ColumnNames(("wind",), "output"), ColumnNames(("lie",), "output")
+    asked = [
+        Descriptions({"a": (theirs, ""), "b": (None, "no line yet"), "c": (None, "no line yet")}, {}),
+        Descriptions({"a": (theirs, ""), "b": (ours, ""), "c": (ours, "")}, {}),
+    ]
+    answers = iter(asked)
+    assert adopt_columns(lambda: next(answers), 1, seconds=60.0) == ours
+    assert adopt_columns(lambda: asked[0], 1, seconds=0.0) == theirs  # nobody else has any
+    units = replace(ours, units=("furlong", "kW"))
+    assert (
+        adopt_columns(lambda: Descriptions({"a": (units, ""), "b": (ours, ""), "c": (ours, "")}, {}), 1, 9.0)
+        == ours
+    )
 
 
 def test_every_kind_of_bad_reply_is_tried():
