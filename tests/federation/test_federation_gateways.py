@@ -262,6 +262,14 @@ def test_no_gateway_can_name_a_client_as_another_nodes_client_is_called():
     assert registry.refused(gate) == ("pump-8-8",)
 
 
+def test_a_node_that_says_it_has_most_of_the_clients_is_warned_of_once(caplog):
+    """It may be a plain node that means harm, and most of the round's replies would be its own."""
+    caplog.set_level(logging.WARNING, "psofed.federation")
+    grid = InProcessGrid({1: counting_app(["a", "b", "c"]), 2: counting_app(["z"]), 3: counting_app(["y"])})
+    start(grid, rounds=2)
+    assert [line[:25] for line in caplog.messages] == ["1 has 3 of all 5 clients:"]
+
+
 def test_a_new_client_of_a_full_gateway_takes_no_others_place():
     registry, gate = ClientRegistry(most=2), Node("gate", 7, 70)
     registry.note(gate, ["north", "south"])

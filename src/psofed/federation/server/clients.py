@@ -8,7 +8,7 @@ client goes by its name, so the names that one node may ever use are bounded. Th
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,29 @@ NAMES_PER_CLIENT = 10
 """A node may use this many times more names during a run than it may have clients at a time."""
 
 _REFUSALS_KEPT = 20  # names of each node that are stored and sent back to it
+
+
+def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) -> str:
+    """Return which gateway has most of all clients, though there are other `nodes`; empty if no gateway has.
+
+    No rule protects a model from a majority, and every node may call itself a gateway.
+
+    Examples
+    --------
+    >>> dominance({"gate": ["a", "b", "c"]}, ["gate", "pump"])
+    'gate has 3 of all 4 clients: if it lies, it decides the model; --max-clients limits the clients of a node'
+    >>> dominance({"gate": ["a", "b", "c"]}, ["gate"]), dominance({"gate": ["a"]}, ["gate", "pump"])
+    ('', '')
+    """
+    alone = set(nodes) - set(rosters)
+    total = sum(map(len, rosters.values())) + len(alone)
+    for node, clients in rosters.items():
+        if len(rosters) + len(alone) > 1 and 2 * len(clients) > total:
+            return (
+                f"{node} has {len(clients)} of all {total} clients: if it lies, it decides the model; "
+                "--max-clients limits the clients of a node"
+            )
+    return ""
 
 
 @dataclass(frozen=True)
