@@ -35,7 +35,7 @@ from psofed.federation.deploy.processes import (
     flower_environment,
     wait_until,
 )
-from psofed.federation.deploy.server import client_command, exposure_warning
+from psofed.federation.deploy.server import client_command, exposure_warning, serve
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.submit import write_app
@@ -61,6 +61,24 @@ def test_private_keys_are_for_their_owner_only(tmp_path):
     assert {str(a) for a in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "10.0.0.7"}
     authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
     certificate.verify_directly_issued_by(authority)
+
+
+def test_a_folder_that_another_user_made_or_can_write_to_is_refused(tmp_path, monkeypatch):
+    """Its owner could have put an authority of his own there, which would sign the server's certificate."""
+    (folder := tmp_path / "fed" / "credentials").mkdir(parents=True)
+    for place in (folder, folder.parent):
+        place.chmod(0o777)
+        with pytest.raises(PsofedError, match="could replace the keys in it; choose another --home"):
+            make_credentials(folder, [], [])
+        with pytest.raises(PsofedError, match="could replace the keys"), serve(Home(folder.parent), "", 0):
+            pass
+        place.chmod(0o1777)  # where nobody replaces what is another's, as in /tmp
+        make_credentials(folder, [], [])
+        place.chmod(0o700)
+    monkeypatch.setattr("os.geteuid", lambda: folder.stat().st_uid + 1)
+    if os.getuid():  # what belongs to root is nobody else's
+        with pytest.raises(PsofedError, match="could replace the keys"):
+            make_credentials(folder, [], [])
 
 
 def test_nothing_that_exists_is_replaced_but_a_certificate_that_lacks_a_name(tmp_path):
@@ -268,9 +286,9 @@ def test_flowers_processes_are_offline_by_default(tmp_path):
 
 def test_a_warning_comes_with_every_address_but_loopback():
     assert exposure_warning("127.0.0.1", 1) is None
-    assert "Only nodes with a registered key get in" in " ".join(
-        (exposure_warning("0.0.0.0", 1) or "").split()
-    )
+    warning = exposure_warning("0.0.0.0", 1) or ""
+    assert "Only nodes with a registered key get in" in warning
+    assert warning.isprintable()  # one line of the log
 
 
 def test_a_stray_file_among_the_keys_is_skipped_with_one_warning(tmp_path, monkeypatch):
