@@ -416,6 +416,7 @@ class PSOFed(Strategy):
         """Return the late replies that count in this round, and keep waiting for those that are missing now."""
         late, bad = self._late.sort(server_round, self._late_messages, self._expectation, found.valid)
         self._late_messages = []
+        late = {name: reply for name, reply in late.items() if name not in self.conduct.benched}
         found.bad.extend(bad)
         for name in late:
             self.conduct.late[name] = self.conduct.late.get(name, 0) + 1
