@@ -55,6 +55,7 @@ def serve_locally(
 class LocalHandler(BaseHTTPRequestHandler):
     """Answers one request in text; see :func:`serve_locally`."""
 
+    server: "_Server"
     timeout = _SECONDS
     kind = "application/json"
 
@@ -92,8 +93,7 @@ class LocalHandler(BaseHTTPRequestHandler):
         """Say nothing: the log is about the federation."""
 
     def _check_host(self) -> None:
-        is_local = str(self.server.server_address[0]) in LOOPBACK
-        if is_local and urlsplit(f"//{self.headers.get('Host')}").hostname not in LOOPBACK:
+        if self.server.is_local and urlsplit(f"//{self.headers.get('Host')}").hostname not in LOOPBACK:
             raise PsofedError("Host: must be 127.0.0.1 or localhost")
 
 
@@ -110,6 +110,7 @@ class _Server(ThreadingMixIn, TCPServer):
         self._open: OrderedDict[Any, None] = OrderedDict()
         self._lock = threading.Lock()
         super().__init__((host, port), handler)
+        self.is_local: bool = self.server_address[0] in LOOPBACK
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection, in place of the longest open one if there are too many."""
