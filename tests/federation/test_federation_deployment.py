@@ -273,6 +273,17 @@ def test_a_process_is_signalled_once(tmp_path):
     assert process.tail().count("told") == 1
 
 
+def test_a_server_may_have_many_connections_whatever_the_shell_says():
+    code = (
+        "import resource; from psofed.federation.deploy.processes import allow_many_files\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard)); allow_many_files()\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(told.stdout) >= 4096
+
+
 def test_waiting_has_an_end():
     with pytest.raises(PsofedError, match=r"nothing took longer than 0\.01 s"):
         wait_until(lambda: False, 0.01, "nothing")

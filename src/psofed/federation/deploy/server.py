@@ -23,6 +23,7 @@ from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.processes import (
     Process,
     Supervisor,
+    allow_many_files,
     flower_environment,
     free_port,
     is_listening,
@@ -140,6 +141,7 @@ def serve(
     log_json : bool
         Whether runs write their log lines as JSON.
     """
+    allow_many_files()
     check_private(home.folder, home.credentials.folder)
     home.credentials.check_server()
     home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
