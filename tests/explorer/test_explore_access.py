@@ -118,6 +118,14 @@ def test_with_the_token_only_the_page_its_assets_and_its_websocket_are_served(ex
     assert MODULE not in sys.modules
 
 
+def test_an_address_is_read_as_tornado_reads_it(explorer: Any) -> None:
+    """Read otherwise, the first is an error within the server, and the second an asset."""
+    cookie = f"psofed-explorer-{explorer.port}={explorer.token}"
+    for path in ("//[", "//elsewhere.example/static/js/bokeh.min.js"):
+        assert ask(explorer, path)[0] == 403
+        assert ask(explorer, path, Cookie=cookie) == (404, "no such page\n")
+
+
 def test_a_refusal_says_what_to_do(explorer: Any) -> None:
     assert ask(explorer, "/") == (
         403,

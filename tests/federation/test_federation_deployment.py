@@ -37,7 +37,7 @@ from psofed.federation.deploy.processes import (
     flower_environment,
     wait_until,
 )
-from psofed.federation.deploy.server import client_command, exposure_warning
+from psofed.federation.deploy.server import client_command, exposure_warning, serve
 from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.submit import write_app
@@ -63,6 +63,24 @@ def test_private_keys_are_for_their_owner_only(tmp_path):
     assert {str(a) for a in names.get_values_for_type(x509.IPAddress)} == {"127.0.0.1", "10.0.0.7"}
     authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
     certificate.verify_directly_issued_by(authority)
+
+
+def test_a_folder_that_another_user_made_or_can_write_to_is_refused(tmp_path, monkeypatch):
+    """Its owner could have put an authority of his own there, which would sign the server's certificate."""
+    (folder := tmp_path / "fed" / "credentials").mkdir(parents=True)
+    for place in (folder, folder.parent):
+        place.chmod(0o777)
+        with pytest.raises(PsofedError, match="could replace the keys in it; choose another --home"):
+            make_credentials(folder, [], [])
+        with pytest.raises(PsofedError, match="could replace the keys"), serve(Home(folder.parent), "", 0):
+            pass
+        place.chmod(0o1777)  # where nobody replaces what is another's, as in /tmp
+        make_credentials(folder, [], [])
+        place.chmod(0o700)
+    monkeypatch.setattr("os.geteuid", lambda: folder.stat().st_uid + 1)
+    if os.getuid():  # what belongs to root is nobody else's
+        with pytest.raises(PsofedError, match="could replace the keys"):
+            make_credentials(folder, [], [])
 
 
 def test_nothing_that_exists_is_replaced_but_a_certificate_that_lacks_a_name(tmp_path):
@@ -257,6 +275,17 @@ def test_a_process_is_signalled_once(tmp_path):
     assert process.tail().count("told") == 1
 
 
+def test_a_server_may_have_many_connections_whatever_the_shell_says():
+    code = (
+        "import resource; from psofed.federation.deploy.processes import allow_many_files\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard)); allow_many_files()\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(told.stdout) >= 4096
+
+
 def test_waiting_has_an_end():
     with pytest.raises(PsofedError, match=r"nothing took longer than 0\.01 s"):
         wait_until(lambda: False, 0.01, "nothing")
@@ -270,9 +299,9 @@ def test_flowers_processes_are_offline_by_default(tmp_path):
 
 def test_a_warning_comes_with_every_address_but_loopback():
     assert exposure_warning("127.0.0.1", 1) is None
-    assert "Only nodes with a registered key get in" in " ".join(
-        (exposure_warning("0.0.0.0", 1) or "").split()
-    )
+    warning = exposure_warning("0.0.0.0", 1) or ""
+    assert "Only nodes with a registered key get in" in warning
+    assert warning.isprintable()  # one line of the log
 
 
 def test_a_stray_file_among_the_keys_is_skipped_with_one_warning(tmp_path, monkeypatch):
@@ -652,12 +681,19 @@ def test_a_nodes_command_has_switches_that_are_on_and_values_that_are_given():
 
 def test_figures_for_prometheus(finished):
     pytest.importorskip("prometheus_client")
-    from urllib.request import urlopen
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
 
     from psofed.federation.deploy.metrics import serve_metrics
 
-    with serve_metrics(finished, 0) as port, urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as page:
-        text = page.read().decode()
+    with serve_metrics(finished, 0) as port:
+        address = f"http://127.0.0.1:{port}/metrics"
+        with urlopen(address, timeout=120) as page:
+            text = page.read().decode()
+        with pytest.raises(
+            HTTPError, match="400"
+        ):  # of a web page that calls this machine by a name of its own
+            urlopen(Request(address, headers={"Host": "evil.example"}), timeout=120)
     assert "psofed_round 60.0" in text
     assert "psofed_running 0.0" in text
     reported = [float(value) for value in re.findall(r"psofed_node_squared_error{.*} (\S+)", text)]

@@ -153,8 +153,13 @@ def test_the_front_door_bounds_what_flower_sets():
 
 def test_the_headers_and_the_shortest_heartbeat_are_flowers():
     from flwr.common.constant import HEARTBEAT_MIN_INTERVAL, HEARTBEAT_PATIENCE, TIMESTAMP_HEADER
-    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+    from flwr.supercore.constant import (
+        FLEET_HTTP_PUBLIC_KEY_HEADER,
+        FLEET_HTTP_SIGNATURE_HEADER,
+        TASK_TOKEN_HEADER,
+    )
 
+    assert flower.link.TOKEN_HEADER == TASK_TOKEN_HEADER
     assert flower.KEY_HEADER == FLEET_HTTP_PUBLIC_KEY_HEADER
     assert flower.SIGNATURE_HEADER == FLEET_HTTP_SIGNATURE_HEADER
     assert flower.TIMESTAMP_HEADER == TIMESTAMP_HEADER

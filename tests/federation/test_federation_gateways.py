@@ -268,8 +268,34 @@ def test_names_of_nodes_cannot_be_claimed_and_a_node_has_a_bounded_number_of_cli
     )
     registry.note(gate, [])  # no gateway any more
     assert [client.name for client in registry.clients_of([gate, pump])] == ["gate", "pump"]
-    late = ClientRegistry(2, owners={"pump": "gate"})  # named before the node of that name came
-    assert [client.name for client in late.clients_of([pump])] == ["pump-8"]
+
+
+def test_no_gateway_can_name_a_client_as_another_nodes_client_is_called():
+    """It would share that client's strikes. The number follows from a public key, so a gateway may know it."""
+    registry, gate, pump = ClientRegistry(most=9), Node("gate", 7, 70), Node("pump", 8, 80)
+    registry.note(gate, ["pump", "pump-8"])  # before the node of that name came
+    registry.meet([gate, pump])
+    registry.note(gate, ["pump", "pump-8", "pump-8-8"])
+    names = [client.name for client in registry.clients_of([gate, pump])]
+    assert names == ["pump", "pump-8", "pump-8-8"]
+    assert registry.refused(gate) == ("pump-8-8",)
+
+
+def test_a_node_that_says_it_has_most_of_the_clients_is_warned_of_once(caplog):
+    """It may be a plain node that means harm, and most of the round's replies would be its own."""
+    caplog.set_level(logging.WARNING, "psofed.federation")
+    grid = InProcessGrid({1: counting_app(["a", "b", "c"]), 2: counting_app(["z"]), 3: counting_app(["y"])})
+    start(grid, rounds=2)
+    assert [line[:25] for line in caplog.messages] == ["1 has 3 of all 5 clients:"]
+
+
+def test_a_new_client_of_a_full_gateway_takes_no_others_place():
+    registry, gate = ClientRegistry(most=2), Node("gate", 7, 70)
+    registry.note(gate, ["north", "south"])
+    registry.note(gate, ["a", "north", "south"])
+    assert (registry.rosters["gate"], registry.refused(gate)) == (["north", "south"], ("a",))
+    registry.note(gate, ["a", "south"])
+    assert registry.rosters["gate"] == ["a", "south"]
 
 
 def test_a_gateway_that_changes_its_clients_in_every_round_fills_neither_memory_nor_log(caplog):
@@ -398,6 +424,50 @@ def test_a_file_that_is_replaced_lets_clients_leave_and_bad_rows_are_their_clien
     assert len(after) == 3
     assert after.end_after(Position()).skipped == 1
     assert "oops" in after.problem
+
+
+def test_a_row_of_a_client_that_no_gateway_can_have_stops_no_other(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("psofed.federation.client.shared_table.MAX_CLIENTS", 2)
+    path = write_table(tmp_path / "all.csv", ["a", "x" * 101, "b", "c"], count=2)
+    shared = SharedTable(TableSource(path, 2, "y", ("a", "b"), "station"))
+    for _ in range(2):  # before the first round, and after it
+        assert shared.names() == ("a", "b")
+        assert len(shared.source("b").read(Position(), 100)) == 2
+    assert [line.count("skipped") for line in caplog.messages] == [1, 1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_client_that_floods_the_table_costs_no_other_time_and_nobody_a_row(tmp_path, monkeypatch, seed):
+    """However rows and reads alternate, all get their rows in order, and who keeps up need not scan the file."""
+    monkeypatch.setattr("psofed.federation.client.shared_table._MOST_ROWS", 90)
+    scans = []
+    read = TableSource.read
+    monkeypatch.setattr(
+        TableSource, "read", lambda self, *rest: scans.append(self.client) or read(self, *rest)
+    )
+    rng, path = np.random.default_rng(seed), tmp_path / "all.csv"
+    path.write_text("station,x,y\n")
+    shared = SharedTable(TableSource(path, 1, "y", ("x",), "station"))
+    written, taken, ends = {}, {}, {}
+    for turn in range(60):
+        with path.open("a") as file:
+            for client in rng.permutation(["a", "b", *["flood"] * int(rng.integers(180)) * (turn < 40)]):
+                written.setdefault(client, []).append(len(written.get(client, [])))
+                file.write(f"{client},1,{written[client][-1]}\n")
+        shared.names()
+        for client in ("a", "b", "flood"):
+            start = ends.get(client, Position())
+            found = shared.source(client).read(start, 9 if client != "flood" else int(rng.integers(270)))
+            if rng.random() < 0.8:  # otherwise its training fails, and it reads the same again
+                ends[client] = found.end_after(start)
+                taken.setdefault(client, []).extend(map(int, found.targets))
+    while len(found := shared.source("flood").read(ends["flood"], 150)):
+        ends["flood"] = found.end_after(ends["flood"])
+        taken["flood"].extend(map(int, found.targets))
+    assert taken["flood"] == written["flood"]
+    assert all(taken[client] == written[client][: len(taken[client])] for client in ("a", "b"))
+    assert min(len(taken["a"]), len(taken["b"])) > 50
+    assert scans.count("a") + scans.count("b") <= 2  # while the table seems to have one client only
 
 
 def test_a_full_queue_costs_time_and_no_row(tmp_path, monkeypatch):

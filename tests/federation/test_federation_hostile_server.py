@@ -399,6 +399,7 @@ def test_an_app_bundle_that_unpacks_to_much_is_not_unpacked(machine, fab, text):
         (b"\xff\xff", {}, "unreadable answer"),
         (gzip.compress(bytes(1 << 20)), {"Content-Encoding": "gzip"}, "compressed"),
         (b"", {"Content-Length": 10**12}, "answer of 1000000000000 bytes"),
+        (b"0\r\n\r\n", {"Content-Length": 5, "Transfer-Encoding": "chunked"}, "answer of unknown bytes"),
         (PullMessagesResponse(messages_list=[{}]).SerializeToString(), {}, "several messages"),
     ],
 )

@@ -111,14 +111,14 @@ def test_log_lines_have_a_time_and_can_be_json(capsys):
 
     logger = logging.getLogger("psofed.test_log_lines")
     write_log_lines(logger.name, as_json=False)
-    logger.warning("%s is late", "north")
+    logger.warning("%s is late", "north\x1b[2J\n2026-01-01")
     write_log_lines(logger.name, as_json=True)
-    logger.info('a "quoted" word')
+    logger.info('a "quoted" word\x9b')
     text, document = capsys.readouterr().err.splitlines()
     when, _, message = text.partition(" ")
-    assert message == "north is late"
+    assert message == r"north\x1b[2J\n2026-01-01 is late"  # nobody's words do anything to a terminal
     assert abs(datetime.datetime.fromisoformat(when) - NOW) < datetime.timedelta(hours=1)
-    assert json.loads(document)["message"] == 'a "quoted" word'
+    assert json.loads(document)["message"] == r'a "quoted" word\x9b'
     assert json.loads(document)["level"] == "info"
 
 

@@ -219,3 +219,13 @@ def test_a_late_reply_counts_with_its_weight_on_the_entries_it_was_made_with(mak
     for entries, entry_values in [*others, (shared, values)]:
         expected[entries] += (entry_values - models[1][entries]) / 4
     np.testing.assert_allclose(models[2], expected, rtol=1e-12)
+
+
+def test_a_late_reply_of_a_client_that_is_benched_meanwhile_does_not_count(make_app):
+    grid = LateGrid({node: make_app(0.1) for node in (11, 12, 13, 14)})
+    grid.calls, grid.delayed = [], {}
+    strategy = PSOFed(2, limits=ReplyLimits(late_weight=0.5, grace=0.0, rest_rounds=0, bench_after=1))
+    strategy.on_round = lambda state: strategy.conduct.note("14", "nan", 2)
+    strategy.start(grid, np.zeros(4), num_rounds=4, timeout=1.0)
+    assert len(grid.delayed) == 0  # it arrived
+    assert "14" not in strategy.state.seen

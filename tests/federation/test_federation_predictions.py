@@ -1,11 +1,13 @@
 """A node's model as a local HTTP service: what `predict` says, and one line for whatever is wrong."""
 
+import contextlib
 import http.client
 import json
 import re
 import socket
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -138,6 +140,18 @@ def test_other_requests_are_refused(tmp_path):
         with socket.create_connection(("127.0.0.1", port)) as gone:  # breaks off in the middle
             gone.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
         assert ask(port)[0] == 200
+
+
+def test_connections_that_say_nothing_or_little_hold_nobody_up(tmp_path):
+    """Each gets a thread, and the longest open ones are closed."""
+    with serve_predictions(save_node(tmp_path / "node"), 0) as port, contextlib.ExitStack() as stack:
+        before = threading.active_count()
+        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(200)]
+        for connection in slow:
+            connection.sendall(b"POST /predict HTTP/1.1\r\nHost: ")
+        assert ask(port)[0] == 200
+        assert slow[0].recv(1) == b""
+        assert threading.active_count() < before + 60
 
 
 def test_a_node_without_a_model_says_so_and_a_taken_port_is_an_error(tmp_path):

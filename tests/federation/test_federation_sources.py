@@ -1,5 +1,6 @@
 """Where samples come from, and which of them belong before and after the server's values."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -166,6 +167,24 @@ def test_a_parquet_file_that_was_replaced_is_read_from_its_beginning(tmp_path, c
         with caplog.at_level("WARNING", "psofed.federation"):
             assert source.read(end, 99).targets.tolist() == other
         assert "was replaced by another file" in caplog.text
+
+
+def test_a_file_that_was_emptied_is_told_of_once_it_has_rows_again_and_a_pipe_is_refused(tmp_path, caplog):
+    """A node looks five times a second: neither may it fill its log, nor wait for whoever writes to a pipe."""
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1,2\n3,4\n")
+    source = TableSource(path, 1)
+    end = source.read(Position(), 9).end_after(Position())
+    path.write_text("x,y\n")
+    assert source.read(end, 9).end_after(end) == end
+    assert not caplog.messages
+    path.write_text("x,y\n5,6\n")
+    assert source.read(end, 9).targets.tolist() == [6.0]
+    assert "was replaced by another file" in caplog.text
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(PsofedError, match="neither a file nor a folder"):
+        source.read(end, 9)
 
 
 def test_units_that_a_node_states_are_the_runs(tmp_path):

@@ -3,8 +3,10 @@
 import json
 import logging
 import os
+import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,9 +19,11 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation import Combination, PSOFed, Sharing
 from psofed.federation.client.attacks import perturbing, rehearse
 from psofed.federation.client.state import memory_of
+from psofed.federation.deploy.report import latest_errors
 from psofed.federation.flower import BadTreeError
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server.adoption import Descriptions, adopt_columns
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.checks import KINDS
 from psofed.federation.testing import InProcessGrid
@@ -153,6 +157,24 @@ def test_the_names_that_most_nodes_have_are_adopted_whatever_one_of_them_says(ma
     assert strategy.state.layout.columns == TURNED
 
 
+def test_neither_the_first_to_name_its_columns_nor_its_units_decide_for_the_others(monkeypatch):
+    """Two of three nodes have no data at first, and one that means harm has."""
+    monkeypatch.setattr("psofed.federation.server.adoption._ASK_EVERY", 0.0)
+    ours, theirs = ColumnNames(("wind",), "output"), ColumnNames(("lie",), "output")
+    asked = [
+        Descriptions({"a": (theirs, ""), "b": (None, "no line yet"), "c": (None, "no line yet")}, {}),
+        Descriptions({"a": (theirs, ""), "b": (ours, ""), "c": (ours, "")}, {}),
+    ]
+    answers = iter(asked)
+    assert adopt_columns(lambda: next(answers), 1, seconds=60.0) == ours
+    assert adopt_columns(lambda: asked[0], 1, seconds=0.0) == theirs  # nobody else has any
+    units = replace(ours, units=("furlong", "kW"))
+    assert (
+        adopt_columns(lambda: Descriptions({"a": (units, ""), "b": (ours, ""), "c": (ours, "")}, {}), 1, 9.0)
+        == ours
+    )
+
+
 def test_every_kind_of_bad_reply_is_tried():
     assert {*BAD, "doubtful"} == set(KINDS)
 
@@ -186,6 +208,15 @@ def test_metrics_that_would_fill_the_disk_are_dropped(make_app, metrics):
     grid = InProcessGrid({node: make_app() for node in NODES}, tamper=spoil(metrics=metrics))
     strategy, _ = run(grid, rounds=1)
     assert strategy.conduct.counts == {"11": {"malformed": 1}}
+
+
+def test_the_largest_errors_and_examples_that_a_node_can_claim_end_no_run(make_app):
+    """Python's sum of the largest float's thirds overflows; samples count only if they were learned from."""
+    largest = {"squared-errors": [sys.float_info.max] * 3, "last-round": 2, "mse": sys.float_info.max}
+    tamper = spoil(metrics=largest, settings={"statuses": ["left"], "examples": [-(10**18)]})
+    strategy, _ = run(InProcessGrid({node: make_app() for node in NODES}, tamper=tamper), rounds=2)
+    assert latest_errors(strategy.state)["11"] == sys.float_info.max
+    assert [entry["examples"] for entry in strategy.state.history] == [4, 4]
 
 
 def test_a_client_cannot_ask_for_the_full_model_for_ever(make_app):

@@ -7,7 +7,10 @@ from typing import Any
 
 
 class _Lines(logging.Formatter):
-    """One line per message: its time (UTC), then the text."""
+    """One line per message: its time (UTC), then the text.
+
+    Servers, nodes and brokers may have put words into a message, so what could move a terminal's cursor is escaped.
+    """
 
     def __init__(self, as_json: bool) -> None:
         super().__init__("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
@@ -16,10 +19,12 @@ class _Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in record.getMessage())
         if not self._as_json:
+            record = logging.makeLogRecord({**vars(record), "msg": text, "args": ()})
             return super().format(record)
         line = {"time": self.formatTime(record, self.datefmt), "level": record.levelname.lower()}
-        return json.dumps({**line, "message": record.getMessage()}, ensure_ascii=False)
+        return json.dumps({**line, "message": text}, ensure_ascii=False)
 
 
 def write_log_lines(name: str, *, as_json: bool) -> None:

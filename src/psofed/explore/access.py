@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import cookies
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from tornado.httputil import (
     HTTPConnection,
@@ -87,13 +87,13 @@ class Access:
             return Refusal(403, "token missing or wrong: open the address that psofed explore printed")
         if method != "GET":
             return Refusal(405, "only GET is supported")
-        if not PATHS.fullmatch(urlsplit(target).path):
+        if not PATHS.fullmatch(_path_and_query(target)[0]):
             return Refusal(404, "no such page")
         return None
 
     def shows_token(self, target: str) -> bool:
         """Return whether the query of a request's address has the token."""
-        return any(self._is_token(shown) for shown in parse_qs(urlsplit(target).query).get("token", ()))
+        return any(self._is_token(shown) for shown in parse_qs(_path_and_query(target)[1]).get("token", ()))
 
     def _has_cookie(self, headers: HTTPHeaders) -> bool:
         try:
@@ -110,7 +110,13 @@ def _is_from_own_page(target: str, headers: HTTPHeaders) -> bool:
     if headers.get("Sec-Fetch-Site", "none") in _OWN_PAGE:
         return True
     # Following a link from elsewhere, or reloading the page after that.
-    return urlsplit(target).path == "/" and headers.get("Sec-Fetch-Dest") == "document"
+    return _path_and_query(target)[0] == "/" and headers.get("Sec-Fetch-Dest") == "document"
+
+
+def _path_and_query(target: str) -> tuple[str, str]:
+    """Split a request's address as Tornado does, which then routes by the path."""
+    path, _, query = target.partition("?")
+    return path, query
 
 
 def guard(server: Any, access: Access) -> None:

@@ -107,23 +107,31 @@ def test_runs_cannot_be_submitted_through_the_nodes_port(deployment):
 
 STRANGER = """
 import encodings.idna, http.client, os, ssl, sys
-port, path, secret = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+port, path, secret, length = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
 try:
     secret = open(secret).read()
 except OSError:
     secret = "unreadable"
-link = http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context())
-link.request("POST", path, b"", {"content-type": "application/protobuf", "x-psofed-secret": secret})
+link = http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context(), timeout=30)
+headers = {"content-type": "application/protobuf", "content-length": length, "x-psofed-secret": secret}
+link.request("POST", path, b"", headers)
 print(os.getuid(), secret, link.getresponse().status)
 """
 
 
 @pytest.mark.parametrize(
-    "path", ["control/list-nodes", "control/start-run", "fleet/pull-messages", "runtime/acquire-task"]
+    ("path", "length"),
+    [
+        ("control/list-nodes", 0),
+        ("control/start-run", 0),
+        ("fleet/pull-messages", 0),
+        ("runtime/acquire-task", 0),
+        ("runtime/push-object", 10**12),
+    ],
 )
-def test_another_user_of_the_servers_machine_is_refused(deployment, path):
-    """The SuperLink listens on loopback, where every local user can connect."""
+def test_another_user_of_the_servers_machine_is_refused(deployment, path, length):
+    """The SuperLink listens on loopback, where every local user can connect; no long body of theirs is awaited."""
     info, credentials = read_json(deployment.home.server_info), deployment.home.credentials
     for port, authority in (
         (info["superlink_port"], credentials.link_certificate),
@@ -136,7 +144,16 @@ def test_another_user_of_the_servers_machine_is_refused(deployment, path):
     if os.getuid() != 0:
         pytest.skip("only root can start a process as another user")
     port = str(info["superlink_port"])
-    command = [sys.executable, "-I", "-c", STRANGER, port, f"/v1/{path}", str(credentials.secret)]
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        STRANGER,
+        port,
+        f"/v1/{path}",
+        str(credentials.secret),
+        str(length),
+    ]
     told = subprocess.run(command, capture_output=True, text=True)
     assert told.stdout.split() == ["65534", "unreadable", "401"], told.stderr
 

@@ -32,10 +32,6 @@ _log = logging.getLogger("psofed.federation")
 _MOST_LINES = 50  # of one row
 _MARKED_BYTES = 256  # at the beginning of a file, and before the position
 _MARKED_ROWS = 4  # of Parquet
-_REPLACED = (
-    "%s was replaced by another file: reading it from its beginning; rows that the old one gained since the last look "
-    "were not seen"
-)
 
 
 class OpenTable(NamedTuple):
@@ -146,6 +142,8 @@ class TableSource:
             position = Position(position.samples + 1, offset, position.skipped, mark)
             found.append([*values, target])
             ends.append(position)
+        if opened.replaced and position != start:  # or it would be told again at every look
+            warn_of_replaced(self.path)
         return collect(found, ends, len(features), position, problem)
 
     def open(self, start: Position | None = None) -> OpenTable:
@@ -153,6 +151,10 @@ class TableSource:
         first = start.offset if start else 0
         if self.path.is_dir() or is_parquet(self.path):
             return self._open_parquet(start or Position())
+        if self.path.exists() and not self.path.is_file():
+            raise PsofedError(
+                f"{self.path}: is neither a file nor a folder"
+            )  # a pipe would hold whoever opens it
         try:
             with self.path.open("rb") as file:
                 line = file.readline()
@@ -163,7 +165,6 @@ class TableSource:
         if not text.strip() or (self.growing and not line.endswith(b"\n")):
             return OpenTable([], iter(()))
         if replaced:
-            _log.warning(_REPLACED, self.path)
             first = 0
         delimiter = delimiter_of(text)
         header = [name.strip() for name in _split(text, delimiter)]
@@ -178,7 +179,6 @@ class TableSource:
         if start.offset:
             last = next((mark for at, _, mark in rows if at == start.offset), "shorter")
             if start.mark and last != start.mark:
-                _log.warning(_REPLACED, self.path)
                 header, rows = self._parquet_rows(0)
                 replaced = True
         return OpenTable(header, rows, replaced=replaced)
@@ -239,6 +239,15 @@ class TableSource:
                 f"{self.dimension}; choose with --features, or run with --set dimension={len(chosen)}"
             )
         return chosen, target
+
+
+def warn_of_replaced(path: Path) -> None:
+    """Tell that a table is read from its beginning again."""
+    _log.warning(
+        "%s was replaced by another file: reading it from its beginning; rows that the old one gained since the last "
+        "look were not seen",
+        path,
+    )
 
 
 def _is_replaced(file: BinaryIO, start: Position) -> bool:

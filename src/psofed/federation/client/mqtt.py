@@ -23,7 +23,7 @@ from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.federation.client.mqtt_samples import SampleTimes, read_payload, seconds_of
-from psofed.federation.protocol.wire import MAX_CLIENTS
+from psofed.federation.protocol.wire import MAX_CLIENTS, is_client_name
 
 CLIENT_COLUMN = "client"
 _CLIENT = "{client}"
@@ -231,9 +231,12 @@ class MqttFeed:
             dropped.
         """
         client = self.place.client_of(topic)
-        if self.place.has_clients and (not client.isprintable() or not 0 < len(client) <= _MAX_NAME):
+        # A name that is read back as another one would give its samples to that client.
+        is_own = is_client_name(client) and not client.startswith("'")
+        if self.place.has_clients and (not is_own or len(client) > _MAX_NAME):
             raise PsofedError(
-                f"a client's name has 1 to {_MAX_NAME} printable characters; got {client[:80]!r}"
+                f"a client's name has 1 to {_MAX_NAME} printable characters, with no space around them and no "
+                f"apostrophe first; got {client[:80]!r}"
             )
         rows = read_payload(payload, self.columns, self.time_column)
         with self._lock:

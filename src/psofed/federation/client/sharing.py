@@ -100,7 +100,8 @@ def partial_sharing(
         content = gateway.answer(
             message.content, context, state_folder(context, state_directory), training, evaluates
         )
-        if (reply := training.reply) is None:  # nobody was trained
+        reply, question = training.reply, message.metadata.message_id
+        if reply is None or reply.metadata.reply_to_message_id != question:
             return Message(content, reply_to=message)
         reply.content = content
         return reply

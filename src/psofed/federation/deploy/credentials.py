@@ -2,8 +2,10 @@
 
 import datetime
 import ipaddress
+import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -140,6 +142,25 @@ def check_made(*files: Path, maker: str = "certs") -> None:
             )
 
 
+def check_private(*folders: Path) -> None:
+    """Raise a PsofedError if another user of this machine could put keys into one of `folders`, or has made it.
+
+    Keys and certificates that are there are used, so whoever can write there decides who takes part. Root, who may work
+    in a folder of any user, is refused only one that everybody can write to.
+    """
+    for folder in folders:
+        if os.name != "posix" or not folder.exists():
+            continue
+        found = folder.stat()
+        is_foreign = os.geteuid() != 0 and found.st_uid not in (0, os.geteuid())
+        is_open = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+        if is_foreign or is_open:
+            raise PsofedError(
+                f"{folder}: other users of this machine could replace the keys in it; choose another --home, or make "
+                "the folder yours alone (chmod 700)"
+            )
+
+
 def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -> Credentials:
     """Make what is missing in `folder`: authority, server certificate for `hosts`, and keys for `nodes`.
 
@@ -151,6 +172,7 @@ def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -
     credentials = Credentials(folder)
     nodes = [_check_name(name) for name in nodes]
     wanted = [_general_name(host) for host in ("127.0.0.1", "localhost", *hosts)]
+    check_private(folder.parent, folder)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     found, fresh = _hosts_of(credentials.certificate)
     if not fresh or not set(wanted) <= set(found):

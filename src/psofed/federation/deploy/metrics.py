@@ -1,10 +1,14 @@
-"""Metrics for Prometheus, read on every request."""
+"""Metrics for Prometheus, read when they are asked for."""
 
+import math
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from psofed.common.errors import PsofedError
+from psofed.federation.deploy.local_http import LocalHandler, serve_locally
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.superlink import Home
 from psofed.federation.server.rounds import mean_without_overflow
@@ -73,22 +77,24 @@ class FederationCollector:
 def serve_metrics(home: Home, port: int, host: str = "127.0.0.1") -> Iterator[int]:
     """Serve the metrics at http://host:port/metrics while the block is open; port 0 picks a free one."""
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
     except ImportError:
         raise PsofedError(
             "--metrics-port needs prometheus-client; install it with: pip install 'psofed[metrics]'"
         ) from None
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FederationCollector(home))
-    try:
-        server, thread = start_http_server(port, host, registry)
-    except OSError as error:
-        raise PsofedError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another --metrics-host or --metrics-port"
-        ) from None
-    try:
-        yield int(server.server_port)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(timeout=10)
+    lock, latest = threading.Lock(), (-math.inf, "")
+
+    class Handler(LocalHandler):
+        kind = CONTENT_TYPE_LATEST
+
+        def get(self) -> str:
+            nonlocal latest
+            with lock:  # whoever asks often gets the same answer for a second
+                if time.monotonic() - latest[0] > 1.0:
+                    latest = time.monotonic(), generate_latest(registry).decode()
+                return latest[1]
+
+    with serve_locally(Handler, host, port, "--metrics-host or --metrics-port") as taken:
+        yield taken

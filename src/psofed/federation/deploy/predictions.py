@@ -5,16 +5,11 @@ with the client's own newest model and scaling and cannot disturb the node's wor
 """
 
 import json
-import logging
 import math
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from socketserver import TCPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,78 +19,40 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.federation.client.state import NodeMemory
 from psofed.federation.deploy.export import ExportedModel, model_of, predict_inputs, read_memory
+from psofed.federation.deploy.local_http import LocalHandler, serve_locally
 from psofed.federation.protocol.column_names import listed
 from psofed.federation.protocol.wire import clean_text
 
-_log = logging.getLogger("psofed.federation")
-
 PATH = "/predict"
 MAX_BYTES, MAX_ROWS = 1 << 20, 10_000
-_SECONDS = 5.0  # for a request to arrive
 
 
 @contextmanager
 def serve_predictions(folder: Path, port: int) -> Iterator[int]:
     """Serve the models of the node that works in `folder` while the block is open, on loopback; port 0 picks one."""
-    try:
-        server = _Server(("127.0.0.1", port), partial(_Handler, folder))
-    except OSError as error:
-        raise PsofedError(
-            f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --predict-port"
-        ) from None
-    thread = threading.Thread(target=server.serve_forever, name="predictions", daemon=True)
-    thread.start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(timeout=10)
+    with serve_locally(partial(_Handler, folder), "127.0.0.1", port, "--predict-port") as taken:
+        yield taken
 
 
-class _Server(TCPServer):
-    """Answers one request after the other."""
-
-    allow_reuse_address = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Note why a request broke off; whoever sent it may be gone."""
-        _log.info("a request for a prediction broke off: %s", sys.exception())
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = _SECONDS
-
+class _Handler(LocalHandler):
     def __init__(self, folder: Path, *connection: Any) -> None:
         self.folder = folder
         super().__init__(*connection)
 
-    def do_GET(self) -> None:
+    def get(self) -> str:
         """Tell what the model expects."""
-        self._answer(lambda query: describe_service(self.folder, query.get("client", [""])[-1]))
+        return _text(describe_service(self.folder, self._query().get("client", [""])[-1]))
 
-    def do_POST(self) -> None:
+    def post(self) -> str:
         """Predict."""
-        self._answer(lambda query: predict_request(self.folder, self._body()))
+        self._query()
+        return _text(predict_request(self.folder, self._body()))
 
-    def _answer(self, work: Callable[[dict[str, list[str]]], dict[str, Any]]) -> None:
-        status = 200
-        try:
-            address = urlsplit(self.path)
-            # Any other name is a web page's, which must not reach the services of this machine.
-            if urlsplit(f"//{self.headers.get('Host')}").hostname not in ("127.0.0.1", "localhost"):
-                raise PsofedError("Host: must be 127.0.0.1 or localhost")
-            if address.path != PATH:
-                raise PsofedError(f"{address.path}: there is only {PATH}")
-            text = json.dumps(work(parse_qs(address.query)), allow_nan=False)
-        except (PsofedError, ValueError, OSError) as error:
-            status, text = 400, json.dumps({"error": clean_text(error)})
-        data = text.encode() + b"\n"
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+    def _query(self) -> dict[str, list[str]]:
+        address = urlsplit(self.path)
+        if address.path != PATH:
+            raise PsofedError(f"{address.path}: there is only {PATH}")
+        return parse_qs(address.query)
 
     def _body(self) -> Any:
         length, kind = self.headers.get("Content-Length", ""), self.headers.get_content_type()
@@ -108,8 +65,9 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             raise PsofedError("the body is not JSON") from None
 
-    def log_message(self, *args: Any) -> None:
-        """Say nothing: the node's log is about the node."""
+
+def _text(answer: dict[str, Any]) -> str:
+    return json.dumps(answer, allow_nan=False) + "\n"
 
 
 def describe_service(folder: Path, client: str = "") -> dict[str, Any]:

@@ -34,6 +34,7 @@ OFFLINE = {
 
 _POLL = 0.05
 _LOG_BYTES = 10_000_000
+_MOST_FILES = 1 << 16
 _RESTARTS, _RESTARTS_WINDOW = 5, 60.0  # more starts of one process within this many seconds are a fault
 
 
@@ -43,6 +44,21 @@ def flower_environment(home: Path) -> dict[str, str]:
     environment.setdefault("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", "0.2")
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return environment
+
+
+def allow_many_files() -> None:
+    """Let this process and those it starts have many files open, as far as the system allows.
+
+    Connections are files. Of the usual 1,024 a few hundred nodes use up all, and so can another user of the machine who
+    opens connections to the SuperLink's port.
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a limit besides
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class Process:

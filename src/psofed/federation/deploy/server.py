@@ -15,6 +15,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_json
 from psofed.common.logs import OncePerChange
 from psofed.federation.deploy.app import HOME_VARIABLE, LOG_JSON_VARIABLE
+from psofed.federation.deploy.credentials import check_private
 from psofed.federation.deploy.door import FrontDoor
 from psofed.federation.deploy.keeper import RunKeeper
 from psofed.federation.deploy.limits import DoorLimits
@@ -22,6 +23,7 @@ from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.processes import (
     Process,
     Supervisor,
+    allow_many_files,
     flower_environment,
     free_port,
     is_listening,
@@ -139,6 +141,8 @@ def serve(
     log_json : bool
         Whether runs write their log lines as JSON.
     """
+    allow_many_files()
+    check_private(home.folder, home.credentials.folder)
     home.credentials.check_server()
     home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     previous = home.read_server()
@@ -205,7 +209,7 @@ def exposure_warning(host: str, port: int) -> str | None:
     if host in LOOPBACK:
         return None
     return (
-        f"WARNING: {host}:{port} can be reached from other machines. Only nodes with a registered key get in, and\n"
-        "only Flower's Fleet API is open: runs are submitted and keys registered from this machine alone, by this\n"
+        f"WARNING: {host}:{port} can be reached from other machines. Only nodes with a registered key get in, and "
+        "only Flower's Fleet API is open: runs are submitted and keys registered from this machine alone, by this "
         "user. Let only the nodes' machines reach the port; see docs/federation.md."
     )

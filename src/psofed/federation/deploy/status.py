@@ -10,6 +10,7 @@ from psofed.common.files import is_locked
 from psofed.federation.deploy.superlink import Home, open_control
 from psofed.federation.deploy.traffic import read_traffic
 from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.server.clients import dominance
 from psofed.render.numbers import listed
 
 
@@ -72,6 +73,8 @@ def status_lines(found: dict[str, Any], now: float) -> list[str]:
         rests = [f"{name} (until round {last})" for name, last in resting.items()]
         lines.append(f"resting    {listed(rests)}: did not answer, or failed to train")
     gateways, seen = (run or {}).get("gateways", {}), (run or {}).get("seen", {})
+    if warning := dominance(gateways, [node["name"] for node in found["nodes"]]):
+        lines.append(f"WARNING    {warning}")
     names = {node["name"] for node in found["nodes"]} | set(found["bad_replies"])
     names |= {f"  {client}" for clients in gateways.values() for client in clients}
     width = max([4, *map(len, names)])

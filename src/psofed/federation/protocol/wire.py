@@ -157,13 +157,26 @@ def check_client_names(clients: Sequence[Any], gateway: bool = False) -> tuple[s
     if len(clients) > MAX_CLIENTS:
         raise ValueError(f"{len(clients):,} clients, of at most {MAX_CLIENTS:,}")
     for name in clients:
-        if not isinstance(name, str) or len(name) > _MAX_CLIENT_NAME or not name.isprintable():
+        if not (is_client_name(name) if gateway else _is_short_line(name)):
             raise ValueError(f"{str(name)[:40]!r} is no name of a client")
-        if gateway and (not name or name.strip() != name):
-            raise ValueError(f"{name!r} is no name of a client")
     if len(set(clients)) != len(clients):
         raise ValueError("a client is named twice")
     return tuple(clients)
+
+
+def is_client_name(name: Any) -> bool:
+    """Whether a gateway can have a client of this name.
+
+    Examples
+    --------
+    >>> is_client_name("north"), is_client_name(" north"), is_client_name("x" * 101)
+    (True, False, False)
+    """
+    return _is_short_line(name) and name != "" and name.strip() == name
+
+
+def _is_short_line(text: Any) -> bool:
+    return isinstance(text, str) and len(text) <= _MAX_CLIENT_NAME and text.isprintable()
 
 
 def encode_instruction(

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import scheduler
@@ -28,7 +29,8 @@ class Descriptions:
 def adopt_columns(ask: Callable[[], Descriptions], dimension: int, seconds: float) -> ColumnNames | None:
     """Return the names that most nodes have, or None if most nodes' columns are unnamed.
 
-    Nodes whose data have not begun to arrive are asked again, for at most `seconds`.
+    Nodes whose data have not begun to arrive are asked again, for at most `seconds`, until half of them all agree: the
+    first to know must not decide for the others.
 
     Parameters
     ----------
@@ -51,19 +53,24 @@ def adopt_columns(ask: Callable[[], Descriptions], dimension: int, seconds: floa
                 described[name] = columns
         for name, reason in reasons.items():
             _log.warning("%s cannot name its columns: %s", name, reason)
-        if described:
-            columns = most_common(described)
+        agreed = agreeing(described)
+        is_settled = 2 * len(agreed) >= len(answers.replies) or not any(
+            map(itemgetter(1), answers.replies.values())
+        )
+        over = scheduler().monotonic() >= until
+        if agreed and (is_settled or over):
+            columns = next(iter(agreed.values()))
             _log.info("columns: %s", columns or "without names")
             return columns
         hopeless = not answers.replies and all(error.kind == "error" for error in answers.errors.values())
-        if hopeless or scheduler().monotonic() >= until:
+        if hopeless or over:
             listed = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items())[:3])
             raise PsofedError(f"no node could name its columns ({listed})")
         scheduler().sleep(_ASK_EVERY)
 
 
-def most_common(described: Mapping[str, ColumnNames | None]) -> ColumnNames | None:
-    """Return the columns that most nodes name, in the order of the first of these nodes; None if most name no columns.
+def agreeing(described: Mapping[str, ColumnNames | None]) -> dict[str, ColumnNames | None]:
+    """Return the largest group of nodes that name the same columns, in any order, and among them the same units.
 
     Parameters
     ----------
@@ -73,11 +80,21 @@ def most_common(described: Mapping[str, ColumnNames | None]) -> ColumnNames | No
     Examples
     --------
     >>> ab, ba, c = (ColumnNames(tuple(names), "y") for names in ("ab", "ba", "c"))
-    >>> most_common({"1": c, "2": ba, "3": ab}).features
-    ('b', 'a')
+    >>> list(agreeing({"1": c, "2": ba, "3": ab}))
+    ['2', '3']
     """
-    votes: dict[object, list[str]] = {}
-    for node, columns in sorted(described.items()):
-        kind = None if columns is None else (frozenset(columns.features), columns.target)
-        votes.setdefault(kind, []).append(node)
-    return described[max(votes.values(), key=len)[0]]
+    found = dict(sorted(described.items()))
+    for aspect in (_names, _units):
+        votes: dict[object, list[str]] = {}
+        for node, columns in found.items():
+            votes.setdefault(None if columns is None else aspect(columns), []).append(node)
+        found = {node: found[node] for node in max(votes.values(), key=len, default=[])}
+    return found
+
+
+def _names(columns: ColumnNames) -> object:
+    return frozenset(columns.features), columns.target
+
+
+def _units(columns: ColumnNames) -> object:
+    return frozenset(zip((*columns.features, columns.target), columns.units, strict=False))

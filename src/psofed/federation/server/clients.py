@@ -8,7 +8,7 @@ client goes by its name, so the names that one node may ever use are bounded. Th
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,29 @@ NAMES_PER_CLIENT = 10
 """A node may use this many times more names during a run than it may have clients at a time."""
 
 _REFUSALS_KEPT = 20  # names of each node that are stored and sent back to it
+
+
+def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) -> str:
+    """Return which gateway has most of all clients, though there are other `nodes`; empty if no gateway has.
+
+    No rule protects a model from a majority, and every node may call itself a gateway.
+
+    Examples
+    --------
+    >>> dominance({"gate": ["a", "b", "c"]}, ["gate", "pump"])
+    'gate has 3 of all 4 clients: if it lies, it decides the model; --max-clients limits the clients of a node'
+    >>> dominance({"gate": ["a", "b", "c"]}, ["gate"]), dominance({"gate": ["a"]}, ["gate", "pump"])
+    ('', '')
+    """
+    alone = set(nodes) - set(rosters)
+    total = sum(map(len, rosters.values())) + len(alone)
+    for node, clients in rosters.items():
+        if len(rosters) + len(alone) > 1 and 2 * len(clients) > total:
+            return (
+                f"{node} has {len(clients)} of all {total} clients: if it lies, it decides the model; "
+                "--max-clients limits the clients of a node"
+            )
+    return ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +82,7 @@ class ClientRegistry:
     owners : dict
         For every client that was ever named, the node it belongs to.
     nodes : set of str
-        Names of all nodes that were ever online, which no other node can claim for its clients.
+        Names of all nodes that were ever online, as clients, which no other node can claim.
 
     Examples
     --------
@@ -86,10 +109,12 @@ class ClientRegistry:
 
     def meet(self, nodes: Iterable[Node]) -> None:
         """Keep the names of nodes for themselves."""
-        self.nodes |= {node.name for node in nodes}
+        self.nodes |= {self._name_of(node) for node in nodes}
 
     def note(self, node: Node, names: Iterable[str]) -> bool:
         """Register a node's clients, and return whether they have changed.
+
+        If there are too many, those that it has already stay.
 
         Parameters
         ----------
@@ -105,7 +130,8 @@ class ClientRegistry:
         reasons: dict[str, list[str]] = {}
         others = self.nodes - {node.name}
         unused = self.most * NAMES_PER_CLIENT - self._named[node.name]
-        for name in named:
+        before = self.rosters.pop(node.name, [])
+        for name in sorted(named, key=lambda name: name not in before):
             owner = self.owners.get(name)
             if owner not in (None, node.name) or (owner is None and name in others):
                 reason = "a name belongs to the node that used it first"
@@ -126,10 +152,9 @@ class ClientRegistry:
             _log.warning("%s names clients that are refused: %s", node.name, said)
         self._named[node.name] += sum(name not in self.owners for name in accepted)
         self.owners |= dict.fromkeys(accepted, node.name)
-        self._digests[node.name], self._refused[node.name] = digest, tuple(refused[:_REFUSALS_KEPT])
-        before = self.rosters.pop(node.name, [])
+        self._digests[node.name], self._refused[node.name] = digest, tuple(sorted(refused)[:_REFUSALS_KEPT])
         if named:
-            self.rosters[node.name] = accepted
+            self.rosters[node.name] = sorted(accepted)
             joined, left = set(accepted) - set(before), set(before) - set(accepted)
             _log.info("%s has %d clients (%d new, %d gone)", node.name, len(accepted), len(joined), len(left))
         return True
@@ -141,10 +166,15 @@ class ClientRegistry:
             if (roster := self.rosters.get(node.name)) is not None:
                 found += [Client(name, client_number(node.number, name), node, name) for name in roster]
             else:
-                # A gateway may have a client of this name: the number tells them apart.
-                name = f"{node.name}-{node.number}" if node.name in self.owners else node.name
-                found.append(Client(name, node.number, node))
+                found.append(Client(self._name_of(node), node.number, node))
         return sorted(found, key=lambda client: client.name)
+
+    def _name_of(self, node: Node) -> str:
+        """Return the name of a node's one client: its own, and its number as often as gateways have used the name."""
+        name = node.name
+        while name in self.owners:
+            name = f"{name}-{node.number}"
+        return name
 
     def digest(self, node: Node) -> str:
         """Return the digest of what a node last said; empty if it is not known as a gateway."""

@@ -44,6 +44,7 @@ class RoundRecord:
         down = sum(question.num_values for question in self.asked)
         left = [name for name, reply in valid.items() if reply.status in (DESCRIBED, LEFT)]
         remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}
+        learned = {name: reply for name, reply in valid.items() if reply.status == LEARNED}
         metrics: dict[str, dict[str, Any]] = {}
         for name, reply in valid.items():
             size, most = _size_of(reply.metrics), _METRIC_BYTES * max(1, self.elapsed.get(name, 1))
@@ -53,7 +54,7 @@ class RoundRecord:
         return {
             "round": self.round_number,
             "participants": sorted(asked),
-            "accepted": [name for name, reply in valid.items() if reply.status == LEARNED],
+            "accepted": list(learned),
             "lost_state": [name for name, reply in valid.items() if reply.status == LOST],
             **({"left": left} if left else {}),
             "dropped": {name: error.kind for name, error in dropped.items()},
@@ -67,8 +68,8 @@ class RoundRecord:
             ),
             "bytes_down": down * self.bytes_per_value,
             "bytes_up": sum(reply.payload for reply in valid.values()),
-            "examples": sum(reply.num_examples for reply in valid.values()),
-            "examples_by_node": {name: reply.num_examples for name, reply in valid.items()},
+            "examples": sum(reply.num_examples for reply in learned.values()),
+            "examples_by_node": {name: reply.num_examples for name, reply in learned.items()},
             "seconds": round(self.seconds, 3),
             "metrics": metrics,
         }
@@ -103,10 +104,13 @@ def mean_without_overflow(values: Sequence[float]) -> float:
 
     Examples
     --------
-    >>> mean_without_overflow([1.5e308, 1.5e308])
-    1.5e+308
+    >>> mean_without_overflow([1.5e308, 1.5e308]), mean_without_overflow([1.7976931348623157e308] * 3)
+    (1.5e+308, 1.7976931348623157e+308)
     """
-    return float(math.fsum(value / len(values) for value in values))
+    try:
+        return math.fsum(value / len(values) for value in values)
+    except OverflowError:  # all are near the largest float, and their rounded parts add up to more than that
+        return max(values, key=abs)
 
 
 def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:

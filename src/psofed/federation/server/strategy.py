@@ -30,7 +30,7 @@ from psofed.federation.server.adoption import ADOPT, Descriptions, adopt_columns
 from psofed.federation.server.attendance import Attendance
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
-from psofed.federation.server.clients import Client, ClientRegistry
+from psofed.federation.server.clients import Client, ClientRegistry, dominance
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.history import RECENT_ROUNDS
 from psofed.federation.server.instructions import Instructor, NodeQuestion
@@ -56,7 +56,7 @@ from psofed.scenario.accepted import as_part
 _log = logging.getLogger("psofed.federation")
 
 _ASK_GRID_EVERY = 2.0  # seconds, between two rounds
-_NOBODY = ""  # subject of a message about no node
+_NOBODY, _GATEWAYS = "", " gateways"  # subjects of messages about no node
 _BESIDES = 4096  # bytes for each client of a gateway besides its values: name, metrics, remark
 
 
@@ -416,6 +416,7 @@ class PSOFed(Strategy):
         """Return the late replies that count in this round, and keep waiting for those that are missing now."""
         late, bad = self._late.sort(server_round, self._late_messages, self._expectation, found.valid)
         self._late_messages = []
+        late = {name: reply for name, reply in late.items() if name not in self.conduct.benched}
         found.bad.extend(bad)
         for name in late:
             self.conduct.late[name] = self.conduct.late.get(name, 0) + 1
@@ -470,6 +471,9 @@ class PSOFed(Strategy):
         changed = [self.registry.note(node, roster) for node, roster in rosters]
         if any(changed):
             self._say_size()
+            warning = dominance(self.registry.rosters, self.registry.nodes)
+            if self._is_news(_GATEWAYS, warning) and warning:
+                _log.warning("%s", warning)
         return any(changed)
 
     def _say_size(self) -> None:
