@@ -210,7 +210,7 @@ def table(tmp_path):
 def test_the_next_step_is_about_the_scenario_that_was_given(
     command, given, scenario_file, table, tmp_path
 ) -> None:
-    kept = ["--set", "num_shared=1"]
+    kept = ["--set", "aggregation=median" if command == "advise" else "num_shared=1"]
     if given == "file":
         words = [str(scenario_file), "--set", "data.noise_variance={uniform=[0.1, 0.2]}", *kept]
         if command == "advise":
