@@ -16,7 +16,7 @@ from psofed.engine.streams import Stream
 from psofed.parts.contexts import Departure
 from psofed.parts.network import Delay
 from psofed.parts.part import takes_memory
-from psofed.parts.plain import check_size
+from psofed.parts.plain import LARGEST, check_size
 
 # Largest number of values on their way in a trial.
 MOST_PENDING = 2_000_000
@@ -140,7 +140,7 @@ def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uplo
         for lane in range(lanes):
             is_sent = False
             for m in range(shared):
-                is_sent = is_sent or not math.isnan(uploads.sent[p, m, lane])
+                is_sent = is_sent or abs(uploads.sent[p, m, lane]) <= LARGEST
             delay = side.durations[t, p, lane]
             if not is_sent or delay < 0:
                 continue
