@@ -101,11 +101,14 @@ def test_online_fed_with_a_delay_is_refused_by_theory() -> None:
 
 
 @pytest.mark.parametrize("delay", [None, *DELAYS[1:], Geometric(ratio=0.5, longest=3, grouping="by-delay")])
+@pytest.mark.parametrize("links", LINKS)
 def test_a_message_that_is_not_finite_counts_as_not_sent(
-    as_literally: Callable, delay: psofed.Delay | None
+    as_literally: Callable, delay: psofed.Delay | None, links: Links | None
 ) -> None:
-    """NaN and infinity alike, so that with a delay neither counts among the uploads that arrive."""
-    scenario = BASE.replace(delay=delay, attack=NonFinite(num_byzantine=3, probability=0.5))
+    """NaN and infinity alike: no link makes a number of them, and neither counts among the uploads that arrive."""
+    scenario = BASE.replace(
+        delay=delay, channel=links, attack=NonFinite(num_byzantine=3, probability=0.5)
+    )
     as_literally(scenario, 3, 5, rtol=1e-10, atol=0.0)
     silent = scenario.replace(attack=DropOut(num_byzantine=3, probability=0.5))
     curves = [simulate(attacked, trials=5).curve["server_msd"] for attacked in (scenario, silent)]
