@@ -106,9 +106,7 @@ def test_a_message_that_is_not_finite_counts_as_not_sent(
     as_literally: Callable, delay: psofed.Delay | None, links: Links | None
 ) -> None:
     """NaN and infinity alike: no link makes a number of them, and neither counts among the uploads that arrive."""
-    scenario = BASE.replace(
-        delay=delay, channel=links, attack=NonFinite(num_byzantine=3, probability=0.5)
-    )
+    scenario = BASE.replace(delay=delay, channel=links, attack=NonFinite(num_byzantine=3, probability=0.5))
     as_literally(scenario, 3, 5, rtol=1e-10, atol=0.0)
     silent = scenario.replace(attack=DropOut(num_byzantine=3, probability=0.5))
     curves = [simulate(attacked, trials=5).curve["server_msd"] for attacked in (scenario, silent)]
@@ -155,7 +153,9 @@ def test_a_schedule_repeats_and_spreads_its_phases() -> None:
     assert attendance(Schedule(period=100, share=0.07), clients=1, iterations=100)[:, 0, 0].sum() == 7
 
 
-@pytest.mark.parametrize(("period", "share"), [(1, 0.133), (3, 0.606), (12, 0.917), (100, 0.07), (40_000, 0.3)])
+@pytest.mark.parametrize(
+    ("period", "share"), [(1, 0.133), (3, 0.606), (12, 0.917), (100, 0.07), (40_000, 0.3)]
+)
 @pytest.mark.parametrize("knows", [True, False])
 def test_traffic_of_a_schedule_is_the_mean_over_a_period(period: int, share: float, knows: bool) -> None:
     schedule = Schedule(period=period, share=share, server_knows=knows)

@@ -186,7 +186,9 @@ def check_network(scenario: Scenario) -> None:
                     "(loss_probability)"
                 )
             if direction == "up" and part.loss_probability() == 1.0:
-                raise NotCoveredError(f'channel.up.kind = "{part.kind}" loses every upload, {_LEARNS_NOTHING}')
+                raise NotCoveredError(
+                    f'channel.up.kind = "{part.kind}" loses every upload, {_LEARNS_NOTHING}'
+                )
 
 
 def _check_availability(scenario: Scenario, availability: Availability) -> None:
