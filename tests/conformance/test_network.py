@@ -12,7 +12,7 @@ from psofed import InvalidValueError, Links, NotCoveredError, Scenario, Selectio
 from psofed.engine.frames.availability import AvailableClients
 from psofed.engine.frames.delay import Delays
 from psofed.engine.streams import make_stream
-from psofed.parts.attacks import Gaussian, SignFlip
+from psofed.parts.attacks import DropOut, Gaussian, NonFinite, SignFlip
 from psofed.parts.availabilities import Bernoulli, Markov, Schedule
 from psofed.parts.channels import Lossy, Noisy, Private, Quantised
 from psofed.parts.contexts import Transmission
@@ -100,6 +100,19 @@ def test_online_fed_with_a_delay_is_refused_by_theory() -> None:
         psofed.predict(late)
 
 
+@pytest.mark.parametrize("delay", [None, *DELAYS[1:], Geometric(ratio=0.5, longest=3, grouping="by-delay")])
+@pytest.mark.parametrize("links", LINKS)
+def test_a_message_that_is_not_finite_counts_as_not_sent(
+    as_literally: Callable, delay: psofed.Delay | None, links: Links | None
+) -> None:
+    """NaN and infinity alike: no link makes a number of them, and neither counts among the uploads that arrive."""
+    scenario = BASE.replace(delay=delay, channel=links, attack=NonFinite(num_byzantine=3, probability=0.5))
+    as_literally(scenario, 3, 5, rtol=1e-10, atol=0.0)
+    silent = scenario.replace(attack=DropOut(num_byzantine=3, probability=0.5))
+    curves = [simulate(attacked, trials=5).curve["server_msd"] for attacked in (scenario, silent)]
+    assert np.array_equal(*curves)
+
+
 def test_data_and_masks_do_not_depend_on_the_network() -> None:
     """With a stepsize near 0 nobody learns, so the clients' errors are those of the data alone."""
     still = BASE.replace(stepsize=1e-300, attack=None)
@@ -136,6 +149,19 @@ def test_a_schedule_repeats_and_spreads_its_phases() -> None:
     assert np.array_equal(there[:8], there[8:])
     assert (there[:8].sum(axis=0) == 2).all()
     assert (there.sum(axis=1) == 1).all()
+    # 0.07 · 100 is 7.000000000000001 in floating point.
+    assert attendance(Schedule(period=100, share=0.07), clients=1, iterations=100)[:, 0, 0].sum() == 7
+
+
+@pytest.mark.parametrize(
+    ("period", "share"), [(1, 0.133), (3, 0.606), (12, 0.917), (100, 0.07), (40_000, 0.3)]
+)
+@pytest.mark.parametrize("knows", [True, False])
+def test_traffic_of_a_schedule_is_the_mean_over_a_period(period: int, share: float, knows: bool) -> None:
+    schedule = Schedule(period=period, share=share, server_knows=knows)
+    there = attendance(schedule, clients=7, iterations=period)[:, :, 0].sum(axis=1)
+    expected = np.minimum(there, 4).mean() if knows else 4 * there.mean() / 7
+    assert math.isclose(schedule.expected_participants(7, 4, 0), expected)
 
 
 def test_geometric_delays_have_the_stated_tail() -> None:

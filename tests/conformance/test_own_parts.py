@@ -252,6 +252,25 @@ class Almanac(psofed.Function):
         return spelled(np.sin(x.sum()))
 
 
+class Telegraph(psofed.Channel):
+    """A noisy link, likewise."""
+
+    draws = "normals"
+
+    def transmit(self, transmission, out):
+        out[:] = [spelled(value) for value in transmission.values + 0.1 * transmission.normals]
+
+
+class Postman(psofed.Delay):
+    """Late now and then, likewise."""
+
+    def duration(self, departure):
+        return int(spelled(departure.uniform) < 0.5)
+
+    def longest_delay(self):
+        return 1
+
+
 class Courier(psofed.Algorithm):
     """Online-Fed, likewise."""
 
@@ -489,6 +508,8 @@ def awkward(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 def with_part(part: Part) -> Scenario:
     if part.family == "pattern":
         return BASE.replace(selection=Selection(pattern=part))
+    if part.family == "channel":
+        return BASE.replace(channel=psofed.Links(up=part, down=part))
     return (
         BASE.replace(data=Data(function=part))
         if part.family == "function"
@@ -509,6 +530,8 @@ UNCOMPILED = (
     "Archivist",
     "Diary",
     "Almanac",
+    "Telegraph",
+    "Postman",
     "Courier",
 )
 

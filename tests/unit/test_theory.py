@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection
+from psofed.availabilities import Bernoulli
 from psofed.cli import app
 from psofed.explore.exports import Origin, as_command
 from psofed.explore.headline import sentence
@@ -414,6 +415,29 @@ def test_a_server_that_hears_nothing_is_not_called_unstable(kind: str) -> None:
         psofed.predict(silent)
     now_and_then = silent.replace(attack=attack.replace(probability=0.9))
     assert psofed.predict(now_and_then).is_stable
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"availability": Bernoulli(probability=0.0)}, "no client is ever available"),
+        ({"availability": Bernoulli(probability=(0.5, 0.0, 1.0), learns="available")}, "client 1 is never"),
+        ({"channel": psofed.Links(up=psofed.channels.Lossy(probability=1.0))}, "loses every upload"),
+    ],
+)
+def test_a_network_in_which_nothing_is_learned_is_not_called_unstable(change: dict, message: str) -> None:
+    with pytest.raises(psofed.NotCoveredError, match=message + ".*learns nothing"):
+        psofed.predict(Scenario(num_clients=3, dimension=2, **change))
+
+
+def test_nlms_on_inputs_that_are_always_zero_is_the_limit_of_small_ones() -> None:
+    def predicted(variance: float, regularisation: float) -> float:
+        data = Data(input_variance=(variance, 1.0, 1.0), noise_variance=0.01)
+        learner = psofed.learners.NLMS(regularisation=regularisation)
+        return psofed.predict(Scenario(num_clients=3, dimension=3, data=data, learner=learner)).network_mse
+
+    assert predicted(0.0, 0.1) == pytest.approx(predicted(1e-9, 0.1), rel=1e-6)
+    assert predicted(0.0, 0.0) == pytest.approx(predicted(0.0, 1e-6), rel=1e-3)
 
 
 def test_a_delay_line_is_predicted_under_the_independence_assumption_if_asked(tmp_path: Path) -> None:

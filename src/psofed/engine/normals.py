@@ -117,6 +117,12 @@ def unit_uniform(word: Vector) -> float:
     return uniform
 
 
+@kernel_part(inline=True)
+def unit_uniform_at(key: np.uint64, gamma: np.uint64, number: int) -> float:
+    """Return a float64 in [0, 1) from word number `number` of a stream; frames that run as Python may call it too."""
+    return unit_uniform(mix_word(key + np.uint64(number) * gamma))
+
+
 @kernel_part
 def fill_uniforms(key: WordArray, gamma: WordArray, first: int, count: int, out: FloatArray) -> None:
     """Fill `count` rows of ``out`` (rows, lanes) with uniforms, from word number `first` of each lane's stream."""

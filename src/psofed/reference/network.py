@@ -14,7 +14,7 @@ from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Departure, Moment, Presence, Transmission
 from psofed.parts.network import Channel
 from psofed.parts.part import call_with_memory
-from psofed.parts.plain import corrupt_uploads, poison_sample
+from psofed.parts.plain import LARGEST, corrupt_uploads, poison_sample
 from psofed.reference.draws import draw_uniforms
 from psofed.scenario import Scenario
 
@@ -145,7 +145,7 @@ class LiteralNetwork:
         for k, row in zip(clients.tolist(), uploads, strict=True):
             uniform = float(draw_uniforms(stream, n * count + k, 1)[0])
             age = call_with_memory(delay.duration, Departure(k, n, uniform), self._delay_memory[k])
-            if age >= 0 and not np.isnan(row).all():
+            if age >= 0 and (np.abs(row) <= LARGEST).any():
                 self._pending.append((n + age, age, k, row))
         due = [upload for upload in self._pending if upload[0] == n]
         self._pending = [upload for upload in self._pending if upload[0] > n]

@@ -16,7 +16,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
-from psofed.parts.network import Delay
+from psofed.parts.network import Availability, Delay
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Input variances below this vanish when they are squared twice; a product with the stepsize below the second one, when
 # it is taken from 1.
 _LEAST_VARIANCE, _LEAST_STEP = 1e-70, 1e-13
+
+_LEARNS_NOTHING = "so the server learns nothing and there is no steady state"
 
 # Families of parts that the checks below look at; a part of any other is refused.
 _FAMILIES = (
@@ -171,6 +173,8 @@ def check_network(scenario: Scenario) -> None:
             f'the theory does not cover availability.kind = "{availability.kind}": '
             f"{availability.not_memoryless_because}"
         )
+    if availability is not None:
+        _check_availability(scenario, availability)
     if delay is not None:
         _check_delay(scenario, delay)
     for direction in ("up", "down") if channel is not None else ():
@@ -181,6 +185,23 @@ def check_network(scenario: Scenario) -> None:
                     "neither that it only adds independent noise (added_variance) nor that it only loses messages "
                     "(loss_probability)"
                 )
+            if direction == "up" and part.loss_probability() == 1.0:
+                raise NotCoveredError(
+                    f'channel.up.kind = "{part.kind}" loses every upload, {_LEARNS_NOTHING}'
+                )
+
+
+def _check_availability(scenario: Scenario, availability: Availability) -> None:
+    shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
+    if not shares.any():
+        raise NotCoveredError(
+            f'availability.kind = "{availability.kind}": no client is ever available, {_LEARNS_NOTHING}'
+        )
+    if availability.learns == "available" and not shares.all():
+        raise NotCoveredError(
+            f'availability.learns = "available": client {shares.argmin()} is never available, so it learns nothing and '
+            'there is no steady state; use "always" or leave the client out'
+        )
 
 
 def _check_delay(scenario: Scenario, delay: Delay) -> None:
@@ -193,8 +214,7 @@ def _check_delay(scenario: Scenario, delay: Delay) -> None:
     possible = np.flatnonzero(chances)
     if len(possible) == 0 or (delay.weight == 0.0 and possible[0] > 0):
         raise NotCoveredError(
-            f"{name}, delay.weight = {delay.weight:g}: no upload ever counts, so the server learns nothing and there "
-            "is no steady state"
+            f"{name}, delay.weight = {delay.weight:g}: no upload ever counts, {_LEARNS_NOTHING}"
         )
     if len(possible) > 1:
         if possible[-1] > 1:

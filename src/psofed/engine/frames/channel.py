@@ -11,7 +11,7 @@ from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook, reads_fie
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import CHANNEL, Uploads, take_channel
 from psofed.engine.lanes import WIDTH, empty_lanes, load, store, to_float64
-from psofed.engine.normals import mix_word, normal_pair, unit_uniform
+from psofed.engine.normals import mix_word, normal_pair, unit_uniform, unit_uniform_at
 from psofed.engine.streams import Stream
 from psofed.parts.contexts import Transmission
 from psofed.parts.network import Channel
@@ -195,8 +195,8 @@ def _make_frame(unpack: Unpack, body: Body, of_one: bool) -> Frame:
                 if not is_sent:
                     continue
                 client: Any = np.int64(clients[p, lane])
-                word = np.uint64((n * num_clients + client) * (target.size + 1))
-                chance = unit_uniform(mix_word(stream.key[lane] + word * stream.gamma[lane]))
+                word = (n * num_clients + client) * (target.size + 1)
+                chance = unit_uniform_at(stream.key[lane], stream.gamma[lane], word)
                 message = Transmission(values, own, where, client, n, normals, uniforms, chance)
                 if has_memory:
                     kept = memory.size // (lanes * num_clients)

@@ -11,12 +11,12 @@ from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.bodies import Body, Frame, Unpack, make_function
 from psofed.engine.compiling import compiled, kernel_part, returns_slice
 from psofed.engine.hooks import DELAY, Uploads, take_delay
-from psofed.engine.normals import mix_word, unit_uniform
+from psofed.engine.normals import unit_uniform_at
 from psofed.engine.streams import Stream
 from psofed.parts.contexts import Departure
 from psofed.parts.network import Delay
 from psofed.parts.part import takes_memory
-from psofed.parts.plain import check_size
+from psofed.parts.plain import LARGEST, check_size
 
 # Largest number of values on their way in a trial.
 MOST_PENDING = 2_000_000
@@ -140,7 +140,7 @@ def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uplo
         for lane in range(lanes):
             is_sent = False
             for m in range(shared):
-                is_sent = is_sent or not math.isnan(uploads.sent[p, m, lane])
+                is_sent = is_sent or abs(uploads.sent[p, m, lane]) <= LARGEST
             delay = side.durations[t, p, lane]
             if not is_sent or delay < 0:
                 continue
@@ -235,8 +235,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                     if p >= asked[t, lane]:
                         continue
                     client: Any = np.int64(clients[t, p, lane])
-                    word = np.uint64(n * num_clients + client)
-                    uniform = unit_uniform(mix_word(stream.key[lane] + word * stream.gamma[lane]))
+                    uniform = unit_uniform_at(stream.key[lane], stream.gamma[lane], n * num_clients + client)
                     if has_memory:
                         out[t, p, lane] = body(self, Departure(client, n, uniform), memory[lane, client])
                     else:

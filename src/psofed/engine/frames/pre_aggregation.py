@@ -6,9 +6,8 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook
-from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import MIX, MixMemory, Uploads
-from psofed.engine.normals import mix_word, unit_uniform
+from psofed.engine.normals import unit_uniform_at
 from psofed.engine.streams import Stream
 from psofed.parts.base import PreAggregation
 from psofed.parts.contexts import AllUpdates, scratch_size
@@ -50,11 +49,6 @@ def make_mix_memory(
         np.empty(numbers), np.empty(participants * entries, np.bool_), np.full(dimension, -1),
         np.empty(entries, np.int64), np.array([0, *after], np.int64), mixed,
     )  # fmt: skip
-
-
-@kernel_part(inline=True)
-def _uniform(key: np.uint64, gamma: np.uint64, word: int) -> float:
-    return unit_uniform(mix_word(key + np.uint64(word) * gamma))
 
 
 def _make_frame(unpack: Unpack, body: Body) -> Frame:
@@ -105,7 +99,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
             first = size + met
             for p in range(participants):
                 word = n * num_clients + clients[p, lane]
-                numbers[first + p] = _uniform(stream.key[lane], stream.gamma[lane], word)
+                numbers[first + p] = unit_uniform_at(stream.key[lane], stream.gamma[lane], word)
             start = first + participants
             weights = part_of(numbers, start, (count, participants))
             for r in range(count):

@@ -39,17 +39,22 @@ class Schedule(Availability):
         # In whole numbers, units of 1/(T K) of a period. Exact below 2⁵³, and faster than the remainder of a division.
         day = presence.num_clients * self.period
         time = presence.iteration * presence.num_clients + presence.client * self.period
-        return time - day * math.floor(time / day) < presence.share * day
+        return time - day * math.floor(time / day) < _end(presence.share, day)
 
     def expected_participants(self, num_clients: int, wanted: int, fleet_seed: int) -> float:
         """Return the mean number of participants over a period; clients follow the same clock."""
+        import numpy as np
+
+        steps = min(self.period, 1_000_000)
+        n = np.arange(steps) * self.period // steps
+        # In an iteration the clients' times are n K mod T, then every T units.
+        first = n * num_clients % self.period
+        there = np.ceil((_end(self.share, num_clients * self.period) - first) / self.period)
         if not self.server_knows:
-            return super().expected_participants(num_clients, wanted, fleet_seed)
-        total, period = 0, min(self.period, 10_000)
-        for n in range(period):
-            there = sum(
-                self.is_available(Presence(n, k, num_clients, self.share, 0.0, 0.0, False))
-                for k in range(num_clients)
-            )
-            total += min(wanted, there)
-        return total / period
+            return wanted * float(there.mean()) / num_clients
+        return float(np.minimum(there, wanted).mean())
+
+
+def _end(share: float, day: int) -> float:
+    """Return the first time that is not available, in units of 1/(T K): 7 for a share of 0.07 and a day of 100."""
+    return (share - 1e-12) * day

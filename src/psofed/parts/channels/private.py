@@ -54,7 +54,7 @@ class Private(Channel):
         total = 0.0
         for i in range(out.size):
             change = transmission.values[i] - transmission.receiver[i]
-            if not math.isnan(change):
+            if math.isfinite(change):
                 total += change * change
         norm = math.sqrt(total)
         factor = self.clip / norm if norm > self.clip else 1.0

@@ -10,7 +10,8 @@ from psofed.parts.contexts import Transmission
 class Quantised(Channel):
     """Quantised: every value is rounded to one of 2^bits levels on [−reach, reach].
 
-    The levels are mid-rise, (j + ½) Δ with Δ = 2 · reach / 2^bits; values beyond the outermost levels become these.
+    The levels are mid-rise, (j + ½) Δ with Δ = 2 · reach / 2^bits; values beyond the outermost levels become these,
+    and what is not finite is lost.
     With d uniform on [−Δ/2, Δ/2) and Q the nearest level,
 
     - ``rounding = "dithered"`` receives Q(v + d) − d (subtractive dither, d shared by seed): where nothing is clipped
@@ -41,7 +42,7 @@ class Quantised(Channel):
     )
 
     def transmit(self, transmission: Transmission, out: FloatArray) -> None:
-        """Round each value to a level; values that are not numbers are lost."""
+        """Round each value to a level; values that are not finite are lost."""
         if self.rounding == "dithered":
             self.transmit_dithered(transmission, out)
         else:
@@ -77,8 +78,8 @@ class Quantised(Channel):
 
 
 def _nearest_level(value: float, step: float, reach: float) -> float:
-    """Return the level (j + ½) Δ nearest to a value; NaN stays NaN."""
-    if math.isnan(value):
-        return value
+    """Return the level (j + ½) Δ nearest to a value; NaN if it is not finite."""
+    if not math.isfinite(value):
+        return math.nan
     inside = max(min(value, reach - 0.5 * step), 0.5 * step - reach)
     return (math.floor(inside / step) + 0.5) * step

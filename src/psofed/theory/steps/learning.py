@@ -118,7 +118,7 @@ def rescaled(samples: SampleLaw, factor: FloatArray) -> SampleLaw:
 def normalised(samples: SampleLaw, stepsizes: FloatArray, regularisation: float, dimension: int) -> SampleLaw:
     """Return the samples whose LMS step with stepsize 1 is NLMS on white `samples`."""
     e1, e2, e3 = normalised_moments(samples.covariance, regularisation, dimension)
-    factor = stepsizes * e3 / e1
+    factor = stepsizes * e3 / np.where(e1 > 0.0, e1, 1.0)  # inputs that are always 0 teach nothing
     return SampleLaw(
         stepsizes * e1 / dimension,
         factor * samples.noise_variance,
@@ -143,5 +143,6 @@ def normalised_moments(variance: FloatArray, regularisation: float, dimension: i
     # R/(2ς²) = eᵘ has a gamma distribution.
     density = 0.02 * np.exp(half * u - np.exp(u) - gammaln(half))
     power = 2.0 * variance[:, None] * np.exp(u)
-    share = power / (regularisation + power)
-    return np.stack([share @ density, share**2 @ density, (share / (regularisation + power)) @ density])
+    inverse = np.divide(1.0, regularisation + power, out=np.zeros_like(power), where=power > 0.0)
+    share = power * inverse
+    return np.stack([share @ density, share**2 @ density, (share * inverse) @ density])
