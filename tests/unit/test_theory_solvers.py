@@ -280,3 +280,14 @@ def test_a_moving_window_may_diverge_below_the_contraction_bound(coordinated):
     random = scenario.replace(stepsize=stepsize, selection=Selection(coordinated=coordinated))
     assert predict(random).is_stable
     assert predict(random).spectral_radius < 1.0
+
+
+def test_many_offsets_are_sampled_where_each_takes_long():
+    moving = Scenario(
+        num_clients=6,
+        dimension=4,
+        num_shared=2,
+        selection=Selection(pattern="round-robin", coordinated=False),
+    )
+    assert not TheoryModel(moving).is_sampled
+    assert TheoryModel(moving.replace(delay="fixed")).is_sampled

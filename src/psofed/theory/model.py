@@ -271,7 +271,7 @@ class TheoryModel:
     @property
     def round_robin(self) -> WindowMasks:
         """The moving windows, where the pattern is round-robin."""
-        return WindowMasks(self.drawn, self.entries, self.scenario.num_shared)
+        return WindowMasks(self.drawn, self.entries, self.scenario.num_shared, self.is_opened)
 
     @property
     def is_scattered(self) -> bool:

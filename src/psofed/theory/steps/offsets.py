@@ -20,7 +20,8 @@ from psofed.theory.steps.common_mask import CommonMask
 from psofed.theory.steps.exchange import FixedMasks, MaskMoments
 
 _ENUMERATED_OFFSETS = 4096  # up to here all combinations of offsets are taken
-_ENUMERATED_CORRELATED = 32  # likewise with correlated inputs, where each takes longer
+_ENUMERATED_OPENED = 64  # the same with links, delays or availability, where each takes longer
+_ENUMERATED_CORRELATED = 32  # the same with correlated inputs
 _OFFSET_SEED = 20240817  # of the sample beyond that; always the same, so that predictions are repeatable
 
 
@@ -35,6 +36,8 @@ class WindowMasks:
         Tracked entries: all of them with correlated inputs.
     num_shared : int
         M.
+    is_opened : bool
+        Whether the iteration has more than the paper's.
 
     Examples
     --------
@@ -46,6 +49,7 @@ class WindowMasks:
     drawn: Participation
     entries: Entries
     num_shared: int
+    is_opened: bool = False
 
     @property
     def period(self) -> int:
@@ -57,7 +61,7 @@ class WindowMasks:
         """Whether there are too many combinations of offsets to take them all."""
         free = (self.drawn.clients - 1) * math.log(self.entries.dimension)
         if not self.entries.is_full:
-            return free > math.log(_ENUMERATED_OFFSETS)
+            return free > math.log(_ENUMERATED_OPENED if self.is_opened else _ENUMERATED_OFFSETS)
         return free + math.log(self.entries.dimension / self.period) > math.log(_ENUMERATED_CORRELATED)
 
     def offsets(self, count: int) -> NDArray[np.int64]:
