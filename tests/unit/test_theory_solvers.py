@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from psofed import Data, Scenario, Selection, draw_fleet, predict
+from psofed.delays import Fixed
 from psofed.theory import stepsize_curve
 from psofed.theory.limits import _largest_count, _largest_scale
 from psofed.theory.maps.krylov import _SMALL, dominant_eigenvalue, gmres, solve_fixed_point
@@ -290,4 +291,4 @@ def test_many_offsets_are_sampled_where_each_takes_long():
         selection=Selection(pattern="round-robin", coordinated=False),
     )
     assert not TheoryModel(moving).is_sampled
-    assert TheoryModel(moving.replace(delay="fixed")).is_sampled
+    assert TheoryModel(moving.replace(delay=Fixed(iterations=3))).is_sampled
