@@ -80,10 +80,16 @@ def counting_app(names, step=1.0, fails=(), reports=()):
     return app
 
 
-def start(grid, rounds=6, **options):
-    strategy = PSOFed(2, rounds=RoundPlan(wait_for_nodes=0.0), **options)
+def start(grid, rounds=6, leave_out=(), **options):
+    strategy = PSOFed(2, rounds=RoundPlan(wait_for_nodes=0.0, leave_out=leave_out), **options)
     strategy.start(grid, np.zeros(6), num_rounds=rounds)
     return strategy
+
+
+def test_clients_that_are_left_out_are_never_asked_alone_or_at_a_gateway():
+    grid = InProcessGrid({1: counting_app(["a", "b", "c"]), 2: counting_app(None)})
+    history = start(grid, rounds=3, leave_out=("b", "2")).state.history
+    assert [entry["participants"] for entry in history] == [["a", "c"]] * 3
 
 
 def test_one_client_that_fails_rests_alone_and_keeps_nothing():

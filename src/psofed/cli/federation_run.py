@@ -155,10 +155,8 @@ def run(
             remarks.append(
                 f"columns {'as most nodes have them' if named is None else named}; {_pace(chosen)}"
             )
-            if absent := scenario.data.rows.source.reading.leave_out:
-                remarks.append(
-                    f"The plan leaves out {', '.join(absent)}: let no node or gateway read their rows."
-                )
+        if chosen.leave_out:
+            remarks.append(f"never asked: {', '.join(chosen.leave_out)}")
         _submit_and_follow(chosen, home.open(), output, remarks, force=replace.force)
 
 

@@ -1,5 +1,6 @@
 """Settings of a run of the ready-made app: one frozen, validated value, also as Flower's config."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -15,7 +16,12 @@ from psofed.parts.aggregations.mean import Mean
 from psofed.scenario import Data, Scenario
 from psofed.settings.data import StreamSettings
 
-_COLUMNS = ("features", "target_column", "units")  # Flower carries no lists: they travel as one text
+_AS_TEXT = (
+    "features",
+    "target_column",
+    "units",
+    "leave_out",
+)  # Flower carries no lists: they travel as one text
 _SERVER_ONLY = ("aggregation", "aggregation_options", "pre_aggregation", "defence")
 
 
@@ -37,6 +43,8 @@ class RunSettings(RunOptions):
             rows := self.scenario.data.rows
         ) is not None:  # each node has its own; their columns are the run's
             reading = rows.source.reading
+            if not self.leave_out:
+                object.__setattr__(self, "leave_out", tuple(reading.leave_out))
             if reading.features and not self.features and self.target_column is None:
                 object.__setattr__(self, "features", tuple(reading.features))
                 object.__setattr__(self, "target_column", reading.target_column)
@@ -94,11 +102,13 @@ class RunSettings(RunOptions):
 
     def options_to_config(self) -> dict[str, str | int | float | bool]:
         """Return the mapping without the scenario."""
-        names = [field.name for field in fields(self) if field.name not in (*_COLUMNS, "scenario")]
+        names = [field.name for field in fields(self) if field.name not in (*_AS_TEXT, "scenario")]
         given = {name: getattr(self, name) for name in names}
         config = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
         if self.columns is not None:
             config["columns"] = self.columns.to_text()
+        if self.leave_out:
+            config["leave-out"] = json.dumps(list(self.leave_out))
         return config
 
     @classmethod
@@ -123,6 +133,8 @@ class RunSettings(RunOptions):
         """Read a mapping; settings that an older version did not write have their defaults."""
         names = {field.name: field.name.replace("_", "-") for field in fields(cls)}
         values = {field: config[name] for field, name in names.items() if name in config}
+        if "leave-out" in config:
+            values["leave_out"] = json.loads(str(config["leave-out"]))
         if "columns" in config:
             columns = ColumnNames.from_text(str(config["columns"]))
             named = zip((*columns.features, columns.target), columns.units, strict=False)

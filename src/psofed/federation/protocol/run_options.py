@@ -150,6 +150,12 @@ class RoundPlan(Settings):
         low=0,
         text="send the full model to all participants of every N-th round; 0: never",
     )
+    leave_out: Sequence[str] = option(
+        group=_ROUNDS,
+        default=(),
+        metavar="A,B",
+        text="clients that are never asked, such as one with a faulty sensor",
+    )
     evaluate_every: int = option(
         flag=None,
         default=0,

@@ -22,7 +22,7 @@ class Attendance:
     Parameters
     ----------
     plan : RoundPlan
-        How many nodes the first round waits for, and for how long.
+        How many nodes the first round waits for, and for how long, and which clients are left out.
 
     Attributes
     ----------
@@ -46,9 +46,10 @@ class Attendance:
         wanted = 1 if self._begun else self.plan.min_nodes
         conduct.forget_old(round_number)
         benched = conduct.benched
+        absent = {*benched, *self.plan.leave_out}
 
         def clients_of(nodes: Sequence[Node]) -> list[Client]:
-            return [client for client in registry.clients_of(nodes) if client.name not in benched]
+            return [client for client in registry.clients_of(nodes) if client.name not in absent]
 
         nodes, clients = wait_for_nodes(grid, wanted, self.plan.wait_for_nodes, clients_of)
         if not clients and self.is_endless:
