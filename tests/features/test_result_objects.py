@@ -235,7 +235,7 @@ def test_theory_that_no_point_has_is_refused_by_name() -> None:
 def test_results_over_other_iterations_are_not_pairs() -> None:
     fleet = psofed.Scenario(num_clients=5, dimension=2, iterations=20)
     found = psofed.difference(*(psofed.simulate(fleet, trials=2, tail=tail) for tail in (10, 5)))
-    assert found.basis == "not paired, 2 and 2 trials: the last 10 and 5 iterations count"
+    assert found.basis == "not paired, 2 and 2 trials: they average over the last 10 and 5 iterations"
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])

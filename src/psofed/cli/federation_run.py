@@ -167,7 +167,7 @@ def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, str]":
     from psofed.scenario.file import refuse_table
 
     assert source.file is not None  # it is required
-    refuse_table(source.file, "a scenario: `psofed advise --data TABLE --out plan.toml` makes one of it")
+    refuse_table(source.file, "a scenario: `psofed advise --data TABLE --out plan.toml` makes one from it")
     scenario = source.read(open_data=False)
     if synthetic:  # to be compared with the simulation of the same scenario
         return scenario, ""

@@ -42,7 +42,7 @@ def data_notes(data: "OwnData") -> Iterator[str]:
         columns = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
         yield f"columns were left out: {columns}."
     for name, client in table.out_of_order.items():
-        yield f"rows are taken in the order of the file, but by {name} those of {client} go back in time: sort them."
+        yield f"rows are read in file order, but by {name} those of {client} go back in time: sort the file."
     if table.decimal_commas:
         yield f"decimal commas were read in {', '.join(table.decimal_commas)}."
     for name, reason in islice(data.left_out.items(), _MOST_LISTED):

@@ -235,7 +235,7 @@ def why_not_paired(a: "SimulationResult", b: "SimulationResult") -> tuple[str, .
         if first != second:
             reasons.append(f"{first} and {second} {title}")
     if a.scenario.iterations == b.scenario.iterations and a.tail != b.tail:
-        reasons.append(f"the last {a.tail} and {b.tail} iterations count")
+        reasons.append(f"they average over the last {a.tail} and {b.tail} iterations")
     if (a.scenario.data.rows is None) != (b.scenario.data.rows is None):
         reasons.append("one has data of its own, the other a drawn fleet")
     elif a.scenario.data != b.scenario.data:

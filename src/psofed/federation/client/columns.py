@@ -153,7 +153,7 @@ class TableSource:
             return self._open_parquet(start or Position())
         if self.path.exists() and not self.path.is_file():
             raise PsofedError(
-                f"{self.path}: is neither a file nor a folder"
+                f"{self.path} is neither a file nor a folder"
             )  # a pipe would hold whoever opens it
         try:
             with self.path.open("rb") as file:

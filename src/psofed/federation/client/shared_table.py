@@ -224,9 +224,9 @@ def _admitted(rows: Iterator[_ClientRow], names: set[str], is_news: OncePerChang
     """Yield the rows of clients that a gateway can have, and add their names; others are told of once."""
     for row in rows:
         if not is_client_name(row.client):
-            problem = "rows with an impossible name of a client are skipped, the first of them"
+            problem = "skipping rows whose client name is not valid, such as"
         elif row.client not in names and len(names) >= MAX_CLIENTS:
-            problem = f"rows of further clients than {MAX_CLIENTS:,} are skipped, the first of them"
+            problem = f"skipping rows of clients beyond the first {MAX_CLIENTS:,}, such as"
         else:
             names.add(row.client)
             yield row

@@ -32,7 +32,7 @@ def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) ->
     Examples
     --------
     >>> dominance({"gate": ["a", "b", "c"]}, ["gate", "pump"])
-    'gate has 3 of all 4 clients: if it lies, it decides the model; --max-clients limits the clients of a node'
+    'gate has 3 of all 4 clients: if it is Byzantine, it controls the model; --max-clients limits the clients of a node'
     >>> dominance({"gate": ["a", "b", "c"]}, ["gate"]), dominance({"gate": ["a"]}, ["gate", "pump"])
     ('', '')
     """
@@ -41,7 +41,7 @@ def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) ->
     for node, clients in rosters.items():
         if len(rosters) + len(alone) > 1 and 2 * len(clients) > total:
             return (
-                f"{node} has {len(clients)} of all {total} clients: if it lies, it decides the model; "
+                f"{node} has {len(clients)} of all {total} clients: if it is Byzantine, it controls the model; "
                 "--max-clients limits the clients of a node"
             )
     return ""

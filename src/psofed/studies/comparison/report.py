@@ -46,7 +46,7 @@ def comparison_report(found: "Comparison") -> Report:
         f"{percent(share)} for the {METRIC_TITLES[metric]}" for metric, share in found.tolerances.items()
     )
     notes = (
-        f"Difference: of the prediction from the simulation. Allowed are {significant(found.standard_errors, 2)} "
+        f"Difference: prediction against simulation. Allowed: {significant(found.standard_errors, 2)} "
         f"standard errors, but at least {allowed}.",
     )
     own_data = found.in_order is not None
