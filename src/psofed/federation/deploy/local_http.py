@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from psofed.common.errors import PsofedError
@@ -56,7 +56,7 @@ class LocalHandler(BaseHTTPRequestHandler):
     """Answers one request in text; see :func:`serve_locally`."""
 
     server: "_Server"
-    timeout = _SECONDS
+    timeout: ClassVar[float | None] = _SECONDS
     kind = "application/json"
 
     def do_GET(self) -> None:
@@ -106,7 +106,7 @@ class _Server(ThreadingMixIn, TCPServer):
     request_queue_size = 128
 
     def __init__(self, handler: Callable[..., BaseHTTPRequestHandler], host: str, port: int) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.address_family: int = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._open: OrderedDict[Any, None] = OrderedDict()
         self._lock = threading.Lock()
         super().__init__((host, port), handler)
