@@ -32,7 +32,7 @@ class Deployment:
         self.supervisor = Supervisor(folder / "logs")
         self.port = free_port() if host is None else host.port
         self.server = None if host is None else host.server
-        make_credentials(self.home.credentials.folder, [], self.names)
+        make_credentials(self.home.credentials.folder, [], self.names, gateways_in(self.names))
         self.nodes = {}
         self.clock = SettableClock(folder)
 
@@ -91,7 +91,7 @@ class Deployment:
     @contextmanager
     def admit(self, *names):
         """Let further nodes in until the block ends."""
-        make_credentials(self.home.credentials.folder, [], names)
+        make_credentials(self.home.credentials.folder, [], names, gateways_in(names))
 
         def are_known():
             with open_control(self.home) as control:
@@ -157,3 +157,8 @@ def run_in_process(settings, partitions, folder, *, byzantine=None, numbers=None
         context.run_config = settings.to_config()
     run_server(grid, settings, Home(folder))
     return read_json(folder / "result.json")
+
+
+def gateways_in(names):
+    """Return the nodes that may have many clients."""
+    return [name for name in names if name.startswith(("gate", "plant"))]

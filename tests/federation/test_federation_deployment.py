@@ -511,6 +511,16 @@ def test_a_run_whose_curve_is_averaged_over_rounds_has_no_prediction(monkeypatch
 # --- the command line -----------------------------------------------------------------------------------
 
 
+def test_a_key_is_made_a_gateways_and_stays_the_same_key(tmp_path):
+    made = make_credentials(tmp_path, [], ["north"], ["plant"])
+    assert [made.is_gateway(name) for name in ("north", "plant", "absent")] == [False, True, False]
+    before = public_key_of(made.public_key("north"))
+    assert make_credentials(tmp_path, [], [], ["north"]).is_gateway("north")
+    assert public_key_of(made.public_key("north")) == before
+    made.revoke("north")
+    assert not make_credentials(tmp_path, [], ["north"]).is_gateway("north")
+
+
 def test_certs_are_made_and_listed(tmp_path, psofed_command):
     done = psofed_command(
         "federation", "certs", "--home", str(tmp_path), "--nodes", "2", "--host", "server.example"

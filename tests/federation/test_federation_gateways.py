@@ -92,6 +92,18 @@ def test_clients_that_are_left_out_are_never_asked_alone_or_at_a_gateway():
     assert [entry["participants"] for entry in history] == [["a", "c"]] * 3
 
 
+def test_a_node_without_a_gateways_key_has_one_client_until_it_gets_one(caplog):
+    allowed = set()
+    grid = InProcessGrid({1: counting_app(["a", "b", "c"]), 2: counting_app(None)})
+    strategy = PSOFed(2, rounds=RoundPlan(wait_for_nodes=0.0), is_gateway=allowed.__contains__)
+    strategy.on_round = lambda state: allowed.add("1") if state.round_number == 3 else None
+    strategy.start(grid, np.zeros(6), num_rounds=6)
+    asked = [entry["participants"] for entry in strategy.state.history]
+    assert asked[1:3] == [["2", "a"]] * 2  # in the first round it is not yet known what node 1 is
+    assert asked[-1] == ["2", "a", "b", "c"]
+    assert sum("psofed federation certs --gateway 1" in line for line in caplog.messages) == 1
+
+
 def test_one_client_that_fails_rests_alone_and_keeps_nothing():
     grid = InProcessGrid({1: counting_app(["a", "b", "c"], fails=["b"])})
     strategy = start(grid, rounds=3)
@@ -237,7 +249,7 @@ def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
     first = start(grid, rounds=4, on_round=join, checkpoint=tmp_path / "c.npz")
     assert first.registry.owners == {"a": "1", "b": "1", "c": "2"}
     assert "2 names clients that are refused: b of 1 (a name belongs to the node that" in caplog.text
-    assert "the server refuses clients that other nodes have, or too many: b" in caplog.text
+    assert "the server refuses clients that belong to other nodes, or are more than" in caplog.text
     assert first.state.history[-1]["accepted"] == ["a", "b", "c"]
     del grid.apps[1]  # the owner is away, and its client is still its own
     again = start(grid, rounds=6, checkpoint=tmp_path / "c.npz", resume=True)

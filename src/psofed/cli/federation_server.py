@@ -31,6 +31,13 @@ class CertificateOptions(Settings):
         repeat=True,
         text="name of a node key to create; repeatable",
     )
+    gateways: Sequence[str] = option(
+        default=(),
+        flag="--gateway",
+        metavar="NAME",
+        repeat=True,
+        text="name of a node that may have many clients and vouches for all of them; repeatable",
+    )
 
 
 class NodeName(Settings):
@@ -51,13 +58,14 @@ def certs(options: CertificateOptions, home: HomeFolder) -> None:
         from psofed.federation.deploy.credentials import make_credentials
 
         names = [*(f"node-{k}" for k in range(options.nodes)), *options.names]
-        made = make_credentials(home.open(made=False).credentials.folder, list(options.hosts), names)
+        folder = home.open(made=False).credentials.folder
+        made = make_credentials(folder, list(options.hosts), names, options.gateways)
         typer.echo(f"authority    {made.authority}  (goes to every machine)")
         typer.echo(f"server       {made.certificate}, {made.key}  (stay here)")
         for path in made.public_keys():
             key = path.with_suffix(".key")
             where = f"{key}  (goes to that node alone)" if key.exists() else f"{path}  (the key is elsewhere)"
-            typer.echo(f"node         {where}")
+            typer.echo(f"{'gateway' if made.is_gateway(path.stem) else 'node':12} {where}")
 
 
 def revoke(node: NodeName, home: HomeFolder) -> None:

@@ -153,7 +153,10 @@ class Gateway:
             raise PsofedError(f"the server addresses node {instruction.node}; this is node {number}")
         names = None if self.clients is None else check_client_names(self.clients(), gateway=True)
         if refused := sorted(set(instruction.refused) - self._refused):
-            _log.warning("the server refuses clients that other nodes have, or too many: %s", listed(refused))
+            _log.warning(
+                "the server refuses clients that belong to other nodes, or are more than this node's key allows: %s",
+                listed(refused),
+            )
         self._refused.clear()
         self._refused.update(instruction.refused)
         memory = recall(context, instruction.session, instruction.node, directory)

@@ -45,6 +45,7 @@ from psofed.federation.protocol.node_options import LINK, NodeOptions
 from psofed.federation.protocol.wire import client_number
 from psofed.federation.server.adoption import ADOPT
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.clients import anybody
 from psofed.federation.server.step import Combination
 from psofed.federation.server.strategy import PSOFed
 from psofed.parts.base import Attack, Defence
@@ -174,6 +175,8 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
         checkpoint=checkpoints,
         resume=settings.resume,
         columns=None if settings.synthetic else settings.columns or ADOPT,
+        # A grid within this process has no keys.
+        is_gateway=home.credentials.is_gateway if home.credentials.public_keys() else anybody,
         on_round=write_status,
     )
     initial = ArrayRecord([np.zeros(scenario.dimension, dtype=settings.dtype)])

@@ -20,6 +20,7 @@ from psofed.common.files import write_atomically
 VALID_DAYS = 365
 WARN_DAYS = 30
 """Before the end of a certificate: `status` warns, and `certs` makes a new one for the server."""
+_GATEWAY = b"gateway"  # behind the public key of a node that may have many clients
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
@@ -120,6 +121,19 @@ class Credentials:
             )
         return path
 
+    def is_gateway(self, name: str) -> bool:
+        """Whether the node `name` may have many clients: then its public key ends with a word that says so."""
+        try:
+            return self.public_key(name).read_bytes().split()[2:] == [_GATEWAY]
+        except (OSError, PsofedError):
+            return False
+
+    def make_gateway(self, name: str) -> None:
+        """Let the node `name`, which has a key, have many clients."""
+        path = self.public_key(name)
+        if not self.is_gateway(name):
+            write_atomically(path, b" ".join([*path.read_bytes().split()[:2], _GATEWAY]) + b"\n")
+
     def revoke(self, name: str) -> None:
         """Revoke the access of the node `name`; its keys are kept in the folder ``revoked``."""
         path, aside = self.public_key(name), self.folder / "revoked"
@@ -161,16 +175,19 @@ def check_private(*folders: Path) -> None:
             )
 
 
-def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -> Credentials:
-    """Make what is missing in `folder`: authority, server certificate for `hosts`, and keys for `nodes`.
+def make_credentials(
+    folder: Path, hosts: Iterable[str], nodes: Iterable[str], gateways: Iterable[str] = ()
+) -> Credentials:
+    """Make what is missing in `folder`: authority, server certificate for `hosts`, and keys for `nodes` and `gateways`.
 
     Private keys are readable by their owner only. Nothing that exists is replaced, but for the server's
     certificate, which is replaced if it ends within a month or does not name all of `hosts`; the new one also names the
-    earlier hosts. A node
-    whose public key is here has a key, also if the private half was moved to it.
+    earlier hosts. A node whose public key is here has a key, also if the private half was moved to it; `gateways` makes
+    it a gateway's.
     """
     credentials = Credentials(folder)
-    nodes = [_check_name(name) for name in nodes]
+    gateways = [_check_name(name) for name in gateways]
+    nodes = [*map(_check_name, nodes), *gateways]
     wanted = [_general_name(host) for host in ("127.0.0.1", "localhost", *hosts)]
     check_private(folder.parent, folder)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -180,6 +197,8 @@ def make_credentials(folder: Path, hosts: Iterable[str], nodes: Iterable[str]) -
     for name in nodes:
         if not credentials.node_key(name).with_suffix(".pub").exists():
             make_node_key(credentials.node_key(name))
+    for name in gateways:
+        credentials.make_gateway(name)
     return credentials
 
 

@@ -8,7 +8,7 @@ client goes by its name, so the names that one node may ever use are bounded. Th
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ _REFUSALS_KEPT = 20  # names of each node that are stored and sent back to it
 def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) -> str:
     """Return which gateway has most of all clients, though there are other `nodes`; empty if no gateway has.
 
-    No rule protects a model from a majority, and every node may call itself a gateway.
+    No rule protects a model from a majority.
 
     Examples
     --------
@@ -45,6 +45,11 @@ def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) ->
                 "--max-clients limits the clients of a node"
             )
     return ""
+
+
+def anybody(node: str) -> bool:
+    """Say of every node that it may have many clients."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,8 @@ class ClientRegistry:
         For every client that was ever named, the node it belongs to.
     nodes : set of str
         Names of all nodes that were ever online, as clients, which no other node can claim.
+    is_gateway : callable
+        Whether a node, by name, may have more than one client.
 
     Examples
     --------
@@ -102,6 +109,7 @@ class ClientRegistry:
     nodes: set[str] = field(default_factory=set)
     _refused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
+    is_gateway: Callable[[str], bool] = anybody
     _named: Counter[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -129,16 +137,19 @@ class ClientRegistry:
         refused: list[str] = []
         reasons: dict[str, list[str]] = {}
         others = self.nodes - {node.name}
-        unused = self.most * NAMES_PER_CLIENT - self._named[node.name]
-        before = self.rosters.pop(node.name, [])
+        most = self.most if self.is_gateway(node.name) else 1
+        unused = most * NAMES_PER_CLIENT - self._named[node.name]
+        before = self.rosters.get(node.name, [])
         for name in sorted(named, key=lambda name: name not in before):
             owner = self.owners.get(name)
             if owner not in (None, node.name) or (owner is None and name in others):
                 reason = "a name belongs to the node that used it first"
-            elif len(accepted) >= self.most:
-                reason = f"a node may have {self.most} clients"
-            elif owner is None and not unused:
-                reason = f"a node may use {self.most * NAMES_PER_CLIENT} names during a run"
+            elif len(accepted) >= most < self.most:
+                reason = f"its key is for one client; see psofed federation certs --gateway {node.name}"
+            elif len(accepted) >= most:
+                reason = f"a node may have {most} clients"
+            elif owner is None and unused <= 0:
+                reason = f"a node may use {most * NAMES_PER_CLIENT} names during a run"
             else:
                 accepted.append(name)
                 unused -= owner is None
@@ -147,12 +158,18 @@ class ClientRegistry:
             reasons.setdefault(reason, []).append(
                 name if owner in (None, node.name) else f"{name} of {owner}"
             )
+        refusals = tuple(sorted(refused)[:_REFUSALS_KEPT])
+        # A node that may become a gateway is to name its clients again.
+        self._digests[node.name] = digest if len(named) <= most or most == self.most else ""
+        if named and (sorted(accepted), refusals) == (before, self._refused.get(node.name)):
+            return False
         if reasons:
             said = "; ".join(f"{listed(names)} ({reason})" for reason, names in reasons.items())
             _log.warning("%s names clients that are refused: %s", node.name, said)
         self._named[node.name] += sum(name not in self.owners for name in accepted)
         self.owners |= dict.fromkeys(accepted, node.name)
-        self._digests[node.name], self._refused[node.name] = digest, tuple(sorted(refused)[:_REFUSALS_KEPT])
+        self._refused[node.name] = refusals
+        self.rosters.pop(node.name, None)
         if named:
             self.rosters[node.name] = sorted(accepted)
             joined, left = set(accepted) - set(before), set(before) - set(accepted)
@@ -164,7 +181,10 @@ class ClientRegistry:
         found = []
         for node in nodes:
             if (roster := self.rosters.get(node.name)) is not None:
-                found += [Client(name, client_number(node.number, name), node, name) for name in roster]
+                most = self.most if self.is_gateway(node.name) else 1
+                found += [
+                    Client(name, client_number(node.number, name), node, name) for name in roster[:most]
+                ]
             else:
                 found.append(Client(self._name_of(node), node.number, node))
         return sorted(found, key=lambda client: client.name)
@@ -195,9 +215,11 @@ class ClientRegistry:
         }
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], most: int) -> "ClientRegistry":
+    def from_mapping(
+        cls, mapping: Mapping[str, Any], most: int, is_gateway: Callable[[str], bool] = anybody
+    ) -> "ClientRegistry":
         """Read what :meth:`to_mapping` gave."""
         rosters = {node: list(names) for node, names in mapping.get("rosters", {}).items()}
         refused = {node: tuple(names) for node, names in mapping.get("refused", {}).items()}
         owners, digests = dict(mapping.get("owners", {})), dict(mapping.get("digests", {}))
-        return cls(most, rosters, owners, set(mapping.get("nodes", ())), refused, digests)
+        return cls(most, rosters, owners, set(mapping.get("nodes", ())), refused, digests, is_gateway)

@@ -30,7 +30,7 @@ from psofed.federation.server.adoption import ADOPT, Descriptions, adopt_columns
 from psofed.federation.server.attendance import Attendance
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Conduct
-from psofed.federation.server.clients import Client, ClientRegistry, dominance
+from psofed.federation.server.clients import Client, ClientRegistry, anybody, dominance
 from psofed.federation.server.exchange import MessageExchange, NodeAnswers
 from psofed.federation.server.history import RECENT_ROUNDS
 from psofed.federation.server.instructions import Instructor, NodeQuestion
@@ -104,6 +104,8 @@ class PSOFed(Strategy):
         run's: clients that find their columns by name reorder them, all others are refused unless they declare the
         same ones (:func:`psofed.federation.partial_sharing`). ``"adopt"`` asks the nodes before the first round and
         takes what most of them say. None: columns have no names.
+    is_gateway : callable, optional
+        Whether a node, by name, may have more than one client; by default every node may have `limits.max_clients`.
     on_round : callable, optional
         Called with the :class:`ServerState` after each completed round.
 
@@ -130,6 +132,7 @@ class PSOFed(Strategy):
         checkpoint: str | Path | CheckpointStore | None = None,
         resume: bool = False,
         columns: ColumnNames | str | None = None,
+        is_gateway: Callable[[str], bool] = anybody,
         on_round: Callable[[ServerState], None] | None = None,
     ) -> None:
         sharing = num_shared if isinstance(num_shared, Sharing) else Sharing(num_shared)
@@ -144,7 +147,7 @@ class PSOFed(Strategy):
         )
         self.limits: ReplyLimits = limits or ReplyLimits()
         self.conduct: Conduct = Conduct(self.limits)
-        self.registry: ClientRegistry = ClientRegistry(self.limits.max_clients)
+        self.registry: ClientRegistry = ClientRegistry(self.limits.max_clients, is_gateway=is_gateway)
         watching: Defence | None = None if defence is None else as_part("defence", defence)
         if watching is not None and watching.kind == "none":
             watching = None
@@ -282,7 +285,9 @@ class PSOFed(Strategy):
             return self._begin_session(initial, layout)
         state = self.state = resumed_session(self.checkpoints, layout, self._settings())
         self.conduct = Conduct.from_mapping(state.conduct, self.limits)
-        self.registry = ClientRegistry.from_mapping(state.clients, self.limits.max_clients)
+        self.registry = ClientRegistry.from_mapping(
+            state.clients, self.limits.max_clients, self.registry.is_gateway
+        )
         self.step.plausibility = self._plausibility(state.scale)
         if (suspects := self.step.suspects) is not None:
             self.step.suspects = Suspects(suspects.defence, state.suspects)
