@@ -37,7 +37,7 @@ SIZES = [
 
 @pytest.fixture(autouse=True)
 def _as_compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(pre_aggregation, "_uniform", uniform_at)
+    monkeypatch.setattr(pre_aggregation, "unit_uniform_at", uniform_at)
     with np.errstate(all="ignore"):
         yield
 
