@@ -519,6 +519,8 @@ def test_a_key_is_made_a_gateways_and_stays_the_same_key(tmp_path):
     assert public_key_of(made.public_key("north")) == before
     made.revoke("north")
     assert not make_credentials(tmp_path, [], ["north"]).is_gateway("north")
+    with pytest.raises(PsofedError, match="--gateway must be"):
+        make_credentials(tmp_path, [], [], ["ca"])
 
 
 def test_certs_are_made_and_listed(tmp_path, psofed_command):

@@ -104,6 +104,13 @@ def test_a_node_without_a_gateways_key_has_one_client_until_it_gets_one(caplog):
     assert sum("psofed federation certs --gateway 1" in line for line in caplog.messages) == 1
 
 
+def test_a_gateway_whose_key_was_replaced_by_a_nodes_has_one_client_after_a_restart():
+    node, registry = Node("plant", 1, 11), ClientRegistry(most=100)
+    registry.note(node, ["a", "b"])
+    resumed = ClientRegistry.from_mapping(registry.to_mapping(), 100, is_gateway=lambda name: False)
+    assert [client.name for client in resumed.clients_of([node])] == ["a"]
+
+
 def test_one_client_that_fails_rests_alone_and_keeps_nothing():
     grid = InProcessGrid({1: counting_app(["a", "b", "c"], fails=["b"])})
     strategy = start(grid, rounds=3)

@@ -186,8 +186,8 @@ def make_credentials(
     it a gateway's.
     """
     credentials = Credentials(folder)
-    gateways = [_check_name(name) for name in gateways]
-    nodes = [*map(_check_name, nodes), *gateways]
+    gateways = [_check_name(name, "--gateway") for name in gateways]
+    nodes = [*(_check_name(name, "--node") for name in nodes), *gateways]
     wanted = [_general_name(host) for host in ("127.0.0.1", "localhost", *hosts)]
     check_private(folder.parent, folder)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -215,11 +215,11 @@ def make_node_key(path: Path) -> Path:
     return public_path
 
 
-def _check_name(name: str) -> str:
+def _check_name(name: str, flag: str) -> str:
     """Return a node's name if it can be the name of a file, and printed."""
     if not _NAME.fullmatch(name) or name in ("ca", "server", "superlink"):
         raise InvalidValueError(
-            "--node",
+            flag,
             name,
             "up to 64 letters, digits, '-', '_' and '.', a letter or digit first; not ca, server or superlink",
         )
