@@ -1,0 +1,298 @@
+"""Answers about one model at any stepsize: steady state by source, stability, spectral radius and learning curve.
+
+The moments of one period follow x' = 𝓕 x + s. The steady state solves x = 𝓕 x + s by GMRES; it exists if and only if
+ρ(𝓕) < 1. 𝓕 takes covariances to covariances, so ρ(𝓕) is its largest real eigenvalue. A stepsize below the contraction
+bound is stable, and one at which a client diverges by itself is not; both are checked first.
+
+By source, the steady state solves for each part of s alone, without the attack. The attack's term is what it adds to
+the sum of these, so that terms add up.
+
+Round-robin with an offset per client is solved given offsets, and averaged over sets of them: all if they are few, else
+a sample that doubles until its standard error is small, up to 32 sets. Stability is that of all these sets and of those
+known to be the least stable.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.errors import NotCoveredError, PsofedError
+from psofed.common.types import FloatArray
+from psofed.theory.iteration import NO_SOURCES, Iteration, Moments, Sources
+from psofed.theory.krylov_new import dominant_eigenvalue, solve_fixed_points
+from psofed.theory.law import Law
+from psofed.theory.metrics import SteadyState
+from psofed.theory.model_new import TheoryModel
+from psofed.theory.moments.level import Level
+from psofed.theory.stability import contraction_bound, lone_growth
+
+_MOST_UNKNOWNS = 6_000_000  # beyond, an iteration takes a second and a steady state minutes
+_SIDE_BY_SIDE = 200_000  # unknowns of sets of offsets that are solved at once
+_LARGE = 100_000  # unknowns where each digit costs: eight are more than a prediction needs
+_APART = 8  # fastest and slowest clients that are not lumped for an eigenvalue
+_FIRST_SAMPLE, _LARGEST_SAMPLE = 4, 32
+_SEARCH_SAMPLE = 4
+_WANTED = np.array([0.001, 0.0025])  # relative standard errors of network MSE and server MSD
+_POWER_STEPS, _LEAST_STABLE = 40, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Recursion:
+    """The iterations of one period: 𝓕 and s.
+
+    Parameters
+    ----------
+    phases : tuple of (Iteration or None, int)
+        The iteration of each phase and the index of its mask; None where nothing happens.
+    """
+
+    phases: tuple[tuple[Iteration | None, int], ...]
+
+    @property
+    def iteration(self) -> Iteration:
+        """Any of the iterations; all have the same moments."""
+        return next(iteration for iteration, _ in self.phases if iteration is not None)
+
+    @property
+    def period(self) -> int:
+        """T."""
+        return len(self.phases)
+
+    def step(self, moments: Moments, n: int, sources: Sources | None = None) -> Moments:
+        """Take the moments through iteration n."""
+        iteration, mask = self.phases[n % self.period]
+        return moments if iteration is None else iteration.step(moments, mask, sources)
+
+    def linear(self, x: FloatArray) -> FloatArray:
+        """𝓕 x of vectors (sets, unknowns)."""
+        return self._through_period(x, NO_SOURCES)
+
+    def _through_period(self, x: FloatArray, sources: Sources) -> FloatArray:
+        moments = self.iteration.unpack(x)
+        for n in range(self.period):
+            moments = self.step(moments, n, sources)
+        return moments.pack(self.iteration.sets)
+
+    def steady_state(self, sources: Sources) -> tuple[FloatArray, Moments]:
+        """Return the levels averaged over a period, (sets, 2), and the moments at its start."""
+        iteration = self.iteration
+        zero = np.zeros((iteration.sets, iteration.size))
+        tolerance = 1e-10 if zero.size < _LARGE else 1e-8
+        moments = state = iteration.unpack(
+            solve_fixed_points(self.linear, self._through_period(zero, sources), tolerance)
+        )
+        total = iteration.levels(moments, sources.direction)
+        for n in range(self.period - 1):
+            moments = self.step(moments, n, sources)
+            total = total + iteration.levels(moments, sources.direction)
+        return total / self.period, state
+
+    def spectral_radius(self) -> float:
+        """ρ(𝓕) per iteration, the largest of all sets: that of all their moments side by side."""
+        start = self.iteration.initial.pack(self.iteration.sets)
+        noise = np.random.default_rng(0).standard_normal(start.size)
+        start_vector = start.ravel() * (1.0 + 0.01 * noise)
+        radius = dominant_eigenvalue(lambda x: self.linear(x.reshape(start.shape)).ravel(), start_vector)
+        return float(max(radius, 0.0) ** (1.0 / self.period))
+
+    def growth(self) -> FloatArray:
+        """Estimate ρ(𝓕) per iteration of each set by power iteration, (sets,)."""
+        x = self.iteration.initial.pack(self.iteration.sets)
+        norm = np.ones(len(x))
+        for _ in range(-(-_POWER_STEPS // self.period)):
+            x = self.linear(x)
+            norm = np.linalg.norm(x, axis=1)
+            x = x / np.where(norm > 0.0, norm, 1.0)[:, None]
+        return np.asarray(norm ** (1.0 / self.period))
+
+    def curve(self, iterations: int, start: int = 0) -> FloatArray:
+        """Return the levels at iterations 0 … n − 1, (n, sets, 2), the first with the mask of phase `start`."""
+        moments, levels = self.iteration.initial, []
+        for n in range(iterations):
+            levels.append(self.iteration.levels(moments))
+            moments = self.step(moments, start + n)
+        return np.array(levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Solver:
+    """Solves one model at any stepsize.
+
+    Parameters
+    ----------
+    model : TheoryModel
+    """
+
+    model: TheoryModel
+
+    @cached_property
+    def clean(self) -> "Solver":
+        """The solver of the model without the attack."""
+        return self if self.model.clean is self.model else Solver(self.model.clean)
+
+    def steady_state(self, stepsize: float) -> SteadyState:
+        """Return the steady state by source, with its standard error where offsets are sampled; μ must be stable."""
+        if not self.model.is_sampled:
+            levels = self._by_source(stepsize, self._offsets(0))
+            return SteadyState.of(self._checked(levels).mean(axis=0))
+        offsets = self._offsets(_LARGEST_SAMPLE)
+        floor = np.array([float(self.model.fleet.noise_variance.mean()), 0.0])
+        count = _FIRST_SAMPLE
+        levels = self._by_source(stepsize, offsets[:count])
+        while True:
+            totals = self._checked(levels).sum(axis=1)
+            error = totals.std(axis=0, ddof=1) / np.sqrt(len(totals))
+            if len(levels) == len(offsets) or np.all(error <= _WANTED * (totals.mean(axis=0) + floor)):
+                return SteadyState.of(levels.mean(axis=0), error)
+            more = self._by_source(stepsize, offsets[len(levels) : 2 * len(levels)])
+            levels = np.concatenate([levels, more])
+
+    def rough_level(self, stepsize: float) -> Level:
+        """Excess and MSD at a stable stepsize, precise enough to compare stepsizes."""
+        levels = [
+            recursion.steady_state(Sources())[0]
+            for recursion in self._recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
+        ]
+        return Level(*self._checked(np.concatenate(levels)[:, None]).mean(axis=(0, 1)).tolist())
+
+    def spectral_radius(self, stepsize: float) -> float:
+        """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            options = {"directed": False, "apart": _APART}
+            offsets = None
+            if self.model.is_scattered:
+                offsets = np.concatenate([self._extreme_offsets, self._offsets(_LARGEST_SAMPLE)])
+                growths = [recursion.growth() for recursion in self._recursions(stepsize, offsets, **options)]
+                growth = np.nan_to_num(np.concatenate(growths), nan=np.inf)
+                offsets = offsets[np.argsort(growth)[-_LEAST_STABLE:]]
+            recursions = self._recursions(stepsize, offsets, **options)
+            return max(recursion.spectral_radius() for recursion in recursions)
+
+    def growth(self, stepsize: float) -> float:
+        """Below one if and only if ρ(𝓕) is."""
+        return self.spectral_radius(stepsize)
+
+    def is_stable(self, stepsize: float) -> bool:
+        """Whether all second moments stay bounded."""
+        model = self.model
+        if model.is_bounded and stepsize < contraction_bound(model.fleet):
+            return True
+        if model.is_contraction and model.theory == "exact":
+            # Proving instability is far cheaper than an eigenvalue.
+            alone = 1.0 - model.scenario.participation_probability
+            if alone * lone_growth(model.fleet, stepsize) > 1.0:
+                return False
+        return self.spectral_radius(stepsize) < 1.0
+
+    def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
+        """Excess network MSE and server MSD over the iterations."""
+        total, count = np.zeros((iterations, 2)), 0
+        for recursion in self._recursions(stepsize, self._offsets(_LARGEST_SAMPLE)):
+            # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
+            # so every phase is a start; a sample of offsets has them all.
+            is_cyclic = self.model.scenario.algorithm.holds_models and not self.model.is_sampled
+            for start in range(recursion.period if is_cyclic else 1):
+                levels = recursion.curve(iterations, start)
+                total, count = total + levels.sum(axis=1), count + levels.shape[1]
+        return total[:, 0] / count, total[:, 1] / count
+
+    def num_moments(self, stepsize: float) -> int:
+        """Count the numbers that one iteration of a curve computes."""
+        law = Law(self.model, stepsize)
+        return self._unknowns(law)
+
+    def steady_moments(self, stepsize: float) -> tuple[Iteration, Moments]:
+        """Return the moments of the steady state, of the first set of offsets."""
+        offsets = self._offsets(1)
+        recursion = next(self._recursions(stepsize, None if offsets is None else offsets[:1]))
+        return recursion.iteration, recursion.steady_state(Sources())[1]
+
+    # By source
+
+    def _by_source(self, stepsize: float, offsets: NDArray[np.int64] | None) -> FloatArray:
+        """Excess and MSD by source of each set of offsets: (N, 4, 2), rows data, attack, drift, targets."""
+        model = self.model
+        attacked = list(self._recursions(stepsize, offsets))
+        # An additive attack leaves the linear part as it is: one recursion serves both.
+        base = attacked if model.is_additive else list(self.clean._recursions(stepsize, offsets))
+
+        def solve(recursions: list[Recursion], sources: Sources) -> FloatArray:
+            return np.concatenate([recursion.steady_state(sources)[0] for recursion in recursions])
+
+        data = solve(base, Sources(1.0, 0.0, 0.0, direction=False))
+        levels = np.zeros((len(data), 4, 2))
+        levels[:, 0] = data
+        if model.walk:
+            levels[:, 2] = solve(base, Sources(0.0, 0.0, 1.0, direction=False))
+        if model.clean.has_direction:
+            levels[:, 3] = solve(base, Sources(0.0, 0.0, 0.0, direction=True))
+        if model.is_additive:
+            levels[:, 1] = solve(attacked, Sources(0.0, 1.0, 0.0, direction=False))
+        elif model.statements:
+            levels[:, 1] = solve(attacked, Sources()) - levels.sum(axis=1)
+        return levels
+
+    def _checked(self, levels: FloatArray) -> FloatArray:
+        """Refuse levels (N, sources, 2) that no error can have."""
+        totals = levels.sum(axis=1)
+        if not np.all(totals >= -1e-9 * np.abs(levels).sum(axis=1)):
+            raise PsofedError(
+                f"The steady state has a negative error ({totals.min():.3g}): the stepsize is not stable, or the "
+                "prediction is wrong. Please report the scenario."
+            )
+        return levels
+
+    # Recursions
+
+    def _offsets(self, count: int) -> NDArray[np.int64] | None:
+        return self.model.windows.offsets(count) if self.model.is_scattered else None
+
+    @cached_property
+    def _extreme_offsets(self) -> NDArray[np.int64]:
+        return self.model.windows.extreme(self.model.attack_chance > 0)
+
+    def _recursions(
+        self, stepsize: float, offsets: NDArray[np.int64] | None, **options: Any
+    ) -> Iterator[Recursion]:
+        """Yield recursions for as many sets of offsets at a time as are solved side by side."""
+        laws = {count: Law(self.model, stepsize, participants=count or None, **options) for count in self._exchanges}
+        law = next(law for count, law in laws.items() if count)
+        unknowns = self._unknowns(law)
+        if unknowns > _MOST_UNKNOWNS:
+            most = int(law.groups.size * (_MOST_UNKNOWNS / unknowns) ** 0.5)
+            raise NotCoveredError(
+                f"{law.groups.size} clients of num_clients = {self.model.scenario.num_clients} differ so much that the "
+                f"theory would keep the moments of all their pairs, {unknowns:,} numbers; use at most {most} clients, "
+                "or simulate"
+            )
+        chunk = max(1, _SIDE_BY_SIDE // unknowns)
+        for first in range(0, 1 if offsets is None else len(offsets), chunk):
+            masks, sets = self.model.masks(None if offsets is None else offsets[first : first + chunk])
+            iterations = {
+                count: Iteration(law, masks, sets) if count else None for count, law in laws.items()
+            }
+            if len(masks) > 1:
+                (iteration,) = iterations.values()
+                yield Recursion(tuple((iteration, n) for n in range(len(masks))))
+            else:
+                yield Recursion(tuple((iterations[count], 0) for count in self._exchanges))
+
+    @cached_property
+    def _exchanges(self) -> tuple[int, ...]:
+        """P_n of one period; 0 where clients that hold no model save their budget up."""
+        scenario = self.model.scenario
+        if scenario.algorithm.holds_models:
+            return (scenario.num_participants,)
+        import math
+
+        traffic = scenario.algorithm.traffic(scenario)
+        cost = traffic.group * max(traffic.bits_up, traffic.bits_down)
+        return tuple(traffic.exchanges_in(n) for n in range(cost // math.gcd(cost, traffic.budget)))
+
+    def _unknowns(self, law: Law) -> int:
+        width = law.block * (law.delay + 1 + 2 * law.groups.size)
+        return self.model.entries.size * width * (width + len(law.products))
