@@ -326,39 +326,64 @@ def _download(
     `single` (E, 1 or 1 + n, d) are first moments of the masks of (σ, taken_1 …), `pair` (E, ·, d, ·, d) second ones of
     two different blocks, `own_pair` (E, 1 or n, d, d) those of a client with itself.
     """
-    last, n = uploads.delay, uploads.copies.size
+    last, n, z = uploads.delay, uploads.copies.size, uploads.z
     entries, size = uploads.second.shape[0], uploads.second.shape[2]
-    blocks = last + 1 + n
-    y = np.empty((entries, blocks + 1, size, blocks + 1, size))  # over (G_0 … G_L, z, σ)
-    y[:, :blocks, :, :blocks] = uploads.second[:, uploads.before, :, uploads.before]
-    _put(y, slice(blocks, None), slice(0, blocks), total.before[:, None])
-    y[:, blocks, :, blocks] = total.square
+    sigma = last + 1 + n
+    y = np.empty((entries, sigma + 1, size, sigma + 1, size))  # over (G_0 … G_L, z, σ)
+    y[:, :sigma, :, :sigma] = uploads.second[:, uploads.before, :, uploads.before]
+    _put(y, slice(sigma, None), slice(0, sigma), total.before[:, None])
+    y[:, sigma, :, sigma] = total.square
     y_means = np.concatenate([uploads.means[:, uploads.before], total.means[:, None]], axis=1)
-    base = np.concatenate([np.arange(1, last + 1), [last], np.tile(np.arange(last + 1, blocks), 2)])
-    changed = np.concatenate([[last], np.arange(last + 1 + n, last + 1 + 2 * n)])
 
-    def change(rows: FloatArray) -> FloatArray:
-        """σ and x − z_k from rows (E, blocks, …)."""
-        arrived = rows[:, 1] if last else rows[:, last] + rows[:, blocks]
-        return np.concatenate([rows[:, blocks:], arrived[:, None] - rows[:, uploads.z]], axis=1)
+    def download(rows: FloatArray) -> FloatArray:
+        """x of rows (E, blocks, …)."""
+        return rows[:, 1] if last else rows[:, last] + rows[:, sigma]
 
-    rows = change(y)
-    square = np.moveaxis(change(np.moveaxis(rows, 3, 1)), 1, 3)
-    result = y[:, base][:, :, :, base]
-    weighted = single[..., None, None] * rows[:, :, :, base]
-    result[:, changed] += weighted
-    result[:, :, :, changed] += weighted.transpose(0, 3, 4, 1, 2)
-    result[np.ix_(range(entries), changed, range(size), changed)] += pair * square
-    means = y_means[:, base]
-    means[:, changed] += single[..., None] * change(y_means)
-    arrived = y[:, 1] if last else y[:, last] + y[:, blocks]  # E[x yᵀ]
-    xx = arrived[:, :, 1] if last else arrived[:, :, last] + arrived[:, :, blocks]
-    xz = arrived[:, :, uploads.z].transpose(0, 2, 1, 3)
-    p_row = np.broadcast_to(single[:, 1:] if single.shape[1] > 1 else single, (len(single), n, size))[..., None]
-    p_column = _turned(p_row)
+    x = download(y)  # E[x yᵀ], (E, d, blocks, d)
+    xx, xz = download(x.swapaxes(1, 2)).swapaxes(1, 2), x[:, :, z]
+    xx = xx if last else np.ascontiguousarray(xx)
+    p_sum, p = single[:, 0], single[:, 1:] if single.shape[1] > 1 else single
+    q_sum, q_met = pair[:, 0, :, 0], pair[:, :1, :, 1:] if single.shape[1] > 1 else pair
+    q = pair[:, 1:, :, 1:] if single.shape[1] > 1 else pair
+    blocks = last + 1 + 2 * n
+    models, kept, taken = slice(0, last + 1), slice(last + 1, sigma), slice(sigma, blocks)
+    result = np.empty((entries, blocks, size, blocks, size))
+    # g' = G_L + Mσ, and the models on their way
+    new = y[:, last] + p_sum[..., None, None] * y[:, sigma]  # E[g' yᵀ]
+    if last:
+        result[:, :last, :, :last] = y[:, 1 : last + 1, :, 1 : last + 1]
+        _put(result, slice(last, last + 1), slice(0, last), new[:, None, :, 1 : last + 1])
+        _put(result, slice(0, last), kept, y[:, 1 : last + 1, :, z])
+    toward = p_sum[..., None] * y[:, sigma, :, last]
+    result[:, last, :, last] = y[:, last, :, last] + toward + _turned(toward) + q_sum * y[:, sigma, :, sigma]
+    _put(result, slice(last, last + 1), kept, new[:, None, :, z])
+    # taken_k = z_k + M (x − z_k)
+    change = x[:, None] - y[:, z]  # E[(x − z_k) yᵀ], (E, n, d, blocks, d)
+    weighted = p[..., None, None] * change
+    z_z = y[:, z, :, z]
+    half = weighted[:, :, :, z]
+    result[:, kept, :, kept] = z_z
+    _put(result, taken, kept, z_z + half)
+    square = (xx[:, None] - xz.transpose(0, 2, 3, 1))[:, :, :, None] - (xz[:, None] - z_z)
+    result[:, taken, :, taken] = z_z + half + half.transpose(0, 3, 4, 1, 2) + q * square
+    if last:
+        _put(result, taken, slice(0, last), y[:, z, :, 1 : last + 1] + weighted[:, :, :, 1 : last + 1])
+    met = y[:, last, :, z] + _turned_row(weighted[:, :, :, last]) + p_sum[..., None, None] * y[:, sigma, :, z]
+    met = met + (q_met * change[:, None, :, :, sigma].transpose(0, 1, 4, 2, 3))[:, 0]
+    _put(result, slice(last, last + 1), taken, met[:, None])
+    g_mean = y_means[:, last] + p_sum[..., None] * y_means[:, sigma]
+    taken_means = y_means[:, z] + p[..., None] * (download(y_means)[:, None] - y_means[:, z])
+    means = np.concatenate([y_means[:, 1 : last + 1], g_mean[:, None], y_means[:, z], taken_means], axis=1)
+    p_row = np.broadcast_to(p, (len(p), n, size))[..., None]
+    p_column, z_x = _turned(p_row), xz.transpose(0, 2, 1, 3)
     own = (1.0 - p_row - p_column + own_pair) * uploads.zz + own_pair * xx[:, None]
-    own = own + (p_row - own_pair) * xz + (p_column - own_pair) * _turned(xz)
+    own = own + (p_row - own_pair) * z_x + (p_column - own_pair) * _turned(z_x)
     return Exchanged(result, means, np.stack([uploads.zz, own], axis=1))
+
+
+def _turned_row(blocks: FloatArray) -> FloatArray:
+    """Turn E[c_k gᵀ] (E, n, d, d) into E[g c_kᵀ] (E, d, n, d)."""
+    return blocks.transpose(0, 3, 1, 2)
 
 
 def _turned(blocks: FloatArray) -> FloatArray:
