@@ -338,7 +338,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch) -> 
         return real(name, *rest, **options)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(PsofedError, match=r"pip install \"psofed\[parquet\]\""):
+    with pytest.raises(PsofedError, match=r"pip install -e '\.\[parquet\]'"):
         read_table(tmp_path / "x.parquet", "a", "b")
 
 
