@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parts
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    byzfl = pytest.importorskip("byzfl", reason="pip install psofed[byzfl]", exc_type=ImportError)
+    byzfl = pytest.importorskip("byzfl", reason="pip install -e '.[byzfl]'", exc_type=ImportError)
 
 SHAPES = [(5, 3), (8, 1), (11, 6), (25, 5)]
 

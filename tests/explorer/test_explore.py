@@ -474,7 +474,8 @@ def test_without_panel_one_line_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", code, "explore", "--no-browser"], capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert done.stderr == "psofed: The explorer needs Panel. Install it with: pip install 'psofed[explore]'\n"
+    assert done.stderr.startswith("psofed: psofed explore needs Panel; install it ")
+    assert done.stderr.endswith("pip install -e '.[explore]'\n")
 
 
 def test_a_port_in_use_is_a_users_mistake(psofed_command) -> None:

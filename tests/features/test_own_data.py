@@ -190,17 +190,14 @@ def test_least_squares_in_hindsight_is_numpys(data) -> None:
     assert np.allclose(best_weights(data), np.linalg.lstsq(inputs, targets, rcond=None)[0], rtol=1e-4)
 
 
-def test_pooled_lms_takes_the_clients_in_turn(data) -> None:
+def test_pooled_lms_predicts_all_clients_and_then_learns_from_them_in_turn(data) -> None:
     scenario = fitted(data, num_participants=2, stepsize=0.1)
     curve = run_baselines(scenario, 5).curves["pooled"]
     w, squares = np.zeros(2), []
     for n in range(40):
-        total = 0.0
+        squares.append(np.mean([(data.targets[k][n] - data.inputs[k][n] @ w) ** 2 for k in range(3)]))
         for k in range(3):
-            error = data.targets[k][n] - data.inputs[k][n] @ w
-            total += error**2 / 3
-            w = w + 0.1 * data.inputs[k][n] * error
-        squares.append(total)
+            w = w + 0.1 * data.inputs[k][n] * (data.targets[k][n] - data.inputs[k][n] @ w)
     assert np.allclose(curve, squares, rtol=1e-9)
 
 
@@ -341,7 +338,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch) -> 
         return real(name, *rest, **options)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(PsofedError, match=r"pip install \"psofed\[parquet\]\""):
+    with pytest.raises(PsofedError, match=r"pip install -e '\.\[parquet\]'"):
         read_table(tmp_path / "x.parquet", "a", "b")
 
 

@@ -12,7 +12,6 @@ from psofed.render.charts import Chart, Scale, Series, log_bins
 from psofed.render.numbers import count, counted, decibels, listed, percent, sentence_case, significant
 from psofed.results.estimates import students_factor
 from psofed.results.metrics import ALL_TITLES, BASELINE_TITLES, METRIC_TITLES
-from psofed.results.outliers import robust_scores, stands_out
 from psofed.results.reports import measured
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
@@ -213,16 +212,13 @@ def _baselines(result: "SimulationResult", data: dict[str, Any]) -> Table:
 
 
 def _clients(clients: list[dict[str, Any]]) -> Table:
-    """Return every client's errors by name, those that stand out first."""
-    alone = np.array([np.nan if c["alone_mse"] is None else c["alone_mse"] for c in clients])
-    flags = stands_out(*robust_scores(alone))
-    order = np.lexsort((np.arange(len(clients)), ~flags))
+    """Return every client's errors by name."""
     rows = []
-    for client, flag in ((clients[k], flags[k]) for k in order):
-        mse, own = client["mse"], client["alone_mse"]
-        gain = 1 - mse / own if mse is not None and own else None
-        words = ["Byzantine"] * client["is_byzantine"] + ["stands out"] * bool(flag)
-        rows.append((client["name"], client["samples"], own, mse, gain, ", ".join(words)))
+    for client in clients:
+        mse, alone = client["mse"], client["alone_mse"]
+        gain = 1 - mse / alone if mse is not None and alone else None
+        remark = "Byzantine" if client["is_byzantine"] else ""
+        rows.append((client["name"], client["samples"], alone, mse, gain, remark))
     columns = (
         Column("client"),
         Column("samples", Kind.COUNT),
