@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +17,6 @@ from psofed.fleet.measured import table_samples
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
 from psofed.simulation.evasion import instants, measure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from psofed.engine.pso_fed import RemoteLearning
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
 BLOCK = WIDTH
@@ -167,7 +162,6 @@ def run_block(
     progress: Progress | None = None,
     threads: int = 1,
     over_clients: bool | None = None,
-    elsewhere: "Callable[[int], RemoteLearning] | None" = None,
 ) -> Block:
     """Run some trials in lock step. A trial's bits depend only on the job and the trial's number.
 
@@ -181,8 +175,6 @@ def run_block(
         Threads that may share the clients of a trial, where there are many.
     over_clients : bool, optional
         Whether lanes are clients; by default as :func:`runs_over_clients` says.
-    elsewhere : callable, optional
-        Makes what holds the models of a trial, where lanes are clients.
     """
     scenario, recording = job.scenario, job.recording
     count, iterations = len(trials), scenario.iterations
@@ -190,7 +182,7 @@ def run_block(
     if runs_over_clients(scenario, count) if over_clients is None else over_clients:
         from psofed.engine.pso_fed import TrialByTrial
 
-        lanes, run = count, TrialByTrial(scenario, job.fleet, job.seed, trials, threads, elsewhere)
+        lanes, run = count, TrialByTrial(scenario, job.fleet, job.seed, trials, threads)
     else:
         # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
         lanes = -(-count // WIDTH) * WIDTH

@@ -39,7 +39,6 @@ from psofed.simulation.blocks import (
 )
 from psofed.simulation.evasion import check_evasion
 from psofed.simulation.parcels import sending
-from psofed.simulation.shards import cut_over_workers
 
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
@@ -196,10 +195,6 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
     executor, report = settings.executor, settings.progress
     threads = settings.threads or os.cpu_count() or 1
     blocks, iterations = cut_into_blocks(settings.trials), job.scenario.iterations
-    elsewhere = None
-    if executor is not None and len(blocks) == 1 and runs_over_clients(job.scenario, settings.trials):
-        elsewhere = cut_over_workers(executor, job.scenario, job.seed)
-        executor = executor if elsewhere is None else None  # the server stays here
     local = executor is None
     progress = Progress()
     amount = iterations * settings.trials
@@ -214,9 +209,7 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
         while waiting or running:
             while waiting and len(running) < window:
                 trials = waiting.popleft()
-                future = sender.submit(
-                    run_block, job, trials, progress if local else None, shared, None, elsewhere
-                )
+                future = sender.submit(run_block, job, trials, progress if local else None, shared)
                 running.append((trials, future))
             trials, future = running.popleft()
             while True:
