@@ -89,7 +89,7 @@ def make_client_lanes(
     models = empty_lanes(dimension, padded)
     models[:] = target[:, None]
     return ClientLanes(
-        WHOLE, 0, 0, num_clients, models, *columns,
+        WHOLE, 0, 0, num_clients, models, columns[0], columns[1], columns[2],
         sums=np.zeros(-(-num_clients // SUM_BLOCK)),
         server=empty_lanes(dimension, WIDTH),
         measured=empty_lanes(1, 3, WIDTH),

@@ -11,7 +11,7 @@ from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, log_bins
 from psofed.render.numbers import count, counted, decibels, listed, percent, sentence_case, significant
 from psofed.results.estimates import students_factor
-from psofed.results.metrics import ALL_TITLES, BASELINE_TITLES, METRIC_TITLES
+from psofed.results.metrics import BASELINE_TITLES, METRIC_TITLES
 from psofed.results.outliers import robust_scores, stands_out
 from psofed.results.reports import measured
 from psofed.scenario import Scenario
@@ -178,7 +178,7 @@ def _steady_state(result: "SimulationResult") -> Table:
             continue  # not measured
         shown = measured(value)
         error = value.standard_error if value.is_typical else None
-        rows.append((ALL_TITLES[metric], shown, shown.value, error))
+        rows.append((METRIC_TITLES[metric], shown, shown.value, error))
     last = f"last {count(result.tail)} of {counted(result.scenario.iterations, 'iteration')}"
     traffic = result.communication
     sent = (
