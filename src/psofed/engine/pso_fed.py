@@ -200,7 +200,7 @@ class PsoFedRun(HookHolder):
             side, remembered = self._server_side, self.clients if over is None else _NO_MOVES
             advance(
                 first, self._streams["data"], self._inputs, self._learning.stepsizes, exchange, attack,
-                side.search, side.defence, side.rule, self._test_set, self._target, extras, network, side.groups,
+                side.defence, side.rule, self._test_set, self._target, extras, network, side.groups,
                 self._choosing, over, ModelState(self.clients, self.server, self.client_squares, remembered),
                 self._scratch, metrics,
             )  # fmt: skip

@@ -27,7 +27,7 @@ from psofed.engine.over_clients import (
 from psofed.engine.pso_fed_learning import learn_in_general, learn_plainly
 from psofed.engine.pso_fed_state import Exchanges, Extras, ModelState, Scratch
 from psofed.engine.samples import error_on_next
-from psofed.engine.server_side import AttackSide, DefenceSide, GroupSide, RuleSide, SearchSide
+from psofed.engine.server_side import AttackSide, DefenceSide, GroupSide, RuleSide
 from psofed.engine.server_steps import aggregate, leave_out
 from psofed.engine.streams import Stream
 from psofed.engine.test_set import TestSet, test_error
@@ -41,7 +41,6 @@ def advance(
     stepsizes: FloatArray,
     exchange: Exchanges,
     attack: AttackSide,
-    search: SearchSide | None,
     defence: DefenceSide | None,
     rule: RuleSide,
     tests: TestSet,
@@ -71,7 +70,7 @@ def advance(
         Numba compiles the kernel for each, as for `extras`.
     target : array (D,)
         w, for the hooks.
-    search, extras, network, groups, choosing, over_clients : SearchSide, Extras, NetworkSide, GroupSide, …, or None
+    extras, network, groups, choosing, over_clients : Extras, NetworkSide, GroupSide, …, or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
     scratch : Scratch
         What it works in.
@@ -138,7 +137,7 @@ def advance(
                 scratch.asked[lane] = network.asked[t, lane]
         if choosing is not None:
             note_shared(choosing, first + t, True, target, uploads)
-        corrupt_uploads(attack, groups, search, rule, first + t, target, server, uploads, scratch.distance)
+        corrupt_uploads(attack, groups, first + t, target, server, uploads)
         if network is not None:
             upload_through(first + t, num_clients, network, server, target, uploads)
             if network.delay.is_on:

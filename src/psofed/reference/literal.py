@@ -4,7 +4,6 @@ Attack and rule are the parts themselves, run as plain Python (:mod:`psofed.part
 Slow; the fast engine is tested against it on the same draws.
 """
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from psofed.engine.test_set import draw_clean_samples
 from psofed.fleet import draw_fleet
 from psofed.parts.base import Learner
 from psofed.parts.contexts import Observation, Residual
-from psofed.parts.plain import combine_uploads, corrupt_at_best
+from psofed.parts.plain import combine_uploads
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial
+from psofed.reference.draws import ReferenceRun, draw_trial
 from psofed.reference.masks import LiteralMasks
 from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.reference.server_model import mix_literally, run_server_model_reference
@@ -88,14 +87,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         if root is not None:
             inputs, outputs = root
             own_step = scenario.mean_stepsize * inputs.T @ (outputs - inputs @ server) / len(outputs)
-        if scenario.attack is not None and scenario.attack.strengths():
-            corrupt = partial(
-                corrupt_at_best, rule=scenario.aggregation, pre=scenario.pre_aggregation, own_step=own_step,
-                uniforms=draw_mix_uniforms(scenario, seed, trial, n, uploaders),
-            )  # fmt: skip
-            uploads = groups.corrupt(n, uploaders, uploads, server, corrupt)
-        else:
-            uploads[there] = groups.corrupt(n, uploaders[there], uploads[there], server)
+        uploads[there] = groups.corrupt(n, uploaders[there], uploads[there], server)
         for p, k in enumerate(uploaders):
             uploads[p] = network.transmit("up", n, int(k), uploads[p], server)
         arrivals = network.pass_time(n, uploaders, uploads, server)
