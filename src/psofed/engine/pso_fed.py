@@ -7,7 +7,6 @@ import numpy as np
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.attackers import redrawn_clients
 from psofed.engine.bodies import HookHolder
-from psofed.engine.frames.choosing import check_choosing, choose_masks, make_choosing
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.learner import make_learning
 from psofed.engine.frames.selection import Selector
@@ -124,9 +123,7 @@ class PsoFedRun(HookHolder):
             scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
             scenario.num_clients, scenario.dimension, scenario.num_shared,
         )  # fmt: skip
-        self._choosing = make_choosing(scenario, self._streams["masks"])
-        masks = () if self._choosing is None else (self._choosing.choose, self._choosing.note)
-        self._hooks = (self._learning.hook, self._stream.hook, *masks)
+        self._hooks = (self._learning.hook, self._stream.hook)
         self._network = Network(scenario, seed, trials)
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
@@ -162,8 +159,6 @@ class PsoFedRun(HookHolder):
         else:
             self.clients = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
             self.clients[:] = self.server
-        if self._choosing is not None:
-            choose_masks(self._choosing, 0, self._target, self.clients)
         exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
         if scenario.availability is not None:
             exchanged += scenario.num_clients * lanes // 8
@@ -201,7 +196,7 @@ class PsoFedRun(HookHolder):
             advance(
                 first, self._streams["data"], self._inputs, self._learning.stepsizes, exchange, attack,
                 side.defence, side.rule, self._test_set, self._target, extras, network, side.groups,
-                self._choosing, over, ModelState(self.clients, self.server, self.client_squares, remembered),
+                over, ModelState(self.clients, self.server, self.client_squares, remembered),
                 self._scratch, metrics,
             )  # fmt: skip
 
@@ -218,8 +213,6 @@ class PsoFedRun(HookHolder):
         self._server_side.check()
         self._network.check()
         self.check()
-        if self._choosing is not None:
-            check_choosing(self._choosing, self._scenario)
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
             share = self._scenario.num_clients / np.maximum(given.active, 1)
@@ -250,11 +243,6 @@ class PsoFedRun(HookHolder):
 
     def _draw_exchange(self, first: int, count: int, drawn: Drawn) -> Exchanges:
         participants, uploaders = drawn.participants, drawn.uploaders
-        if self._choosing is not None:
-            # The kernel writes the masks.
-            size, (clients, lanes) = self._scenario.num_shared, participants.shape[1:]
-            empty = np.zeros((2, count, clients, size, lanes), np.int32)
-            return Exchanges(participants, empty[0], uploaders, empty[1])
         if self._scenario.selection.coordinated:
             # What is uploaded is what all download next.
             entries = self._selector.draw(first, count + 1, participants)

@@ -10,7 +10,6 @@ import numpy as np
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attack_steps import corrupt_uploads, redraw_byzantine, remember_models
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.frames.choosing import ChoosingSide, choose_masks, copy_masks, note_shared
 from psofed.engine.frames.delay import first_arrivals, pass_time, weigh_by_delay
 from psofed.engine.hooks import Uploads
 from psofed.engine.inputs import InputModel
@@ -48,7 +47,6 @@ def advance(
     extras: Extras | None,
     network: NetworkSide | None,
     groups: GroupSide | None,
-    choosing: ChoosingSide | None,
     over_clients: ClientLanes | None,
     state: ModelState,
     scratch: Scratch,
@@ -70,7 +68,7 @@ def advance(
         Numba compiles the kernel for each, as for `extras`.
     target : array (D,)
         w, for the hooks.
-    extras, network, groups, choosing, over_clients : Extras, NetworkSide, GroupSide, …, or None
+    extras, network, groups, over_clients : Extras, NetworkSide, GroupSide, …, or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
     scratch : Scratch
         What it works in.
@@ -94,13 +92,7 @@ def advance(
                 _measure(server, tests, metrics, t)
             else:
                 _measure_in_general(server, tests, extras, scratch, metrics, t)
-            if choosing is not None:
-                copy_masks(choosing, exchange.participants[t], exchange.downloaded[t])
             _let_download(t, first, exchange, defence, network, target, scratch, state)
-            if choosing is not None:
-                _note_downloads(
-                    t, first + t, choosing, network, defence, target, exchange, scratch.asked, clients
-                )
         if over_clients is not None:
             if over_clients.phase == WHOLE:
                 padded = over_clients.models.shape[1]
@@ -126,17 +118,12 @@ def advance(
         redraw_byzantine(attack, t)
         remember_models(attack, groups, first + t, target, state.remembered)
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
-        if choosing is not None:
-            choose_masks(choosing, first + t + 1, target, clients)
-            copy_masks(choosing, uploaders, uploaded)
         _upload(clients, uploaders, uploaded, scratch.sent)
         uploads = Uploads(uploaders, uploaded, scratch.sent, scratch.asked)
         if network is not None:
             silence_unreached(t, network, scratch.sent)
             for lane in range(lanes):
                 scratch.asked[lane] = network.asked[t, lane]
-        if choosing is not None:
-            note_shared(choosing, first + t, True, target, uploads)
         corrupt_uploads(attack, groups, first + t, target, server, uploads)
         if network is not None:
             upload_through(first + t, num_clients, network, server, target, uploads)
@@ -224,36 +211,6 @@ def _download_unless_out(
                 i, k = entries[p, m, lane], participants[p, lane]
                 if left[k, lane] == 0:
                     clients[k, i, lane] = server[i, lane]
-
-
-@kernel_part
-def _note_downloads(
-    t: int,
-    n: int,
-    choosing: ChoosingSide,
-    network: NetworkSide | None,
-    defence: DefenceSide | None,
-    target: FloatArray,
-    exchange: Exchanges,
-    asked: IntArray,
-    clients: FloatArray,
-) -> None:
-    """Let a pattern with a memory see the values that arrived at participants."""
-    participants, entries, taken = exchange.participants[t], exchange.downloaded[t], choosing.taken
-    for p in range(taken.shape[0]):
-        for lane in range(taken.shape[2]):
-            k = participants[p, lane]
-            takes = True
-            if network is not None:
-                takes = network.downloads.size == 0 or network.downloads[t, p, lane]
-            if defence is not None:
-                takes = takes and (defence.excluded_download or defence.watching.left[k, lane] == 0)
-            for m in range(taken.shape[1]):
-                arrived = takes
-                if network is not None and network.down.addresses.size:
-                    arrived = takes and not np.isnan(network.received[p, m, lane])
-                taken[p, m, lane] = clients[k, entries[p, m, lane], lane] if arrived else np.nan
-    note_shared(choosing, n, False, target, Uploads(participants, entries, taken, asked))
 
 
 @kernel_part

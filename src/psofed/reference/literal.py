@@ -18,7 +18,6 @@ from psofed.parts.contexts import Observation, Residual
 from psofed.parts.plain import combine_uploads
 from psofed.parts.watching import Watch, WatchPlan
 from psofed.reference.draws import ReferenceRun, draw_trial
-from psofed.reference.masks import LiteralMasks
 from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.reference.server_model import mix_literally, run_server_model_reference
 from psofed.scenario import Scenario
@@ -42,7 +41,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
     (4, 6, 2)
     """
     draws = draw_trial(scenario, seed, trial)
-    network, masks = LiteralNetwork(scenario, seed, trial), LiteralMasks(scenario, seed, trial)
+    network = LiteralNetwork(scenario, seed, trial)
     groups = LiteralGroups(scenario, seed, trial, scenario.dimension)
     iterations, clients, dimension = draws.inputs.shape
     start = draw_fleet(scenario).target
@@ -60,12 +59,10 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ server) ** 2)
         participants = network.draw_participants(n, draws.participants[n], "participation")
         participants = participants[network.reached(n, participants)]
-        download_masks = masks.current.copy() if masks.is_on else draws.download_masks[n]
         for k in range(clients):
             if k in participants and not (stays_behind and watch is not None and watch.is_out[k]):
-                shared = np.where(download_masks[k], server, np.nan)
+                shared = np.where(draws.download_masks[n, k], server, np.nan)
                 received = network.transmit("down", n, k, shared, local[k])
-                masks.note(n, k, received, is_upload=False)
                 local[k] = np.where(np.isnan(received), local[k], received)
             x = draws.inputs[n, k]
             y = target @ x + draws.noise[n, k]
@@ -74,15 +71,11 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
             if network.learns(n, k):
                 local[k] = learners[k].step(local[k], x, y, n)
         groups.remember(n, local)
-        masks.choose(n + 1, local)
-        upload_masks = masks.current if masks.is_on else draws.upload_masks[n]
         source = "uplink" if scenario.uplink == "redrawn" else "participation"
         uploaders = network.draw_participants(n, draws.uploaders[n], source)
-        uploads = np.where(upload_masks[uploaders], local[uploaders], np.nan)
+        uploads = np.where(draws.upload_masks[n, uploaders], local[uploaders], np.nan)
         there = network.reached(n, uploaders)
         uploads[~there] = np.nan
-        for p, k in enumerate(uploaders):
-            masks.note(n, int(k), uploads[p], is_upload=True)
         own_step = None
         if root is not None:
             inputs, outputs = root

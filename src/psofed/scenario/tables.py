@@ -50,12 +50,6 @@ class Selection(Settings):
         words=("for all clients", "for each client"),
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.coordinated and self.pattern.has_memory():
-            allowed = f'false with selection.pattern = "{self.pattern.kind}", which chooses from each client\'s model'
-            raise InvalidValueError("selection.coordinated", True, allowed)
-
     if TYPE_CHECKING:  # accepted types; a name stands for the part
 
         def __init__(self, *, pattern: Pattern | str = ..., coordinated: bool = ...) -> None: ...

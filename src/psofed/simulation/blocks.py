@@ -145,7 +145,7 @@ def runs_over_clients(scenario: Scenario, trials: int) -> bool:
         return False
     if scenario.defence is not None:
         return False
-    if scenario.selection.pattern.has_memory() or any(held.remembers_models() for held in scenario.attacks):
+    if any(attack.remembers_models() for attack in scenario.attacks):
         return False
     from psofed.engine.pso_fed import is_plain
 

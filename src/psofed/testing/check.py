@@ -91,7 +91,7 @@ def scenario_with(part: Part, **changes: Any) -> Scenario:
     """Return a small scenario that holds the part."""
     values: dict[str, Any] = {**SIZES, **changes}
     if part.family == "pattern":
-        coordinated = values.pop("coordinated", not part.has_memory())  # type: ignore[attr-defined]
+        coordinated = values.pop("coordinated", True)
         values["selection"] = Selection(pattern=part, coordinated=coordinated)  # type: ignore[arg-type]
     elif part.family == "stream":
         values["data"] = Data(stream=part)  # type: ignore[arg-type]

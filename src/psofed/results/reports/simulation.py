@@ -255,7 +255,7 @@ def _next_step(result: "SimulationResult") -> NextStep:
 
 def _is_predictable(scenario: Scenario) -> bool:
     """Whether every part states what the theory needs of it."""
-    algorithm, pattern, drift = scenario.algorithm, scenario.selection.pattern, scenario.drift
+    algorithm, drift = scenario.algorithm, scenario.drift
     availability, delay, links = scenario.availability, scenario.delay, scenario.channel
     delays = () if delay is None else delay.chances()
     channels = () if links is None else (*links.up, *links.down)
@@ -265,7 +265,6 @@ def _is_predictable(scenario: Scenario) -> bool:
         and scenario.defence is None
         and scenario.learner.linear() is not None
         and scenario.data.stream.is_independent
-        and not pattern.has_memory()
         and (drift is None or drift.increment_variance() is not None)
         and (availability is None or availability.is_memoryless)
         and (delays is not None and (len(delays) <= 2 or np.count_nonzero(delays) == 1))
