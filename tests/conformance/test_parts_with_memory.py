@@ -16,9 +16,9 @@ from psofed.parts.channels import Lossy
 from psofed.parts.contexts import Transmission
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
-from psofed.reference.literal import run_trial
 from psofed.testing.families import check_availability, check_channel
 from psofed.testing.uploads import check_attack
+from reference.literal import run_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
 

@@ -22,8 +22,8 @@ from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
 from psofed.parts.pre_aggregations import Bucketing
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
-from psofed.reference.literal import run_literally
+from reference.draws import draw_trial
+from reference.literal import run_literally
 
 pytestmark = [pytest.mark.federation, pytest.mark.takes(21)]
 

@@ -14,7 +14,7 @@ from psofed import Data, Scenario, Selection, Uniform
 from psofed.common.errors import PsofedError
 from psofed.common.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 from plain_engine import advance_as_python

@@ -1,6 +1,5 @@
 """Availability, channels, delays and groups of attackers written literally, on the draws of the fast engine."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +14,8 @@ from psofed.parts.contexts import Departure, Moment, Presence, Transmission
 from psofed.parts.network import Channel
 from psofed.parts.part import call_with_memory
 from psofed.parts.plain import LARGEST, corrupt_uploads, poison_sample
-from psofed.reference.draws import draw_uniforms
 from psofed.scenario import Scenario
+from reference.draws import draw_uniforms
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +217,6 @@ class LiteralGroups:
         clients: NDArray[np.int64],
         uploads: FloatArray,
         server: FloatArray,
-        corrupt: Callable[..., FloatArray] = corrupt_uploads,
     ) -> FloatArray:
         """Return the uploads (P, D) after all groups' attacks, each of which sees those before any."""
         received = uploads.copy()
@@ -226,7 +224,7 @@ class LiteralGroups:
             if attack.poisons_samples():
                 continue
             attacking = shocks.attacking[n, clients]
-            changed = corrupt(
+            changed = corrupt_uploads(
                 attack=attack, uploads=uploads, attacking=attacking, server=server, clients=clients, iteration=n,
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
                 num_clients=self.scenario.num_clients, memory=self._memories[place],

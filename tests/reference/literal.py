@@ -17,10 +17,10 @@ from psofed.parts.base import Learner
 from psofed.parts.contexts import Observation, Residual
 from psofed.parts.plain import combine_uploads
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.draws import ReferenceRun, draw_trial
-from psofed.reference.network import LiteralGroups, LiteralNetwork
-from psofed.reference.server_model import mix_literally, run_server_model_reference
 from psofed.scenario import Scenario
+from reference.draws import ReferenceRun, draw_trial
+from reference.network import LiteralGroups, LiteralNetwork
+from reference.server_model import mix_literally, run_server_model_reference
 
 
 def run_trial(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None) -> ReferenceRun:

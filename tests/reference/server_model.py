@@ -18,9 +18,9 @@ from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, combine_uploads, mix_uploads
 from psofed.parts.traffic import Exchange, Momentum
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial, draw_uniforms
-from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.scenario import Scenario
+from reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial, draw_uniforms
+from reference.network import LiteralGroups, LiteralNetwork
 
 
 def run_server_model_reference(
