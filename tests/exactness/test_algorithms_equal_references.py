@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, Attack, Data, NotCoveredError, Scenario, simulate
-from psofed.engine.attackers import draw_shocks
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.algorithms import CSFed, DeMoA, OnlineFed, QSFed, RoSDHB, SignSGD
@@ -20,6 +19,7 @@ from psofed.parts.registry import find_part, part_names
 from reference.draws import draw_trial
 from reference.literal import run_trial
 from reference.server_model import _ordered_participants, _own_draws
+from reference.shocks import draw_shocks
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.takes(10)]
 

@@ -12,7 +12,6 @@ import pytest
 
 from psofed import Data, Scenario, draw_fleet
 from psofed.engine import server_model_kernel
-from psofed.engine.attackers import draw_shocks
 from psofed.engine.frames import drift, selection
 from psofed.engine.frames.drift import draw_direction
 from psofed.engine.frames.selection import Selector
@@ -23,6 +22,7 @@ from psofed.engine.streams import Stream, make_stream
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Mask
 from psofed.parts.registry import find_part, part_names
+from reference.shocks import draw_shocks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from plain_engine import run_as_python

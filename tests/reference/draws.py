@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import Shocks, draw_shocks
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.selection import Selector
 from psofed.engine.inputs import make_input_model
@@ -19,6 +18,7 @@ from psofed.fleet.measured import table_samples
 from psofed.parts.contexts import Innovation
 from psofed.parts.watching import Watch
 from psofed.scenario import Scenario
+from reference.shocks import Shocks, draw_shocks
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import Shocks, draw_shocks
-from psofed.engine.frames.channel import draw_channel_numbers
+from psofed.engine.compiling import compiled
+from psofed.engine.normals import normal_pair
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Departure, Moment, Presence, Transmission
@@ -16,6 +16,7 @@ from psofed.parts.part import call_with_memory
 from psofed.parts.plain import LARGEST, corrupt_uploads, poison_sample
 from psofed.scenario import Scenario
 from reference.draws import draw_uniforms
+from reference.shocks import Shocks, draw_shocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,3 +240,21 @@ def _take(numbers: list[int], place: int, word: int) -> int:
     other = place + (((word >> 32) * (len(numbers) - place)) >> 32)
     numbers[place], numbers[other] = numbers[other], numbers[place]
     return numbers[place]
+
+
+def draw_channel_numbers(
+    stream: Stream, n: int, client: int, num_clients: int, dimension: int
+) -> tuple[float, FloatArray, FloatArray]:
+    """Return the random numbers of one message of one trial: of the message, normals and uniforms (D,) of entries."""
+    words = stream.words((n * num_clients + client) * (dimension + 1), dimension + 1)[:, 0]
+    uniforms = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
+    normals = np.empty(dimension)
+    _fill_normals(words[1:], normals)
+    return float(uniforms[0]), normals, uniforms[1:]
+
+
+@compiled(by_content=True)
+def _fill_normals(words: NDArray[np.uint64], out: FloatArray) -> None:
+    for i in range(out.size):
+        x, _ = normal_pair(words[i])
+        out[i] = x

@@ -14,7 +14,7 @@ from psofed import (
     UnknownFieldError,
     simulate,
 )
-from psofed.engine.attackers import draw_shocks, make_attackers
+from psofed.engine.attackers import make_attackers
 from psofed.engine.frames.poison import poison_hook
 from psofed.engine.hooks import take_poison
 from psofed.engine.streams import make_stream
@@ -36,6 +36,7 @@ from psofed.parts.attacks import (
 )
 from psofed.parts.plain import corrupt_uploads, poison_sample
 from psofed.scenario.changes import with_values
+from reference.shocks import draw_shocks
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
