@@ -43,7 +43,6 @@ from psofed.results import Difference as Difference
 from psofed.results import SimulationResult as SimulationResult
 from psofed.results import difference as difference
 from psofed.scenario import Data as Data
-from psofed.scenario import Evasion as Evasion
 from psofed.scenario import Links as Links
 from psofed.scenario import Scenario as Scenario
 from psofed.scenario import Selection as Selection

@@ -10,8 +10,8 @@ from psofed import Data, Scenario, Selection, predict_recovery, simulate
 from psofed.parts import Defence, option
 from psofed.parts.attacks import ConstantBias, Gaussian
 from psofed.parts.defences import Cusum
-from psofed.reference.literal import run_literally
 from psofed.theory.residuals import honest_variance
+from reference.literal import run_literally
 
 pytestmark = [
     pytest.mark.theory,
@@ -130,7 +130,7 @@ def test_residuals_of_honest_clients_have_the_variance_that_theory_says(changes:
 
 def _squares(scenario: Scenario, models: np.ndarray, trial: int, variance: np.ndarray) -> np.ndarray:
     """Squared residuals of the uploads over what theory says, by iteration and client; NaN where there is none."""
-    from psofed.reference.draws import draw_trial
+    from reference.draws import draw_trial
 
     draws = draw_trial(scenario, 2, trial)
     iterations = len(draws.noise)

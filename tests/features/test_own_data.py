@@ -147,7 +147,7 @@ def literal_federation(data, scenario, draws):
 
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_the_engine_on_a_table_equals_the_equations_read_literally(tmp_path, epochs: int) -> None:
-    from psofed.reference.draws import draw_trial
+    from reference.draws import draw_trial
 
     uneven = make_rows(rows=45) + "\n".join(make_rows(("a",), rows=20, seed=2).splitlines()[1:])
     data = read_data(write(tmp_path, uneven), "station", "y", epochs=epochs)

@@ -251,8 +251,6 @@ def test_what_contradicts_the_rows_is_refused_by_name(scenario) -> None:
         Scenario.from_data(scenario.own_data, data=Data())
     with pytest.raises(NotCoveredError, match='metric = "test"'):
         psofed.tune(scenario, metric="test")
-    with pytest.raises(NotCoveredError, match="own data"):
-        psofed.simulate(scenario.replace(evasion=psofed.Evasion(epsilon=0.1)), trials=1)
 
 
 def test_a_federation_leaves_the_rows_to_its_nodes(scenario) -> None:

@@ -91,10 +91,6 @@ def check_scenario(scenario: Scenario, theory: str = "exact") -> None:
     check_learning(scenario, theory)
     check_network(scenario)
     pattern = scenario.selection.pattern
-    if pattern.has_memory():
-        raise NotCoveredError(
-            f'the theory does not cover selection.pattern = "{pattern.kind}": its masks depend on the models'
-        )
     if (
         not isinstance(pattern, RoundRobin)
         and pattern.mask_moments(scenario.dimension, scenario.num_shared) is None

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     import pandas
 
     from psofed.render.charts import Chart
-    from psofed.theory.evasion import EvasionPrediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +128,6 @@ class Prediction(Reported):
     def _metrics(self) -> Metrics[float]:
         total = self.steady_state.total
         return metrics_of(self.model, total.excess, total.server)
-
-    @cached_property
-    def evasion(self) -> "EvasionPrediction | None":
-        """Bounds on the server's error on inputs moved to hurt most; None without ``[evasion]``."""
-        from psofed.theory.evasion import predict_evasion
-
-        return predict_evasion(self)
 
     @property
     def terms(self) -> Terms:
@@ -278,15 +269,7 @@ class Prediction(Reported):
         if self.model.is_sampled:
             sampling = self.steady_state.sampling_error
             values["sampling_error"] = {"network_mse": sampling.excess, "server_msd": sampling.server}
-        if self.scenario.evasion is not None:
-            values["evasion"] = self._evasion_to_json()
         return json_object(values)
-
-    def _evasion_to_json(self) -> dict[str, Any]:
-        try:
-            return {} if self.evasion is None else self.evasion.to_json()
-        except NotCoveredError as error:
-            return {"not_covered": str(error)}
 
 
 @takes(PredictionSettings)

@@ -49,11 +49,6 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
     """Return the predicted steady state, what contributes to it, which stepsizes are stable, and the best one."""
     scenario = prediction.scenario
     notes = []
-    try:
-        evasion = prediction.evasion
-    except NotCoveredError as error:
-        evasion = None
-        notes.append(f"{error}.")
     values = {title: getattr(prediction, metric) for metric, title in METRIC_TITLES.items()}
     rows: list[tuple[str, float | None, float]] = []
     for title, value in values.items():
@@ -61,11 +56,6 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
             rows.append((title, value, value))
         if title == METRIC_TITLES["network_mse"]:
             rows += [(f"  {name}", _level(part), part) for name, part in _parts(prediction)]
-    if evasion is not None:
-        rows += [
-            ("test MSE with moved inputs, at least", evasion.lower, evasion.lower),
-            ("test MSE with moved inputs, at most", evasion.upper, evasion.upper),
-        ]
     columns = (
         Column(""),
         Column("steady state", Kind.LEVEL, infinite="unstable"),

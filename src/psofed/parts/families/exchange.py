@@ -1,13 +1,13 @@
 """Base classes of what clients and server exchange: which entries, and in which algorithm."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from psofed.common.errors import InvalidValueError
-from psofed.parts.part import Part, takes_memory
+from psofed.parts.part import Part
 from psofed.parts.traffic import BITS_PER_NUMBER
 
 if TYPE_CHECKING:
-    from psofed.common.types import FloatArray
+    from psofed.common.types import FloatArray, IntArray
     from psofed.parts import contexts
     from psofed.parts.affine import LinearUpdate
     from psofed.parts.traffic import Exchange, Traffic
@@ -15,30 +15,14 @@ if TYPE_CHECKING:
 
 
 class Pattern(Part):
-    """Which M of the D entries a client shares in an iteration.
-
-    A pattern with a memory, ``select(self, mask, memory, out)`` and :meth:`memory_size`, chooses for every client after
-    its local step and sees its model. :meth:`remember` may change the memory whenever the client has shared entries.
-    """
+    """Which M of the D entries a client shares in an iteration."""
 
     table: ClassVar[str] = "selection"
     methods: ClassVar[tuple[str, ...]] = ("select",)
 
-    def select(self, mask: "contexts.Mask", *args: Any, **kwargs: Any) -> None:
-        """Write M different entries from 0 to D − 1 into ``out`` (M,), the last argument."""
+    def select(self, mask: "contexts.Mask", out: "IntArray") -> None:
+        """Write M different entries from 0 to D − 1 into ``out`` (M,)."""
         raise NotImplementedError
-
-    def memory_size(self, dimension: int) -> int:
-        """Return how many numbers are kept for each client, zeros at first."""
-        return 0
-
-    def remember(self, shared: "contexts.Shared", memory: "FloatArray") -> None:
-        """Change the memory of a client that has just downloaded or uploaded entries."""
-
-    @classmethod
-    def has_memory(cls) -> bool:
-        """Tell whether masks depend on the clients' models and on what is remembered of them."""
-        return takes_memory(cls.select)
 
     def mask_moments(self, dimension: int, num_shared: int) -> "tuple[float, float | FloatArray] | None":
         """Return E[S(i)], alike in all entries, and E[S(i) S(j)], of masks independent over time; else None.

@@ -11,7 +11,7 @@ from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, log_bins
 from psofed.render.numbers import count, counted, decibels, listed, percent, sentence_case, significant
 from psofed.results.estimates import students_factor
-from psofed.results.metrics import ALL_TITLES, BASELINE_TITLES, METRIC_TITLES
+from psofed.results.metrics import BASELINE_TITLES, METRIC_TITLES
 from psofed.results.reports import measured
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
@@ -177,7 +177,7 @@ def _steady_state(result: "SimulationResult") -> Table:
             continue  # not measured
         shown = measured(value)
         error = value.standard_error if value.is_typical else None
-        rows.append((ALL_TITLES[metric], shown, shown.value, error))
+        rows.append((METRIC_TITLES[metric], shown, shown.value, error))
     last = f"last {count(result.tail)} of {counted(result.scenario.iterations, 'iteration')}"
     traffic = result.communication
     sent = (
@@ -251,7 +251,7 @@ def _next_step(result: "SimulationResult") -> NextStep:
 
 def _is_predictable(scenario: Scenario) -> bool:
     """Whether every part states what the theory needs of it."""
-    algorithm, pattern, drift = scenario.algorithm, scenario.selection.pattern, scenario.drift
+    algorithm, drift = scenario.algorithm, scenario.drift
     availability, delay, links = scenario.availability, scenario.delay, scenario.channel
     delays = () if delay is None else delay.chances()
     channels = () if links is None else (*links.up, *links.down)
@@ -261,7 +261,6 @@ def _is_predictable(scenario: Scenario) -> bool:
         and scenario.defence is None
         and scenario.learner.linear() is not None
         and scenario.data.stream.is_independent
-        and not pattern.has_memory()
         and (drift is None or drift.increment_variance() is not None)
         and (availability is None or availability.is_memoryless)
         and (delays is not None and (len(delays) <= 2 or np.count_nonzero(delays) == 1))
