@@ -56,7 +56,7 @@ def test_pages_show_parts_of_the_tables_that_are_kept_as_files(writer) -> None:
     pages = [page.read_text(encoding="utf-8") for page in writer.PAGES]
     used = {name for page in pages for name in re.findall(r"<!-- bench:(\S+)", page)}
     kept = {name: DOCS / "tables" / f"{name}.csv" for name in sorted(used)}
-    assert {"peers-errors", "peers-rates", "costs"} <= kept.keys()
+    assert {"peers-errors", "peers-rates"} <= kept.keys()
     for name, file in kept.items():
         if file.exists():
             table = writer.from_csv(file.read_text(encoding="utf-8"))
