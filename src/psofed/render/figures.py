@@ -14,8 +14,8 @@ from matplotlib.figure import Figure as MatplotlibFigure
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
-from psofed.render.axes import draw_any, draw_cells, draw_series, legend_of, with_symbols
-from psofed.render.charts import AnyChart, Chart, HeatMap, Panels
+from psofed.render.axes import draw_any, draw_series, legend_of, with_symbols
+from psofed.render.charts import AnyChart, Chart, Panels
 from psofed.render.style import (
     DOTS_PER_INCH,
     MATPLOTLIB,
@@ -62,7 +62,7 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
 
     Parameters
     ----------
-    chart : Chart, RowChart, HeatMap or Panels
+    chart : Chart, RowChart or Panels
     axes : Axes, optional
         Draw into these, of a figure of yours, instead of a figure of its own. The picture must have one panel.
     width : str or float, optional
@@ -138,7 +138,6 @@ def save_figure(figure: MatplotlibFigure, path: str | Path) -> None:
 
 def _draw_panels(figure: Figure, panels: Panels) -> None:
     down, across = len(panels.charts), max(map(len, panels.charts))
-    colours, unit = None, ""
     grid = figure.subplots(
         down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, width_ratios=panels.widths
     )
@@ -152,8 +151,6 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
                 continue
             if panels.shared and isinstance(chart, Chart):
                 draw_series(axes, chart)
-            elif panels.shared and isinstance(chart, HeatMap):
-                colours, unit = draw_cells(axes, chart), chart.unit
             else:
                 draw_any(axes, chart)
         if row < len(panels.right):
@@ -173,7 +170,5 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
                 handles=handles, title=with_symbols(panels.legend) or None, ncols=columns, title_fontsize=8.5,
                 loc="outside lower center" if panels.below else "outside right upper", alignment="left",
             )  # fmt: skip
-    if colours is not None:
-        figure.colorbar(colours, ax=grid, label=unit, shrink=0.7)
     if panels.title:
         figure.suptitle(with_symbols(panels.title), fontsize=10, x=0.01, ha="left")
