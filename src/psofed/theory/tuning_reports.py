@@ -104,6 +104,11 @@ def tuning_report(tuning: "Tuning") -> Report:
     ]
     if any(point.convergence_iterations is None for point in tuning.points):
         notes.append("An empty cell: more than 100,000 iterations, or a fleet too large to compute it for.")
+    at_edge = ", ".join(str(point.num_shared) for point in tuning.points if point.at_edge)
+    if at_edge:
+        notes.append(
+            f"M = {at_edge}: the error falls up to the largest stable stepsize, so the best one is 3 % below that."
+        )
     marked = frozenset({tuning.points.index(best)})
     return Report(
         f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
