@@ -21,9 +21,9 @@ EDGY = Scenario(
 
 
 def draw(seed: int) -> Scenario:
-    """Draw a small fleet; in half of them everything is shared, where errors fall up to the limit most often."""
-    rng = np.random.default_rng(seed)
-    clients, dimension = int(rng.integers(2, 6)), int(rng.integers(1, 5))
+    """Draw a small fleet; in every other one client sets the limit, and the MSD often falls up to it."""
+    rng, is_edgy = np.random.default_rng(seed), seed % 2 == 0
+    clients, dimension = int(rng.integers(2, 6)) + 5 * is_edgy, int(rng.integers(1, 5))
     who = {
         "num_byzantine": int(rng.integers(1, clients + 1)),
         "probability": float(rng.choice([0.2, 0.6, 1.0])),
@@ -31,24 +31,26 @@ def draw(seed: int) -> Scenario:
     }
     attack = (
         None,
-        attacks.Gaussian(variance=float(rng.choice([0.01, 0.25, 4.0])), **who),
+        attacks.Gaussian(variance=float(rng.choice([0.25, 4.0])), **who),
         attacks.ColludingGaussian(**who),
         attacks.ConstantBias(bias=0.3, **who),
         attacks.SignFlip(scale=0.3, of=str(rng.choice(["update", "model"])), **who),
         attacks.ScaledUpdate(scale=1.5, **who),
         attacks.LabelPoisoning(**who),
-    )[rng.integers(7)]
+    )[1 if is_edgy else rng.integers(7)]
     walks = attack is None or (isinstance(attack, attacks.Gaussian) and rng.random() < 0.2)
     return Scenario(
         num_clients=clients,
         dimension=dimension,
-        num_participants=int(rng.integers(1, clients + 1)),
-        num_shared=dimension if rng.random() < 0.5 else int(rng.integers(1, dimension + 1)),
-        uplink=str(rng.choice(["same", "redrawn"])),
+        num_participants=4 if is_edgy else int(rng.integers(1, clients + 1)),
+        num_shared=dimension if is_edgy else int(rng.integers(1, dimension + 1)),
+        uplink="same" if is_edgy else str(rng.choice(["same", "redrawn"])),
         iterations=40,
         selection=Selection(pattern=str(rng.choice(["random", "round-robin"])), coordinated=True),
         data=Data(
-            input_variance=rng.uniform(0.2, 1.5, clients).tolist(),
+            input_variance=[0.1] * (clients - 1) + [1.5]
+            if is_edgy
+            else rng.uniform(0.2, 1.5, clients).tolist(),
             noise_variance=float(rng.choice([1e-3, 0.1])),
         ),
         attack=attack,
@@ -75,7 +77,7 @@ def test_the_best_stepsize_is_stable_for_every_metric(first: int) -> None:
         except NotCoveredError:
             continue
         for stepsize in best.values():
-            assert 0.0 <= stepsize < limit, seed
+            assert 0.0 <= stepsize <= EDGE * limit * (1 + 1e-12), seed
             if stepsize > 0.0:
                 at_best = prediction.at(stepsize)
                 assert at_best.is_stable, seed
