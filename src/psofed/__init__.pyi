@@ -61,7 +61,6 @@ from psofed.theory.metrics import Terms as Terms
 from psofed.theory.prediction import LearningCurve as LearningCurve
 from psofed.theory.prediction import Prediction as Prediction
 from psofed.theory.prediction import predict as predict
-from psofed.theory.recovery import predict_recovery as predict_recovery
 from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
 from psofed.theory.stepsize_curve import StepsizeCurve as StepsizeCurve
 from psofed.theory.stepsize_curve import predict_stepsizes as predict_stepsizes

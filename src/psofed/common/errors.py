@@ -160,6 +160,13 @@ def missing_package(user: str, package: str, extra: str) -> PsofedError:
     )
 
 
+class ImpossibleResultError(PsofedError):
+    """A result that cannot be right: a mistake of psofed's own, which the user can only report."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"internal error: {problem}; please report it, with the scenario")
+
+
 def _short(value: Any, limit: int = 80) -> str:
     text = " ".join(repr(value).split())  # on one line: a table would take many
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,9 +1,11 @@
 """Charts drawn by Matplotlib, as figures that display themselves in a notebook and are saved byte for byte alike."""
 
 import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,10 @@ _SCREEN = 100  # pixels per inch where a notebook shows a figure
 class Figure(MatplotlibFigure):
     """A Matplotlib figure that no window manager knows of, and that a notebook shows without ``%matplotlib``."""
 
+    is_shown = False
+
     def _repr_png_(self) -> tuple[bytes, dict[str, float]]:
+        self.is_shown = True
         width, height = self.get_size_inches()
         return figure_to_png(self), {"width": _SCREEN * width, "height": _SCREEN * height}
 
@@ -48,6 +53,20 @@ def make_figure(width: float, height: float, *, laid_out: bool = True) -> Figure
     figure = Figure(figsize=(width, height), layout="constrained" if laid_out else None)
     FigureCanvasAgg(figure)
     return figure
+
+
+def show_after_cell(figure: Figure) -> None:
+    """Show a figure when the notebook's cell ends, unless the cell shows it as its value: for ``result.plot();``."""
+    notebook: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if not hasattr(notebook, "kernel"):
+        return
+
+    def show() -> None:
+        notebook.events.unregister("post_execute", show)
+        if not figure.is_shown:
+            import_module("IPython.display").display(figure)
+
+    notebook.events.register("post_execute", show)
 
 
 @contextmanager

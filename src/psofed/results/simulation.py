@@ -72,7 +72,7 @@ class SimulationResult(Reported):
     curve_standard_error: dict[str, FloatArray]
     diverged_at: NDArray[np.int64]
     trial_curves: dict[str, FloatArray] | None
-    seconds: float
+    seconds: float = field(compare=False)
     version: str = __version__
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

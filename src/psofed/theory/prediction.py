@@ -24,7 +24,7 @@ from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import THEORY_TITLES, PredictionSettings
 from psofed.theory.coverage import check_stepsize
-from psofed.theory.metrics import Metrics, SteadyState, Terms, metrics_of
+from psofed.theory.metrics import Metrics, PredictedLevel, SteadyState, Terms, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import NOTHING, Level
 from psofed.theory.solve import select
@@ -55,6 +55,8 @@ class LearningCurve:
 class Prediction(Reported):
     """A theory's answer for one scenario; what takes longer is computed on first use.
 
+    It follows from scenario and theory, so two of the same are equal. A pickled copy has the answers known by then.
+
     Parameters
     ----------
     scenario : Scenario
@@ -75,8 +77,11 @@ class Prediction(Reported):
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
-    shared: Method | None = field(default=None, repr=False)
-    known_stable: bool | None = field(default=None, repr=False)
+    shared: Method | None = field(default=None, repr=False, compare=False)
+    known_stable: bool | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "method"} | {"shared": None}
 
     def at(self, stepsize: float, is_stable: bool | None = None) -> "Prediction":
         """Predict the same scenario at another stepsize; what does not depend on the stepsize is computed once.
@@ -110,22 +115,23 @@ class Prediction(Reported):
         return self.method.is_stable(self.scenario.mean_stepsize)
 
     @property
-    def network_mse(self) -> float:
+    def network_mse(self) -> PredictedLevel:
         """Steady-state network MSE, (1/K) Σ_k E[ε_k²], the observation noise included."""
-        return self._metrics.network_mse
+        return PredictedLevel(self.metrics.network_mse)
 
     @property
-    def server_msd(self) -> float:
+    def server_msd(self) -> PredictedLevel:
         """Steady-state E‖w_n − w*‖² at the server."""
-        return self._metrics.server_msd
+        return PredictedLevel(self.metrics.server_msd)
 
     @property
-    def test_mse(self) -> float:
+    def test_mse(self) -> PredictedLevel:
         """Steady-state MSE of the server on its test set; NaN where the model is not linear, and with your own data."""
-        return self._metrics.test_mse
+        return PredictedLevel(self.metrics.test_mse)
 
     @property
-    def _metrics(self) -> Metrics[float]:
+    def metrics(self) -> Metrics[float]:
+        """All three as plain numbers."""
         total = self.steady_state.total
         return metrics_of(self.model, total.excess, total.server)
 
@@ -140,7 +146,9 @@ class Prediction(Reported):
         stepsize, model, method = self.scenario.mean_stepsize, self.model, self.method
         if self.is_stable:
             method.check_answer(stepsize)
-            return method.steady_state(stepsize)
+            steady = method.steady_state(stepsize)
+            steady.check(model, stepsize)
+            return steady
         endless = Level(math.inf, math.inf)
         # An attack that only adds noise is not what makes it unstable.
         if model.clean is not model and not model.is_additive and method.clean.is_stable(stepsize):
@@ -245,16 +253,14 @@ class Prediction(Reported):
                 for values in [getattr(curve, metric)]
             ]
             return pandas.concat(frames, ignore_index=True)
-        values = {metric: getattr(self, metric) for metric in METRIC_TITLES}
+        values = self.metrics._asdict()
         values |= {f"network_mse from {name}": value for name, value in asdict(self.terms).items()}
         return pandas.DataFrame({"metric": list(values), "value": list(values.values())})
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and numbers; infinite values (an unstable steady state) become None."""
         values = {
-            "network_mse": self.network_mse,
-            "server_msd": self.server_msd,
-            "test_mse": self.test_mse,
+            **self.metrics._asdict(),
             "terms": {"data": self.terms.data, "attack": self.terms.attack, "noise": self.terms.noise}
             | ({"drift": self.terms.drift} if self.model.walk else {})
             | ({"targets": self.terms.targets} if self.model.clean.has_direction else {}),

@@ -20,6 +20,7 @@ from psofed.results.reports.simulation import byzantine_words
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
 from psofed.settings.theory import THEORY_TITLES
+from psofed.theory.stepsize import is_at_edge
 
 if TYPE_CHECKING:
     from psofed.theory.prediction import Prediction
@@ -213,12 +214,15 @@ def _level(value: float) -> float | None:
 
 def _stepsizes(prediction: "Prediction") -> Table:
     best = prediction.optimal_stepsize
+    why = "smaller is always better" if best == 0 else ""
+    if prediction.theory != "paper" and is_at_edge(best, prediction.max_stepsize):
+        why = "the error falls up to the largest stable one"
     limit = "largest stable (paper's bound)" if prediction.theory == "paper" else "largest stable"
     rows = (
         ("current", prediction.scenario.mean_stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
         (limit, prediction.max_stepsize, "in mean square"),
         ("largest with a convergent mean", prediction.mean_max_stepsize, "a sufficient condition"),
-        ("best", best if best > 0 else None, "smaller is always better" if best == 0 else ""),
+        ("best", best if best > 0 else None, why),
     )
     known = tuple(row for row in rows if row[1] is None or not math.isnan(row[1]))
     return Table("Stepsizes", (Column(""), Column("stepsize", Kind.NUMBER), Column("")), known)

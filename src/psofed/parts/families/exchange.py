@@ -9,7 +9,6 @@ from psofed.parts.traffic import BITS_PER_NUMBER
 if TYPE_CHECKING:
     from psofed.common.types import FloatArray, IntArray
     from psofed.parts import contexts
-    from psofed.parts.affine import LinearUpdate
     from psofed.parts.traffic import Exchange, Traffic
     from psofed.scenario import Scenario
 
@@ -55,12 +54,16 @@ class Algorithm(Part):
     ----------
     holds_models : bool
         Whether clients hold models; only the engine can run such an algorithm.
+    adds_mean_update : bool
+        Whether, under the mean, an exchange adds the average of the updates that arrive to w_n; the exact theory covers
+        such an algorithm.
     """
 
     table: ClassVar[str] = "algorithm_options"
     methods: ClassVar[tuple[str, ...]] = ("traffic",)
     also_needs: ClassVar[tuple[str, ...]] = ("exchange", "encode")
     holds_models: ClassVar[bool] = False
+    adds_mean_update: ClassVar[bool] = False
 
     def check(self, scenario: "Scenario") -> None:
         """Refuse settings that have no meaning for the algorithm."""
@@ -95,10 +98,6 @@ class Algorithm(Part):
         """Write the change of w_n into ``out`` (D,); without this method the combined value is the change."""
         for i in range(out.size):
             out[i] = received.numbers[i]
-
-    def linear_update(self, scenario: "Scenario") -> "LinearUpdate | None":
-        """State the exchange's effect under the mean, for exact theory; None if it is not linear."""
-        return None
 
     def most_participants(self, scenario: "Scenario") -> int:
         """Return the largest number of participants in an iteration."""

@@ -253,7 +253,6 @@ def _is_predictable(scenario: Scenario) -> bool:
     """Whether every part states what the theory needs of it."""
     algorithm, drift = scenario.algorithm, scenario.drift
     availability, delay, links = scenario.availability, scenario.delay, scenario.channel
-    delays = () if delay is None else delay.chances()
     channels = () if links is None else (*links.up, *links.down)
     return (
         scenario.aggregation.kind == "mean"
@@ -263,8 +262,8 @@ def _is_predictable(scenario: Scenario) -> bool:
         and scenario.data.stream.is_independent
         and (drift is None or drift.increment_variance() is not None)
         and (availability is None or availability.is_memoryless)
-        and (delays is not None and (len(delays) <= 2 or np.count_nonzero(delays) == 1))
+        and (delay is None or np.count_nonzero(delay.chances() or ()) == 1)
         and all(link.added_variance() is not None or link.loss_probability() is not None for link in channels)
         and all(attack.affine() is not None for attack in scenario.attacks)
-        and (algorithm.holds_models or algorithm.linear_update(scenario) is not None)
+        and (algorithm.holds_models or algorithm.adds_mean_update)
     )
