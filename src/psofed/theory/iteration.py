@@ -179,11 +179,18 @@ class Iteration:
         apart = array.reshape(self.sets, self.entries.size, *array.shape[1:])
         return np.roll(apart, -self.entries.shift, axis=1).reshape(array.shape)
 
-    def learned(self, moments: Moments) -> tuple[FloatArray, FloatArray]:
-        """Return E[z zᵀ] and E[g zᵀ] of a client that took part, after learning, (E, n, d, d) each."""
-        products, d = self.law.products, self._block
-        cross = self._met(moments, products)[:, TAKEN, :, :d]
-        return self._learn(moments, products, Sources())[:, TAKEN], cross
+    def upload_distance(self, moments: Moments, n: int = 0) -> FloatArray:
+        """Return E[(u − g)²] of an honest client that uploads, averaged over the entries it sends, (n,)."""
+        presence, products, d = self.law.presence, self.law.products, self._block
+        shared = self.masks[n % len(self.masks)].shared
+        learned, met = self._learn(moments, products, Sources()), self._met(moments, products)
+        distance = np.zeros(())
+        for state in (KEPT, TAKEN):
+            weight = presence.mean[3 + state] / presence.mean[3:].sum(axis=0)
+            both = learned[:, state] + moments.second[:, :1, :, 0] - 2.0 * met[:, state, :, :d]
+            distance = distance + weight[:, None] * np.diagonal(both, axis1=-2, axis2=-1)
+        distance = self._moved(distance) if self.entries.shift else distance
+        return np.asarray((distance * shared).sum(axis=(0, 2)) / shared.sum(axis=(0, 2)))
 
     def _different_clients(self, moments: Moments, products: FloatArray) -> tuple[FloatArray, FloatArray]:
         """N = Σ_q λ_q X_q M X_qᵀ over the blocks (G, z, δ), and its products with the constants."""

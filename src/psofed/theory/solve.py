@@ -12,22 +12,24 @@ a sample that doubles until its standard error is small, up to 32 sets. Stabilit
 known to be the least stable.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.errors import NotCoveredError, PsofedError
+from psofed.common.errors import ImpossibleResultError, NotCoveredError
 from psofed.common.types import FloatArray
+from psofed.scenario.describe import describe_scenario
+from psofed.theory.clipping import check_reach, clips
 from psofed.theory.iteration import NO_SOURCES, Iteration, Moments, Sources
-from psofed.theory.krylov_new import dominant_eigenvalue, solve_fixed_points
+from psofed.theory.krylov import dominant_eigenvalue, solve_fixed_points
 from psofed.theory.law import Law
-from psofed.theory.metrics import SteadyState
-from psofed.theory.model_new import TheoryModel
-from psofed.theory.moments.level import Level
+from psofed.theory.metrics import Level, SteadyState
+from psofed.theory.model import TheoryModel
 from psofed.theory.stability import contraction_bound, lone_growth
 
 _MOST_UNKNOWNS = 6_000_000  # beyond, an iteration takes a second and a steady state minutes
@@ -200,16 +202,21 @@ class Solver:
                 total, count = total + levels.sum(axis=1), count + levels.shape[1]
         return total[:, 0] / count, total[:, 1] / count
 
+    def check_answer(self, stepsize: float) -> None:
+        """Refuse a stable stepsize whose steady state contradicts what the theory assumes: links that clip values."""
+        if clips(self.model.scenario):
+            check_reach(self.model, self._steady_moments(stepsize), stepsize)
+
     def num_moments(self, stepsize: float) -> int:
         """Count the numbers that one iteration of a curve computes."""
         law = Law(self.model, stepsize)
         return self._unknowns(law)
 
-    def steady_moments(self, stepsize: float) -> tuple[Iteration, Moments]:
+    def _steady_moments(self, stepsize: float) -> Moments:
         """Return the moments of the steady state, of the first set of offsets."""
         offsets = self._offsets(1)
         recursion = next(self._recursions(stepsize, None if offsets is None else offsets[:1]))
-        return recursion.iteration, recursion.steady_state(Sources())[1]
+        return recursion.steady_state(Sources())[1]
 
     # By source
 
@@ -237,12 +244,13 @@ class Solver:
         return levels
 
     def _checked(self, levels: FloatArray) -> FloatArray:
-        """Refuse levels (N, sources, 2) that no error can have."""
-        totals = levels.sum(axis=1)
-        if not np.all(totals >= -1e-9 * np.abs(levels).sum(axis=1)):
-            raise PsofedError(
-                f"The steady state has a negative error ({totals.min():.3g}): the stepsize is not stable, or the "
-                "prediction is wrong. Please report the scenario."
+        """Refuse levels (N, sources, 2) of a set of offsets that no error can have."""
+        totals, size = levels.sum(axis=1), np.abs(levels).sum(axis=1)
+        floor = 1e-15 * float(self.model.fleet.target @ self.model.fleet.target)
+        if not np.all(totals >= -1e-8 * size - floor):
+            raise ImpossibleResultError(
+                f"the theory predicts an excess MSE of {totals[:, 0].min():g} and a server MSD of "
+                f"{totals[:, 1].min():g} ({describe_scenario(self.model.scenario)})"
             )
         return levels
 
@@ -287,8 +295,6 @@ class Solver:
         scenario = self.model.scenario
         if scenario.algorithm.holds_models:
             return (scenario.num_participants,)
-        import math
-
         traffic = scenario.algorithm.traffic(scenario)
         cost = traffic.group * max(traffic.bits_up, traffic.bits_down)
         return tuple(traffic.exchanges_in(n) for n in range(cost // math.gcd(cost, traffic.budget)))
