@@ -337,6 +337,8 @@ class Law:
         availability = scenario.availability
         classes, index = np.unique(self.groups.availability, return_inverse=True)
         counts = np.bincount(index, self.groups.copies)
+        delay = scenario.delay
+        arriving = 1.0 if delay is None else float(sum(delay.chances()))
         law = PresenceLaw(
             scenario.num_clients,
             self._participants,
@@ -346,8 +348,8 @@ class Law:
             availability is None or availability.learns == "always",
             model.is_redrawn,
             _loss(self._links("down")),
-            _loss(self._links("up")),
-            by_arrivals=scenario.delay is not None,
+            1.0 - (1.0 - _loss(self._links("up"))) * arriving,
+            by_arrivals=delay is not None,
             all_download=not scenario.algorithm.holds_models,
         )
         return law.moments().of(index)

@@ -94,6 +94,12 @@ class WindowOffsets:
         rows += [k * self.num_shared % self.dimension, k % self.dimension]
         return np.unique(np.array(rows), axis=0)
 
+    def neighbours(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sets that differ from one set (K,) in the offset of one client, (K (D − 1), K)."""
+        moves = np.arange(1, self.dimension)
+        changed = np.eye(self.clients, dtype=np.int64)[:, None] * moves[:, None]
+        return (offsets + changed.reshape(-1, self.clients)) % self.dimension
+
     def _mask(self, offsets: NDArray[np.int64], n: int) -> FloatArray:
         """Masks of iteration n, (…, D)."""
         return RoundRobin().mask_given_offset(self.dimension, self.num_shared, offsets, n)

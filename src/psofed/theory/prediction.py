@@ -164,7 +164,7 @@ class Prediction(Reported):
     def max_stepsize(self) -> float:
         """Largest stable stepsize: the true one (exact), or the paper's bound (rhoFcond); 0 if none is stable."""
         bound = mean_square_stepsize_bound(self.model.fleet)
-        return bound if self.theory == "paper" else stability_limit(self.solver.growth, bound)
+        return bound if self.theory == "paper" else stability_limit(self.solver.spectral_radius, bound)
 
     @cached_property
     def mean_max_stepsize(self) -> float:

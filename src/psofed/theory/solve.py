@@ -39,7 +39,8 @@ _APART = 8  # fastest and slowest clients that are not lumped for an eigenvalue
 _FIRST_SAMPLE, _LARGEST_SAMPLE = 4, 32
 _SEARCH_SAMPLE = 4
 _WANTED = np.array([0.001, 0.0025])  # relative standard errors of network MSE and server MSD
-_POWER_STEPS, _LEAST_STABLE = 40, 3
+_POWER_STEPS, _LEAST_STABLE, _MOVES = 40, 3, 6
+_LARGE_SETS = 10_000  # unknowns beyond which only few sets are looked at for stability
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,19 +165,9 @@ class Solver:
     def spectral_radius(self, stepsize: float) -> float:
         """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
         with np.errstate(over="ignore", invalid="ignore"):
-            options = {"directed": False, "apart": _APART}
-            offsets = None
-            if self.model.is_scattered:
-                offsets = np.concatenate([self._extreme_offsets, self._offsets(_LARGEST_SAMPLE)])
-                growths = [recursion.growth() for recursion in self._recursions(stepsize, offsets, **options)]
-                growth = np.nan_to_num(np.concatenate(growths), nan=np.inf)
-                offsets = offsets[np.argsort(growth)[-_LEAST_STABLE:]]
-            recursions = self._recursions(stepsize, offsets, **options)
+            offsets = self._least_stable(stepsize)
+            recursions = self._recursions(stepsize, offsets, directed=False, apart=_APART)
             return max(recursion.spectral_radius() for recursion in recursions)
-
-    def growth(self, stepsize: float) -> float:
-        """Below one if and only if ρ(𝓕) is."""
-        return self.spectral_radius(stepsize)
 
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded."""
@@ -259,9 +250,30 @@ class Solver:
     def _offsets(self, count: int) -> NDArray[np.int64] | None:
         return self.model.windows.offsets(count) if self.model.is_scattered else None
 
-    @cached_property
-    def _extreme_offsets(self) -> NDArray[np.int64]:
-        return self.model.windows.extreme(self.model.attack_chance > 0)
+    def _least_stable(self, stepsize: float) -> NDArray[np.int64] | None:
+        """Sets of offsets, (N, K), whose moments grow fastest.
+
+        They are sought among those known to be bad and the sample, and then by moving one client's window at a time.
+        """
+        if not self.model.is_scattered:
+            return None
+        is_large = self._unknowns(Law(self.model, stepsize)) > _LARGE_SETS
+        sample = self._offsets(_LARGEST_SAMPLE)[: _FIRST_SAMPLE if is_large else None]
+        offsets = np.concatenate([self.model.windows.extreme(self.model.attack_chance > 0), sample])
+        growth = self._growths(stepsize, offsets)
+        for _ in range(_MOVES if self.model.is_sampled and not is_large else 0):
+            nearby = self.model.windows.neighbours(offsets[np.argmax(growth)])
+            moved = self._growths(stepsize, nearby)
+            is_better = moved.max() > growth.max() * (1.0 + 1e-9)
+            offsets, growth = np.concatenate([offsets, nearby]), np.concatenate([growth, moved])
+            if not is_better:
+                break
+        return np.unique(offsets[np.argsort(growth)[-_LEAST_STABLE:]], axis=0)
+
+    def _growths(self, stepsize: float, offsets: NDArray[np.int64]) -> FloatArray:
+        """Estimate ρ(𝓕) for each set of offsets by power iteration."""
+        recursions = self._recursions(stepsize, offsets, directed=False, apart=_APART)
+        return np.nan_to_num(np.concatenate([recursion.growth() for recursion in recursions]), nan=np.inf)
 
     def _recursions(
         self, stepsize: float, offsets: NDArray[np.int64] | None, **options: Any

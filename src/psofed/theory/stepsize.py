@@ -110,7 +110,7 @@ def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
         If there is none.
     """
     guess = mean_square_stepsize_bound(solver.model.fleet)
-    limit = stability_limit(solver.growth, guess, tolerance=tolerance)
+    limit = stability_limit(solver.spectral_radius, guess, tolerance=tolerance)
     if limit == 0.0:
         raise NoStableStepsizeError
     return limit
