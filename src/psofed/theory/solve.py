@@ -114,11 +114,15 @@ class Recursion:
 
     def curve(self, iterations: int, start: int = 0) -> FloatArray:
         """Return the levels at iterations 0 … n − 1, (n, sets, 2), the first with the mask of phase `start`."""
-        moments, levels = self.iteration.initial, []
-        for n in range(iterations):
-            levels.append(self.iteration.levels(moments))
-            moments = self.step(moments, start + n)
-        return np.array(levels)
+        moments, levels = self.iteration.initial, np.full((iterations, self.iteration.sets, 2), np.inf)
+        with np.errstate(over="ignore", invalid="ignore"):  # at an unstable stepsize
+            for n in range(iterations):
+                now = self.iteration.levels(moments)
+                if not np.isfinite(now).all():
+                    break
+                levels[n] = now
+                moments = self.step(moments, start + n)
+        return levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +162,7 @@ class Solver:
         """Excess and MSD at a stable stepsize, precise enough to compare stepsizes."""
         levels = [
             recursion.steady_state(Sources())[0]
-            for recursion in self._recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
+            for recursion in self.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
         ]
         return Level(*self._checked(np.concatenate(levels)[:, None]).mean(axis=(0, 1)).tolist())
 
@@ -166,7 +170,7 @@ class Solver:
         """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
         with np.errstate(over="ignore", invalid="ignore"):
             offsets = self._least_stable(stepsize)
-            recursions = self._recursions(stepsize, offsets, directed=False, apart=_APART)
+            recursions = self.recursions(stepsize, offsets, directed=False, apart=_APART)
             return max(recursion.spectral_radius() for recursion in recursions)
 
     def is_stable(self, stepsize: float) -> bool:
@@ -174,7 +178,7 @@ class Solver:
         model = self.model
         if model.is_bounded and stepsize < contraction_bound(model.fleet):
             return True
-        if model.is_contraction and model.theory == "exact":
+        if model.is_contraction and model.theory == "exact" and not model.fleet.is_white:
             # Proving instability is far cheaper than an eigenvalue.
             alone = 1.0 - model.scenario.participation_probability
             if alone * lone_growth(model.fleet, stepsize) > 1.0:
@@ -184,7 +188,7 @@ class Solver:
     def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD over the iterations."""
         total, count = np.zeros((iterations, 2)), 0
-        for recursion in self._recursions(stepsize, self._offsets(_LARGEST_SAMPLE)):
+        for recursion in self.recursions(stepsize, self._offsets(_LARGEST_SAMPLE)):
             # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
             # so every phase is a start; a sample of offsets has them all.
             is_cyclic = self.model.scenario.algorithm.holds_models and not self.model.is_sampled
@@ -206,7 +210,7 @@ class Solver:
     def _steady_moments(self, stepsize: float) -> Moments:
         """Return the moments of the steady state, of the first set of offsets."""
         offsets = self._offsets(1)
-        recursion = next(self._recursions(stepsize, None if offsets is None else offsets[:1]))
+        recursion = next(self.recursions(stepsize, None if offsets is None else offsets[:1]))
         return recursion.steady_state(Sources())[1]
 
     # By source
@@ -214,9 +218,9 @@ class Solver:
     def _by_source(self, stepsize: float, offsets: NDArray[np.int64] | None) -> FloatArray:
         """Excess and MSD by source of each set of offsets: (N, 4, 2), rows data, attack, drift, targets."""
         model = self.model
-        attacked = list(self._recursions(stepsize, offsets))
+        attacked = list(self.recursions(stepsize, offsets))
         # An additive attack leaves the linear part as it is: one recursion serves both.
-        base = attacked if model.is_additive else list(self.clean._recursions(stepsize, offsets))
+        base = attacked if model.is_additive else list(self.clean.recursions(stepsize, offsets))
 
         def solve(recursions: list[Recursion], sources: Sources) -> FloatArray:
             return np.concatenate([recursion.steady_state(sources)[0] for recursion in recursions])
@@ -272,11 +276,11 @@ class Solver:
 
     def _growths(self, stepsize: float, offsets: NDArray[np.int64]) -> FloatArray:
         """Estimate ρ(𝓕) for each set of offsets by power iteration."""
-        recursions = self._recursions(stepsize, offsets, directed=False, apart=_APART)
+        recursions = self.recursions(stepsize, offsets, directed=False, apart=_APART)
         return np.nan_to_num(np.concatenate([recursion.growth() for recursion in recursions]), nan=np.inf)
 
-    def _recursions(
-        self, stepsize: float, offsets: NDArray[np.int64] | None, **options: Any
+    def recursions(
+        self, stepsize: float, offsets: NDArray[np.int64] | None = None, **options: Any
     ) -> Iterator[Recursion]:
         """Yield recursions for as many sets of offsets at a time as are solved side by side."""
         laws = {count: Law(self.model, stepsize, participants=count or None, **options) for count in self._exchanges}
