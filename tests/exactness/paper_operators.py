@@ -267,7 +267,10 @@ class PaperOperators:
         d, pair = mask.q.shape[-1], mask.q[0]  # type: ignore[attr-defined]
         covariances = fleet.input_variance[:, None, None].copy() if fleet.is_white else fleet.covariances()
         selection = Selection.of(
-            Participation(clients, scenario.num_participants), scenario.share_probability, pair, scenario.selection.coordinated
+            Participation(clients, scenario.num_participants),
+            scenario.share_probability,
+            pair,
+            scenario.selection.coordinated,
         )
         download, upload = DownloadOperator(selection), UploadOperator(selection)
         injection = InjectionOperator(selection)

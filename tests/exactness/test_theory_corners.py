@@ -52,7 +52,9 @@ def test_the_lag_is_averaged_over_all_offsets(correlation: float) -> None:
     assert not model.is_sampled
     offsets, solver = model.windows.offsets(0), Solver(model)
     assert len(offsets) > 24
-    alone = (next(solver.recursions(0.15, row[None])).steady_state(Sources(0.0, 0.0, 1.0))[0] for row in offsets)
+    alone = (
+        next(solver.recursions(0.15, row[None])).steady_state(Sources(0.0, 0.0, 1.0))[0] for row in offsets
+    )
     drift = psofed.predict(scenario).steady_state.drift
     assert (drift.excess, drift.server) == pytest.approx(np.mean(list(alone), axis=(0, 1)), rel=1e-7)
 

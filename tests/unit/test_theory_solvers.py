@@ -247,4 +247,3 @@ def test_a_moving_window_may_diverge_below_the_contraction_bound(coordinated):
     random = scenario.replace(stepsize=stepsize, selection=Selection(coordinated=coordinated))
     assert predict(random).is_stable
     assert predict(random).spectral_radius < 1.0
-

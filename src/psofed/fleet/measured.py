@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from psofed.engine.samples import TableSamples
 
 
-_SINGULAR = 1e-9  # relative eigenvalues of R_k below which a client's own samples tell nothing about its target
+_SINGULAR = (
+    1e-9  # relative eigenvalues of R_k below which a client's own samples tell nothing about its target
+)
 
 
 def table_samples(scenario: Scenario) -> "tuple[Fleet, TableSamples]":

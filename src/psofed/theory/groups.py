@@ -70,7 +70,7 @@ class Groups:
 
     @property
     def size(self) -> int:
-        """n."""
+        """The number n of groups."""
         return self.copies.size
 
 
@@ -98,8 +98,10 @@ def group_clients(model: "TheoryModel", stepsize: float, apart: int = 0, lumped:
     if not fleet.is_white:
         matrices = fleet.covariances()
         covariance = covariance * (matrices[0] / fleet.input_variance[0]) if is_lumped else matrices
+    noise, added = values
+    statement = kind.astype(np.int64)
     return Groups(
-        copies, steps, covariance, *values, kind.astype(np.int64), chance, availability, fleet.target_offsets
+        copies, steps, covariance, noise, added, statement, chance, availability, fleet.target_offsets
     )
 
 
@@ -126,7 +128,7 @@ def _lump(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return traits (4, n), x (n,), copies (n,) and values (2, n) of the nodes."""
     pole, condition = _pole(model)
-    nodes, limit = _number_of_nodes(x, pole, condition, model.fleet.is_white)
+    nodes, limit = _number_of_nodes(x, pole, condition)
     alone = x > limit
     if apart:
         edge = min(apart, x.size // 2)
@@ -159,15 +161,18 @@ def _pole(model: "TheoryModel") -> tuple[float, float]:
     return share * 2.0 / (2.0 * values[-1] + size), float(values[0] / values[-1])
 
 
-def _number_of_nodes(x: FloatArray, pole: float, condition: float, is_white: bool) -> tuple[int, float]:
+def _number_of_nodes(x: FloatArray, pole: float, condition: float) -> tuple[int, float]:
     """Return the number of nodes of each class, and the largest x to lump."""
     for nodes in range(_FEWEST_NODES, _MOST_NODES, 4):
         if _is_precise(x, pole, condition, nodes):
             return nodes, np.inf
-    nodes = 24 if is_white else 16
-    rate = (0.1 * _PRECISION) ** (-0.5 / nodes)
     low = float(x.min())
-    return nodes, low + 2.0 * (pole - low) / (1.0 + 0.5 * (rate + 1.0 / rate))
+    rates = {nodes: (0.1 * _PRECISION) ** (-0.5 / nodes) for nodes in range(_FEWEST_NODES, _MOST_NODES, 8)}
+    limits = {
+        nodes: low + 2.0 * (pole - low) / (1.0 + 0.5 * (rate + 1.0 / rate)) for nodes, rate in rates.items()
+    }
+    nodes = min(limits, key=lambda nodes: nodes + np.count_nonzero(x > limits[nodes]))
+    return nodes, limits[nodes]
 
 
 def _is_precise(x: FloatArray, pole: float, condition: float, nodes: int) -> bool:
@@ -242,9 +247,7 @@ def _lanczos(
             vector = vector - basis[:, : j + 1] @ (basis[:, : j + 1].T @ vector)
         beside[j] = np.linalg.norm(vector)
         vector = vector / beside[j]
-    node, vectors = np.linalg.eigh(
-        np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
-    )
+    node, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1))
     scale = np.linalg.norm(root) * vectors[0]
     lagrange = (basis @ vectors) / root[:, None]  # times scale: the Lagrange polynomials at the points
     return node, scale**2, (weights * values) @ lagrange / scale

@@ -1,7 +1,7 @@
 """One iteration on second moments: learn, corrupt, select, exchange.
 
-The state holds, for errors w̃ = w* − w, the moments of these blocks of d entries: the server's models G_0 … G_L (now, and
-L = ``delay`` iterations ahead), and for each group of clients one client that has *kept* its model and one that has
+The state holds, for errors w̃ = w* − w, the moments of these blocks of d entries: the server's models G_0 … G_L (now,
+and L = ``delay`` iterations ahead), and for each group of clients one client that has *kept* its model and one that has
 *taken* what it downloaded. Two blocks of one group belong to two different clients. A client's moments with itself
 are in ``own``. White inputs need one entry per block (d = 1), times E entries that masks tell apart; correlated inputs
 need all (d = D, E = 1).
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from psofed.common.types import FloatArray
@@ -113,8 +114,10 @@ class Iteration:
     @property
     def size(self) -> int:
         """Number of unknowns of each set."""
-        return self.entries.size * self._block * (
-            self.blocks * (self.blocks * self._block + self._constants) + 2 * self._groups * self._block
+        return (
+            self.entries.size
+            * self._block
+            * (self.blocks * (self.blocks * self._block + self._constants) + 2 * self._groups * self._block)
         )
 
     def unpack(self, x: FloatArray) -> Moments:
@@ -203,7 +206,9 @@ class Iteration:
             extended[:, wide:, :wide] = extended[:, :wide, wide:].swapaxes(1, 2)
             extended[:, wide:, wide:] = products
             flat = extended
-        total = sum(weight * _both_sides(matrix, flat) for weight, matrix in self._terms)
+        total = np.zeros_like(flat)
+        for weight, matrix in self._terms:
+            total += weight * _both_sides(matrix, flat)
         shape = (entries, self.blocks, self._block)
         return (
             np.ascontiguousarray(total[:, :wide, :wide]).reshape(*shape, *shape[1:]),
@@ -212,7 +217,8 @@ class Iteration:
 
     def _learn(self, moments: Moments, products: FloatArray, sources: Sources) -> FloatArray:
         """E[z zᵀ] of one client that has kept, taken, or stands still: (E, 3, n, d, d)."""
-        law, own, total = self.law, moments.own, 0.0
+        law, own = self.law, moments.own
+        total = np.zeros_like(own)
         clients = moments.means[:, self._models :]
         mean = clients.reshape(len(own), 2, self._groups, self._block, self._constants)  # E[v constantᵀ]
         keep, push = law.keep, law.push
@@ -226,7 +232,7 @@ class Iteration:
             left = yr @ sample.step
             noise = sources.noise * sample.noise + sources.attack * sample.residual
             z = yy - left - _turned(left) + law.fourth(sample, rr, self.sets) + noise
-            total = total + sample.chance[:, None, None] * z
+            total += sample.chance[:, None, None] * z
         return np.concatenate([total, own[:, :1]], axis=1)
 
     def _met(self, moments: Moments, products: FloatArray) -> FloatArray:
@@ -253,9 +259,15 @@ class Iteration:
         """E[z zᵀ], E[δ zᵀ] and E[δ δᵀ] of one client, (E, n, d, d) each, averaged over its state."""
         presence, wide = self.law.presence, self._models * self._block
         factor = [weight[:, None, None] for weight in presence.mean]
-        zz = factor[KEPT] * learned[:, KEPT] + factor[TAKEN] * learned[:, TAKEN] + factor[AWAY] * learned[:, AWAY]
+        zz = (
+            factor[KEPT] * learned[:, KEPT]
+            + factor[TAKEN] * learned[:, TAKEN]
+            + factor[AWAY] * learned[:, AWAY]
+        )
         shared = np.empty((len(second), wide + self._constants, wide + self._constants))  # E[y yᵀ]
-        shared[:, :wide, :wide] = second[:, : self._models, :, : self._models].reshape(len(second), wide, wide)
+        shared[:, :wide, :wide] = second[:, : self._models, :, : self._models].reshape(
+            len(second), wide, wide
+        )
         shared[:, :wide, wide:] = means[:, : self._models].reshape(len(second), wide, self._constants)
         shared[:, wide:, :wide] = _turned(shared[:, :wide, wide:])
         shared[:, wide:, wide:] = products
@@ -281,8 +293,8 @@ class Iteration:
         return zz, np.asarray(weight * dz), np.asarray(weight**2 * square)
 
     @cached_property
-    def _upload_matrices(self) -> tuple[FloatArray, list[tuple[FloatArray, FloatArray]], FloatArray]:
-        """Chances (2, n), and A (n, 1, 1) and the matrix of y = (G, constants) (n, d, ·) of honest and attacked uploads.
+    def _upload_matrices(self) -> tuple[FloatArray, list[tuple[FloatArray, FloatArray]], NDArray[np.intp]]:
+        """Chances (2, n), A (n, 1, 1) and the matrix of y = (G, constants) (n, d, ·) of honest and attacked uploads.
 
         Only the rows of y that any upload depends on are kept: their indices are returned, too.
         """
@@ -317,17 +329,19 @@ class Iteration:
         law = self.law
         own, server, constant = law.upload
         chances = law.attacking
-        uploads = [(1.0, *((_per_state(chances, part) * part).sum(axis=0) for part in (own, server, constant)))]
+        uploads = [
+            (1.0, *((_per_state(chances, part) * part).sum(axis=0) for part in (own, server, constant)))
+        ]
         if law.attack_covariance:
             uploads.append((law.attack_covariance, *(part[1] - part[0] for part in (own, server, constant))))
         presences = [(1.0, law.presence.mean), *law.presence.swings]
         terms = []
-        for (p, presence), (l, learning), (u, upload) in itertools.product(
+        for (p, presence), (s, learning), (u, upload) in itertools.product(
             enumerate(presences), enumerate(law.learning), enumerate(uploads)
         ):
-            if l and u:  # an attack poisons samples or changes uploads, never both
+            if s and u:  # an attack poisons samples or changes uploads, never both
                 continue
-            matrix = self._matrix(presence[1], learning[1:], upload[1:], p + l + u == 0, l == 0, u == 0)
+            matrix = self._matrix(presence[1], learning[1:], upload[1:], p + s + u == 0, s == 0, u == 0)
             terms.append((presence[0] * learning[0] * upload[0], matrix))
         return terms
 
@@ -345,7 +359,13 @@ class Iteration:
         A deviation of learning from its mean leaves out what does not learn, one of uploads what is not uploaded.
         """
         (step, push), (own, server, constant) = learning, upload
-        models, n, d, count, beta = self._models, self._groups, self._block, self._constants, self.law.delay_weight
+        models, n, d, count, beta = (
+            self._models,
+            self._groups,
+            self._block,
+            self._constants,
+            self.law.delay_weight,
+        )
         eye, k = np.eye(d), np.arange(n)
         blocks = np.zeros((self.blocks, d, self.blocks, d))
         fixed = np.zeros((self.blocks, d, count))
@@ -388,7 +408,9 @@ class Iteration:
             mean = taken * clients[:, TAKEN] + (1.0 - taken) * clients[:, KEPT]
             pulled = mean @ _turned(law.targets)
             own = own + pulled + _turned(pulled) + law.targets @ law.products @ _turned(law.targets)
-        excess = np.einsum("k,kij,ekji->e", groups.copies, groups.covariance, own) / model.scenario.num_clients
+        excess = (
+            np.einsum("k,kij,ekji->e", groups.copies, groups.covariance, own) / model.scenario.num_clients
+        )
         server = np.einsum("eii->e", moments.second[:, 0, :, 0])
         each = np.stack([excess, server], axis=1).reshape(self.sets, self.entries.size, 2)
         return np.asarray(each.sum(axis=1) * self.entries.multiplicity)

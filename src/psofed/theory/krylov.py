@@ -51,7 +51,7 @@ def solve_fixed_points(linear: LinearMap, source: FloatArray, tolerance: float) 
             raise PsofedError(f"The steady state did not converge (relative residual {residual.max():.1e}).")
         # Close to the largest stable stepsize restarts may stall, and a matrix of this size is still affordable.
         matrices = np.eye(size) - as_matrices(linear, count, size)
-        x = np.linalg.solve(matrices, (source / scale)[..., None])[..., 0]
+        x = np.asarray(np.linalg.solve(matrices, (source / scale)[..., None])[..., 0], dtype=np.float64)
     return np.asarray(x * scale)
 
 

@@ -109,7 +109,7 @@ class Law:
     @property
     def block(self) -> int:
         """d: 1 for white inputs, else D."""
-        return self.groups.covariance.shape[-1]
+        return int(self.groups.covariance.shape[-1])
 
     # Constants
 
@@ -172,9 +172,11 @@ class Law:
     def _samples(self, chance: FloatArray, label: FloatArray, added: FloatArray) -> SampleLaw:
         groups, fleet, eye = self.groups, self.model.fleet, np.eye(self.block)
         covariance = groups.covariance + _wide(added) * eye
-        ratio = np.broadcast_to(eye, covariance.shape)  # R'⁻¹R; I without input noise, even where R is singular
+        ratio = np.broadcast_to(
+            eye, covariance.shape
+        )  # R'⁻¹R; I without input noise, even where R is singular
         if np.any(added):
-            ratio = np.linalg.solve(covariance, groups.covariance)
+            ratio = np.asarray(np.linalg.solve(covariance, groups.covariance), dtype=np.float64)
         learned = self.pull(0) + self.targets
         displacement = _wide(label) * (ratio @ learned) - self.pull(0)
         lost = groups.covariance - groups.covariance @ ratio
@@ -190,7 +192,9 @@ class Law:
             return SampleLaw(chance, step, displacement, noise, residual, one)
         e1, e2, e3 = normalised_moments(covariance[:, 0, 0], regularisation, fleet.target.size)
         size, safe = fleet.target.size, np.where(e1 > 0.0, e1, 1.0)
-        shrink = np.where(covariance[:, 0, 0] > 0.0, e3 / (size * np.maximum(covariance[:, 0, 0], 1e-300)), 0.0)
+        shrink = np.where(
+            covariance[:, 0, 0] > 0.0, e3 / (size * np.maximum(covariance[:, 0, 0], 1e-300)), 0.0
+        )
         step = _wide(groups.stepsize * e1 / size)
         factor = size * e2 / ((size + 2.0) * safe**2)
         return SampleLaw(chance, step, displacement, _wide(shrink) * noise, _wide(shrink) * residual, factor)
@@ -211,7 +215,7 @@ class Law:
 
     @cached_property
     def push(self) -> FloatArray:
-        """b as a pull, (n, d, C)."""
+        """The pull b, (n, d, C)."""
         return np.asarray((1.0 - self.keep) * self.pull(0))
 
     def fourth(self, sample: SampleLaw, moments: FloatArray, sets: int = 1) -> FloatArray:
@@ -228,23 +232,29 @@ class Law:
 
     @cached_property
     def learning(self) -> list[tuple[float, FloatArray, FloatArray]]:
-        """Terms λ, F (n, d, d), h (n, d, C): of two different clients E[z_k z_lᵀ] is the sum of λ (F v + h)_k (F v + h)_lᵀ.
+        """Terms λ, F (n, d, d), h (n, d, C): E[z_k z_lᵀ] of two clients is the sum of λ (F v + h)_k (F v + h)_lᵀ.
 
         The first is the mean. Clients whose poisoning is correlated (a set redrawn in each iteration) add the
         difference of the two steps. Without terms in μ² (small stepsizes) S v v Sᵀ is taken away again.
         """
         eye = np.eye(self.block)
-        steps = [(self.keep * eye - one.step, self.push - one.step @ one.displacement) for one in self.samples]
+        steps = [
+            (self.keep * eye - one.step, self.push - one.step @ one.displacement) for one in self.samples
+        ]
         chances = [_wide(one.chance) for one in self.samples]
-        mean = tuple(sum(c * part for c, part in zip(chances, parts, strict=True)) for parts in zip(*steps, strict=True))
-        terms = [(1.0, *mean)]
+        step, push = (
+            np.sum([c * part for c, part in zip(chances, parts, strict=True)], axis=0)
+            for parts in zip(*steps, strict=True)
+        )
+        terms = [(1.0, step, push)]
         covariance = sum(
             chances.covariance
             for statement, chances in self.model.statements
             if isinstance(statement, PoisonedSamples)
         )
         if covariance:
-            terms.append((covariance, *(after - before for before, after in zip(*steps, strict=True))))
+            (clean, clean_push), (poisoned, poisoned_push) = steps
+            terms.append((covariance, poisoned - clean, poisoned_push - clean_push))
         if self.model.small_stepsize:
             terms.append((-1.0, self.samples[0].step, np.zeros_like(steps[0][1])))
         return terms
@@ -305,8 +315,14 @@ class Law:
     @property
     def delay(self) -> int:
         """L."""
+        return int(np.flatnonzero(self._delay_chances)[0])
+
+    @property
+    def _delay_chances(self) -> tuple[float, ...]:
         delay = self.model.scenario.delay
-        return 0 if delay is None else int(np.flatnonzero(delay.chances())[0])
+        chances = (1.0,) if delay is None else delay.chances()
+        assert chances is not None
+        return chances
 
     @property
     def delay_weight(self) -> float:
@@ -336,9 +352,9 @@ class Law:
         model, scenario = self.model, self.model.scenario
         availability = scenario.availability
         classes, index = np.unique(self.groups.availability, return_inverse=True)
-        counts = np.bincount(index, self.groups.copies)
+        counts = np.bincount(index, self.groups.copies).astype(np.float64)
         delay = scenario.delay
-        arriving = 1.0 if delay is None else float(sum(delay.chances()))
+        arriving = float(sum(self._delay_chances))
         law = PresenceLaw(
             scenario.num_clients,
             self._participants,

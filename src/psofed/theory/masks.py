@@ -53,7 +53,7 @@ class Uploads(NamedTuple):
     @property
     def delay(self) -> int:
         """L."""
-        return self.second.shape[1] - 2 * self.copies.size - 1
+        return int(self.second.shape[1]) - 2 * self.copies.size - 1
 
     @property
     def z(self) -> slice:
@@ -256,7 +256,9 @@ class OwnMasks(MaskLaw):
         T = ee + k * pulls
         new = second[:, 0, :, uploads.before] + p * total.before  # E[g' yᵀ], (E, d, blocks, d)
         A = new[:, :, z].transpose(0, 2, 1, 3)
-        met = _weigh(uploads.copies, second[:, delta, :, delta]).transpose(0, 2, 3, 1)  # E[δ_l Σδᵀ], l in group l
+        met = _weigh(uploads.copies, second[:, delta, :, delta]).transpose(
+            0, 2, 3, 1
+        )  # E[δ_l Σδᵀ], l in group l
         met = met + Delta - _same(second[:, delta, :, delta])
         Gamma = second[:, delta, :, 0] + p * met
         Xi = k_own * Gamma + k0 * _turned(Gamma) + (1.0 - 2.0 * p) * k_own * Delta
@@ -336,7 +338,7 @@ def _download(
     y_means = np.concatenate([uploads.means[:, uploads.before], total.means[:, None]], axis=1)
 
     def download(rows: FloatArray) -> FloatArray:
-        """x of rows (E, blocks, …)."""
+        """Return x of rows (E, blocks, …)."""
         return rows[:, 1] if last else rows[:, last] + rows[:, sigma]
 
     x = download(y)  # E[x yᵀ], (E, d, blocks, d)
@@ -346,7 +348,7 @@ def _download(
     q_sum, q_met = pair[:, 0, :, 0], pair[:, :1, :, 1:] if single.shape[1] > 1 else pair
     q = pair[:, 1:, :, 1:] if single.shape[1] > 1 else pair
     blocks = last + 1 + 2 * n
-    models, kept, taken = slice(0, last + 1), slice(last + 1, sigma), slice(sigma, blocks)
+    kept, taken = slice(last + 1, sigma), slice(sigma, blocks)
     result = np.empty((entries, blocks, size, blocks, size))
     # g' = G_L + Mσ, and the models on their way
     new = y[:, last] + p_sum[..., None, None] * y[:, sigma]  # E[g' yᵀ]

@@ -194,4 +194,3 @@ class SteadyState:
         """Return the terms of the network MSE."""
         noise = float(model.fleet.noise_variance.mean())
         return Terms(self.data.excess, self.attack.excess, noise, self.drift.excess, self.targets.excess)
-

@@ -7,9 +7,9 @@ One iteration is, for client k with sample (x, y), mask S and upload weight w_k,
     u_k = z_k, or what the attack makes of it                          law
     g'  = g + Σ_k w_k S'_k (u_k − g)         upload                    presence, masks.
 
-The model knows the statistics of the streams (``fleet``), the attacks' effects and chances (``statements``), the walk of
-the target, which entries must be told apart (``entries``), and the masks of each case to be averaged over
-(``branches``): one, or several sets of offsets of round-robin windows.
+The model knows the statistics of the streams (``fleet``), the attacks' effects and chances (``statements``), the walk
+of the target, which entries must be told apart (``entries``), and the masks: one law, or several sets of offsets of
+round-robin windows to be averaged over.
 """
 
 from dataclasses import dataclass, replace
@@ -141,7 +141,7 @@ class TheoryModel:
 
     @property
     def is_lumpable(self) -> bool:
-        """Whether clients differ in variances, stepsizes, availability and attacks alone, so that they can be grouped."""
+        """Whether clients differ in variances, stepsizes, availability and attacks alone and can be grouped."""
         fleet = self.fleet
         each = (fleet.target_offsets, fleet.explicit_covariances, fleet.fourth_moments)
         return all(moments is None for moments in each) and not self.is_scattered
@@ -232,7 +232,7 @@ class TheoryModel:
 
     @property
     def is_contraction(self) -> bool:
-        """Whether uploads average honest models, and samples are clean Gaussian ones, as the paper's bounds on μ assume."""
+        """Whether uploads average honest models and samples are clean and Gaussian, as the paper's bounds assume."""
         honest = all(
             isinstance(one, Affine) and (one.own, one.server) == (1.0, 0.0) for one, _ in self.statements
         )

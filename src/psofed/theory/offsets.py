@@ -88,14 +88,14 @@ class WindowOffsets:
         return tuple(KnownMasks(self._mask(offsets, n + 1)) for n in range(self.period))
 
     def extreme(self, byzantine: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Sets of offsets that are known to be the least stable: equal, alternating, Byzantine clients in phase."""
+        """Return sets that are known to be the least stable: equal, alternating, Byzantine clients in phase."""
         k, half = np.arange(self.clients), self.dimension // 2
         rows = [np.zeros_like(k), (k % 2) * half, np.where(byzantine, half, 0)]
         rows += [k * self.num_shared % self.dimension, k % self.dimension]
         return np.unique(np.array(rows), axis=0)
 
     def neighbours(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sets that differ from one set (K,) in the offset of one client, (K (D − 1), K)."""
+        """Return the sets that differ from one set (K,) in the offset of one client, (K (D − 1), K)."""
         moves = np.arange(1, self.dimension)
         changed = np.eye(self.clients, dtype=np.int64)[:, None] * moves[:, None]
         return (offsets + changed.reshape(-1, self.clients)) % self.dimension

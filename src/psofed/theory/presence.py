@@ -124,7 +124,9 @@ class PresenceLaw:
             joint[:, k, :, m] = self._pair(nodes[k], nodes[m])
             joint[:, m, :, k] = joint[:, k, :, m].T
         covariance = (joint - mean[:, :, None, None] * mean).reshape(5 * count, 5 * count)
-        scale = np.repeat([1.0, 1.0, 1.0, self.participants, self.participants], count)  # weights are near 1/P
+        scale = np.repeat(
+            [1.0, 1.0, 1.0, self.participants, self.participants], count
+        )  # weights are near 1/P
         values, vectors = np.linalg.eigh(scale[:, None] * (covariance + covariance.T) / 2.0 * scale)
         used = np.abs(values) > 1e-12 * np.abs(values).max(initial=1e-30)
         return tuple(
@@ -168,10 +170,9 @@ class PresenceLaw:
             for asked in itertools.product((0, 1), repeat=size):
                 drawn = self._draw_chance(asked, here, asked_number, pool)
                 for uploads in itertools.product((0, 1), repeat=size) if self.redrawn else (asked,):
-                    again = 1.0
+                    total = presence * chance * drawn
                     if self.redrawn:
-                        again = self._draw_chance(uploads, here, asked_number, pool)
-                    total = presence * chance * drawn * again
+                        total = total * self._draw_chance(uploads, here, asked_number, pool)
                     if np.any(total):
                         states = tuple(self._state(a, h) for a, h in zip(asked, here, strict=True))
                         sends = tuple(u * h for u, h in zip(uploads, here, strict=True))
@@ -186,18 +187,18 @@ class PresenceLaw:
     def _others_available(self, left_out: tuple[float, ...]) -> tuple[FloatArray, FloatArray]:
         """Numbers of other clients that the server may ask, and their probabilities (Poisson binomial, by FFT)."""
         if not self._knows:
-            return np.array([self.clients - len(left_out)]), np.ones(1)
+            return np.array([float(self.clients - len(left_out))]), np.ones(1)
         size = self.clients + 1
         angle = np.exp(2j * np.pi * np.arange(size) / size)
 
         def log_factor(p: float) -> FloatArray:
-            return np.log(1.0 - p + p * angle + 1e-300)
+            return np.asarray(np.log(1.0 - p + p * angle + 1e-300))
 
         total = sum(count * log_factor(p) for p, count in zip(self.probability, self.counts, strict=True))
         total = total - sum(log_factor(p) for p in left_out)
         chance = np.fft.fft(np.exp(total)).real / size
         numbers = np.flatnonzero(chance > 1e-18)
-        return numbers, chance[numbers]
+        return numbers.astype(np.float64), chance[numbers]
 
     def _draw_chance(
         self, drawn: tuple[int, ...], here: tuple[int, ...], number: FloatArray, pool: FloatArray

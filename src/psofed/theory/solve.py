@@ -146,7 +146,7 @@ class Solver:
         if not self.model.is_sampled:
             levels = self._by_source(stepsize, self._offsets(0))
             return SteadyState.of(self._checked(levels).mean(axis=0))
-        offsets = self._offsets(_LARGEST_SAMPLE)
+        offsets = self.model.windows.offsets(_LARGEST_SAMPLE)
         floor = np.array([float(self.model.fleet.noise_variance.mean()), 0.0])
         count = _FIRST_SAMPLE
         levels = self._by_source(stepsize, offsets[:count])
@@ -252,17 +252,18 @@ class Solver:
     # Recursions
 
     def _offsets(self, count: int) -> NDArray[np.int64] | None:
+        """Return sets of offsets to average over, (N, K); None unless windows are scattered."""
         return self.model.windows.offsets(count) if self.model.is_scattered else None
 
     def _least_stable(self, stepsize: float) -> NDArray[np.int64] | None:
-        """Sets of offsets, (N, K), whose moments grow fastest.
+        """Return sets of offsets, (N, K), whose moments grow fastest.
 
         They are sought among those known to be bad and the sample, and then by moving one client's window at a time.
         """
         if not self.model.is_scattered:
             return None
         is_large = self._unknowns(Law(self.model, stepsize)) > _LARGE_SETS
-        sample = self._offsets(_LARGEST_SAMPLE)[: _FIRST_SAMPLE if is_large else None]
+        sample = self.model.windows.offsets(_LARGEST_SAMPLE)[: _FIRST_SAMPLE if is_large else None]
         offsets = np.concatenate([self.model.windows.extreme(self.model.attack_chance > 0), sample])
         growth = self._growths(stepsize, offsets)
         for _ in range(_MOVES if self.model.is_sampled and not is_large else 0):
@@ -277,13 +278,17 @@ class Solver:
     def _growths(self, stepsize: float, offsets: NDArray[np.int64]) -> FloatArray:
         """Estimate ρ(𝓕) for each set of offsets by power iteration."""
         recursions = self.recursions(stepsize, offsets, directed=False, apart=_APART)
-        return np.nan_to_num(np.concatenate([recursion.growth() for recursion in recursions]), nan=np.inf)
+        growths = np.concatenate([recursion.growth() for recursion in recursions])
+        return np.asarray(np.nan_to_num(growths, nan=np.inf))
 
     def recursions(
         self, stepsize: float, offsets: NDArray[np.int64] | None = None, **options: Any
     ) -> Iterator[Recursion]:
         """Yield recursions for as many sets of offsets at a time as are solved side by side."""
-        laws = {count: Law(self.model, stepsize, participants=count or None, **options) for count in self._exchanges}
+        laws = {
+            count: Law(self.model, stepsize, participants=count or None, **options)
+            for count in self._exchanges
+        }
         law = next(law for count, law in laws.items() if count)
         unknowns = self._unknowns(law)
         if unknowns > _MOST_UNKNOWNS:
