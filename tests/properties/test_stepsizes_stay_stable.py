@@ -66,9 +66,9 @@ def test_the_best_stepsize_is_stable_for_every_metric(first: int) -> None:
         try:
             prediction = Prediction(scenario)
             limit = prediction.max_stepsize
-            levels = functools.cache(prediction.method.rough_level)  # all metrics are searched alike at first
-            object.__setattr__(prediction.method, "rough_level", levels)
-            best = {metric: best_stepsize(prediction.method, metric) for metric in METRICS}
+            levels = functools.cache(prediction.solver.rough_level)  # all metrics are searched alike at first
+            object.__setattr__(prediction.solver, "rough_level", levels)
+            best = {metric: best_stepsize(prediction.solver, metric) for metric in METRICS}
             if seed % 5 == 0:
                 metric = tuple(METRICS)[seed % 3]
                 [point] = psofed.tune(scenario, metric=metric, shared=[scenario.num_shared]).points

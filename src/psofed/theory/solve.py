@@ -38,6 +38,7 @@ _LARGE = 100_000  # unknowns where each digit costs: eight are more than a predi
 _APART = 8  # fastest and slowest clients that are not lumped for an eigenvalue
 _FIRST_SAMPLE, _LARGEST_SAMPLE = 4, 32
 _SEARCH_SAMPLE = 4
+_FIRST_LOOK, _SETTLED = 256, 1e-4  # iterations of a curve, and its distance from the steady state
 _WANTED = np.array([0.001, 0.0025])  # relative standard errors of network MSE and server MSD
 _POWER_STEPS, _LEAST_STABLE, _MOVES = 40, 3, 6
 _LARGE_SETS = 10_000  # unknowns beyond which only few sets are looked at for stability
@@ -196,6 +197,20 @@ class Solver:
                 levels = recursion.curve(iterations, start)
                 total, count = total + levels.sum(axis=1), count + levels.shape[1]
         return total[:, 0] / count, total[:, 1] / count
+
+    def mean_level(self, stepsize: float, iterations: int) -> Level:
+        """Mean of excess and MSD over the learning curve at a stable stepsize, computed until it has settled."""
+        length = iterations if self.model.is_scattered else min(iterations, _FIRST_LOOK)
+        while True:
+            curve = np.array(self.curve(stepsize, length))
+            total = curve.sum(axis=1)
+            if length == iterations:
+                return Level(*(total / iterations).tolist())
+            level = self.rough_level(stepsize)
+            steady = np.array([level.excess, level.server])
+            if np.all(np.abs(curve[:, -length // 4 :] - steady[:, None]) <= _SETTLED * steady[:, None]):
+                return Level(*((total + (iterations - length) * steady) / iterations).tolist())
+            length = min(4 * length, iterations)
 
     def check_answer(self, stepsize: float) -> None:
         """Refuse a stable stepsize whose steady state contradicts what the theory assumes: links that clip values."""

@@ -126,8 +126,8 @@ def error_at(solver: Solver, stepsize: float, metric: str) -> float:
 
 def mean_error(solver: Solver, stepsize: float, metric: str, horizon: int) -> float:
     """(1/N) Σ_{n<N} of a metric's exact learning curve at one stepsize, N = `horizon`."""
-    excess, server = solver.curve(stepsize, horizon)
-    return _error(solver, float(excess.mean()), float(server.mean()), metric)
+    level = solver.mean_level(stepsize, horizon)
+    return _error(solver, level.excess, level.server, metric)
 
 
 def _error(solver: Solver, excess: float, server: float, metric: str) -> float:
