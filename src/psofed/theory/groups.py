@@ -128,7 +128,8 @@ def _lump(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return traits (4, n), x (n,), copies (n,) and values (2, n) of the nodes."""
     pole, condition = _pole(model)
-    nodes, limit = _number_of_nodes(x, pole, condition)
+    # An eigenvalue needs few nodes, since eigenvectors concentrate on the clients that stay apart.
+    nodes, limit = (_FEWEST_NODES, np.inf) if apart else _number_of_nodes(x, pole, condition)
     alone = x > limit
     if apart:
         edge = min(apart, x.size // 2)

@@ -124,7 +124,7 @@ def dominant_eigenvalue(linear: LinearMap, start: FloatArray) -> float:
     operator = LinearOperator((size, size), matvec=linear, dtype=np.float64)
     try:
         values = eigs(
-            operator, k=1, which="LR", v0=start, return_eigenvectors=False, tol=1e-9, ncv=20, maxiter=3000
+            operator, k=1, which="LR", v0=start, return_eigenvectors=False, tol=1e-8, ncv=20, maxiter=3000
         )
     except ArpackNoConvergence as error:
         values = error.eigenvalues
