@@ -9,7 +9,7 @@ import pytest
 import psofed
 from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
 from psofed.scenario.changes import attack_from_mapping
-from psofed.theory import groups, solve
+from psofed.theory import model, solve
 from psofed.theory.groups import gauss_rule, group_clients
 from psofed.theory.iteration import Sources
 from psofed.theory.model import TheoryModel
@@ -49,7 +49,7 @@ def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.Mo
     lumped = psofed.predict(scenario)
     assert group_clients(lumped.model, 0.1).size < 45
     curve = lumped.learning_curve(60)
-    monkeypatch.setattr(groups, "_FEW_CLIENTS", 10**9)
+    monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
     plain = psofed.predict(scenario)
     assert group_clients(plain.model, 0.1).size == 70
     assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
@@ -68,7 +68,7 @@ def test_lumping_clients_with_correlated_inputs_changes_nothing(
     lumped = psofed.predict(scenario)
     assert group_clients(lumped.model, 0.1).size < 35
     curve = lumped.learning_curve(30)
-    monkeypatch.setattr(groups, "_FEW_CLIENTS", 10**9)
+    monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
     monkeypatch.setattr(solve, "_LARGE", 10**9)  # all clients are solved for to ten digits, too
     plain = psofed.predict(scenario)
     assert group_clients(plain.model, 0.1).size == 70
@@ -98,11 +98,10 @@ def test_clients_near_their_own_limit_are_kept_where_the_others_are_lumped(
     bound = contraction_bound(draw_fleet(scenario))
     stepsizes = bound * np.array([0.99, 1.04, 1.08])
     lumped = [psofed.predict(scenario.replace(stepsize=mu)) for mu in stepsizes]
-    model = lumped[0].model
-    assert max(group_clients(model, mu).size for mu in stepsizes) < clients
+    assert max(group_clients(lumped[0].model, mu).size for mu in stepsizes) < clients
     stable, levels = [p.is_stable for p in lumped], [p.network_mse for p in lumped]
     assert set(stable) == {True, False}
-    monkeypatch.setattr(groups, "_FEW_CLIENTS", 10**9)
+    monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
     monkeypatch.setattr(solve, "_LARGE", 10**9)
     plain = [psofed.predict(scenario.replace(stepsize=mu)) for mu in stepsizes]
     assert [p.is_stable for p in plain] == stable

@@ -26,9 +26,9 @@ from psofed.parts.affine import Affine, PoisonedSamples
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
 
-_FEW_CLIENTS = 16  # up to here nobody is lumped
 _FEWEST_NODES, _MOST_NODES = 16, 64
 _PRECISION = 1e-10
+_SAMPLED_PRECISION = 1e-7  # where a sample of offsets is averaged over
 _DIRECT = 4096  # clients up to which a Gauss rule is computed from all of them
 
 
@@ -54,6 +54,8 @@ class Groups:
         Probability with which they attack so.
     availability : array (n,)
         Share of time that they are available.
+    window : array of int (n,)
+        Offset of the clients' windows, where each client has its own.
     target_offsets : array (n, D) or None
         d_j: distance of the clients' own target from w*.
     """
@@ -66,6 +68,7 @@ class Groups:
     statement: NDArray[np.int64]
     chance: FloatArray
     availability: FloatArray
+    window: NDArray[np.int64]
     target_offsets: FloatArray | None
 
     @property
@@ -74,7 +77,13 @@ class Groups:
         return self.copies.size
 
 
-def group_clients(model: "TheoryModel", stepsize: float, apart: int = 0, lumped: bool = True) -> Groups:
+def group_clients(
+    model: "TheoryModel",
+    stepsize: float,
+    apart: int = 0,
+    lumped: bool = True,
+    offsets: NDArray[np.int64] | None = None,
+) -> Groups:
     """Return the groups of a model's clients at a mean stepsize.
 
     Parameters
@@ -83,17 +92,20 @@ def group_clients(model: "TheoryModel", stepsize: float, apart: int = 0, lumped:
         The number of fastest and of slowest clients that stay groups of their own.
     lumped : bool
         False: every client is a group.
+    offsets : array of int (K,), optional
+        Offsets of the clients' windows; clients of one group have the same.
     """
     fleet, clients = model.fleet, model.scenario.num_clients
     steps = model.stepsizes(stepsize)
-    traits = np.stack([*_attacks(model), model.availability, steps])
+    windows = np.zeros(clients) if offsets is None else offsets.astype(np.float64)
+    traits = np.stack([*_attacks(model), model.availability, steps, windows])
     x = steps * fleet.input_variance
     values = np.stack([fleet.noise_variance, _added_variance(model)])
     copies = np.ones(clients)
-    is_lumped = lumped and model.is_lumpable and clients > _FEW_CLIENTS
+    is_lumped = lumped and model.is_lumpable and (offsets is not None or not model.is_scattered)
     if is_lumped:
         traits, x, copies, values = _lump(model, traits, x, values, apart)
-    kind, chance, availability, steps = traits
+    kind, chance, availability, steps, windows = traits
     covariance = (x / steps)[:, None, None]
     if not fleet.is_white:
         matrices = fleet.covariances()
@@ -101,7 +113,16 @@ def group_clients(model: "TheoryModel", stepsize: float, apart: int = 0, lumped:
     noise, added = values
     statement = kind.astype(np.int64)
     return Groups(
-        copies, steps, covariance, noise, added, statement, chance, availability, fleet.target_offsets
+        copies,
+        steps,
+        covariance,
+        noise,
+        added,
+        statement,
+        chance,
+        availability,
+        windows.astype(np.int64),
+        fleet.target_offsets,
     )
 
 
@@ -126,10 +147,11 @@ def _added_variance(model: "TheoryModel") -> FloatArray:
 def _lump(
     model: "TheoryModel", traits: FloatArray, x: FloatArray, values: FloatArray, apart: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return traits (4, n), x (n,), copies (n,) and values (2, n) of the nodes."""
+    """Return traits (5, n), x (n,), copies (n,) and values (2, n) of the nodes."""
     pole, condition = _pole(model)
     # An eigenvalue needs few nodes, since eigenvectors concentrate on the clients that stay apart.
-    nodes, limit = (_FEWEST_NODES, np.inf) if apart else _number_of_nodes(x, pole, condition)
+    precision = _SAMPLED_PRECISION if model.is_scattered else _PRECISION
+    nodes, limit = (_FEWEST_NODES, np.inf) if apart else _number_of_nodes(x, pole, condition, precision)
     alone = x > limit
     if apart:
         edge = min(apart, x.size // 2)
@@ -162,13 +184,14 @@ def _pole(model: "TheoryModel") -> tuple[float, float]:
     return share * 2.0 / (2.0 * values[-1] + size), float(values[0] / values[-1])
 
 
-def _number_of_nodes(x: FloatArray, pole: float, condition: float) -> tuple[int, float]:
+def _number_of_nodes(x: FloatArray, pole: float, condition: float, precision: float) -> tuple[int, float]:
     """Return the number of nodes of each class, and the largest x to lump."""
-    for nodes in range(_FEWEST_NODES, _MOST_NODES, 4):
-        if _is_precise(x, pole, condition, nodes):
+    fewest = _FEWEST_NODES if precision == _PRECISION else 6
+    for nodes in range(fewest, _MOST_NODES, 2):
+        if _is_precise(x, pole, condition, nodes, precision):
             return nodes, np.inf
     low = float(x.min())
-    rates = {nodes: (0.1 * _PRECISION) ** (-0.5 / nodes) for nodes in range(_FEWEST_NODES, _MOST_NODES, 8)}
+    rates = {nodes: (0.1 * precision) ** (-0.5 / nodes) for nodes in range(fewest, _MOST_NODES, 8)}
     limits = {
         nodes: low + 2.0 * (pole - low) / (1.0 + 0.5 * (rate + 1.0 / rate)) for nodes, rate in rates.items()
     }
@@ -176,13 +199,13 @@ def _number_of_nodes(x: FloatArray, pole: float, condition: float) -> tuple[int,
     return nodes, limits[nodes]
 
 
-def _is_precise(x: FloatArray, pole: float, condition: float, nodes: int) -> bool:
+def _is_precise(x: FloatArray, pole: float, condition: float, nodes: int, precision: float) -> bool:
     low, high = float(x.min()), float(x.max())
     if high >= pole:
         return False
     for singularity in (-condition * low, pole):
         distance = abs(2.0 * singularity - low - high) / max(high - low, 1e-300)
-        if 10.0 * (distance + np.sqrt(distance**2 - 1.0)) ** (-2 * nodes) > _PRECISION:
+        if 10.0 * (distance + np.sqrt(distance**2 - 1.0)) ** (-2 * nodes) > precision:
             return False
     return True
 

@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, PoisonedSamples
@@ -90,6 +91,8 @@ class Law:
         False: every client is a group of its own.
     participants : int, optional
         P where it is not the scenario's.
+    offsets : array of int (K,), optional
+        Offsets of the clients' windows, by which they are grouped.
     """
 
     def __init__(
@@ -100,9 +103,10 @@ class Law:
         apart: int = 0,
         lumped: bool = True,
         participants: int | None = None,
+        offsets: NDArray[np.int64] | None = None,
     ) -> None:
         self.model = model
-        self.groups: Groups = group_clients(model, stepsize, apart, lumped)
+        self.groups: Groups = group_clients(model, stepsize, apart, lumped, offsets)
         self.directed = directed and model.has_direction
         self._participants = participants or model.scenario.num_participants
 

@@ -34,6 +34,8 @@ from psofed.theory.coverage import check_attack, check_scenario, statement_of, w
 from psofed.theory.masks import CommonMask, FreshMasks, MaskLaw, OwnMasks
 from psofed.theory.offsets import WindowOffsets
 
+_FEW_CLIENTS = 16  # up to here nobody is lumped
+
 
 @dataclass(frozen=True, eq=False)
 class AttackChances:
@@ -144,7 +146,7 @@ class TheoryModel:
         """Whether clients differ in variances, stepsizes, availability and attacks alone and can be grouped."""
         fleet = self.fleet
         each = (fleet.target_offsets, fleet.explicit_covariances, fleet.fourth_moments)
-        return all(moments is None for moments in each) and not self.is_scattered
+        return all(moments is None for moments in each) and self.scenario.num_clients > _FEW_CLIENTS
 
     @cached_property
     def walk(self) -> float:

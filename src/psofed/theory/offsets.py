@@ -84,7 +84,7 @@ class WindowOffsets:
         """Masks of a period for sets of the clients' offsets (N, K); over white inputs one iteration stands for all."""
         if self.is_white:
             masks = self._mask(offsets, 0).swapaxes(1, 2)  # (N, D, K)
-            return (KnownMasks(masks.reshape(-1, self.clients, 1)),)
+            return (KnownMasks(masks.reshape(-1, offsets.shape[1], 1)),)
         return tuple(KnownMasks(self._mask(offsets, n + 1)) for n in range(self.period))
 
     def extreme(self, byzantine: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -279,7 +279,7 @@ class Solver:
         """
         if not self.model.is_scattered:
             return None
-        is_large = self._unknowns(Law(self.model, stepsize)) > _LARGE_SETS
+        is_large = self.model.is_lumpable or self._unknowns(Law(self.model, stepsize)) > _LARGE_SETS
         sample = self.model.windows.offsets(_LARGEST_SAMPLE)[: _FIRST_SAMPLE if is_large else None]
         offsets = np.concatenate([self.model.windows.extreme(self.model.attack_chance > 0), sample])
         growth = self._growths(stepsize, offsets)
@@ -302,30 +302,39 @@ class Solver:
         self, stepsize: float, offsets: NDArray[np.int64] | None = None, **options: Any
     ) -> Iterator[Recursion]:
         """Yield recursions for as many sets of offsets at a time as are solved side by side."""
+        if offsets is not None and self.model.is_lumpable:  # each set has its own groups
+            for row in offsets:
+                law = Law(self.model, stepsize, offsets=row, **options)
+                masks, _ = self.model.masks(law.groups.window[None])
+                iteration = Iteration(self._affordable(law), masks)
+                yield Recursion(tuple((iteration, n) for n in range(len(masks))))
+            return
         laws = {
-            count: Law(self.model, stepsize, participants=count or None, **options)
+            count: self._affordable(Law(self.model, stepsize, participants=count or None, **options))
             for count in self._exchanges
         }
-        law = next(law for count, law in laws.items() if count)
-        unknowns = self._unknowns(law)
-        if unknowns > _MOST_UNKNOWNS:
-            most = int(law.groups.size * (_MOST_UNKNOWNS / unknowns) ** 0.5)
-            raise NotCoveredError(
-                f"{law.groups.size} clients of num_clients = {self.model.scenario.num_clients} differ so much that the "
-                f"theory would keep the moments of all their pairs, {unknowns:,} numbers; use at most {most} clients, "
-                "or simulate"
-            )
-        chunk = max(1, _SIDE_BY_SIDE // unknowns)
+        chunk = max(1, _SIDE_BY_SIDE // self._unknowns(next(iter(laws.values()))))
         for first in range(0, 1 if offsets is None else len(offsets), chunk):
             masks, sets = self.model.masks(None if offsets is None else offsets[first : first + chunk])
             iterations = {
                 count: Iteration(law, masks, sets) if count else None for count, law in laws.items()
             }
             if len(masks) > 1:
-                (iteration,) = iterations.values()
-                yield Recursion(tuple((iteration, n) for n in range(len(masks))))
+                (single,) = iterations.values()
+                yield Recursion(tuple((single, n) for n in range(len(masks))))
             else:
                 yield Recursion(tuple((iterations[count], 0) for count in self._exchanges))
+
+    def _affordable(self, law: Law) -> Law:
+        """Refuse a law with too many unknowns."""
+        unknowns, groups = self._unknowns(law), law.groups.size
+        if unknowns > _MOST_UNKNOWNS:
+            raise NotCoveredError(
+                f"{groups} clients of num_clients = {self.model.scenario.num_clients} differ so much that the theory "
+                f"would keep the moments of all their pairs, {unknowns:,} numbers; use at most "
+                f"{int(groups * (_MOST_UNKNOWNS / unknowns) ** 0.5)} clients, or simulate"
+            )
+        return law
 
     @cached_property
     def _exchanges(self) -> tuple[int, ...]:
