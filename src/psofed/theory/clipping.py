@@ -92,7 +92,7 @@ def _largest_upload(model: "TheoryModel", server: float, client: float) -> float
     largest = client
     for statement, _ in model.statements:
         if isinstance(statement, Affine) and not statement.is_lost:
-            deviation = (statement.variance + statement.common_variance) ** 0.5
+            deviation = (np.max(statement.variance) + np.max(statement.common_variance)) ** 0.5
             attacked = abs(statement.own) * client + abs(statement.server) * server
             attacked += float(np.abs(statement.offset).max()) + _DEVIATIONS * deviation
             largest = max(largest, attacked)

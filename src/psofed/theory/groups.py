@@ -130,7 +130,7 @@ def _attacks(model: "TheoryModel") -> tuple[FloatArray, FloatArray]:
     """Return the statement that each client belongs to, −1 for none, and its chance; added noise is left out."""
     kind, chance = np.full(model.scenario.num_clients, -1.0), np.zeros(model.scenario.num_clients)
     for index, (statement, chances) in enumerate(model.statements):
-        if not (isinstance(statement, Affine) and statement.is_additive):
+        if not (isinstance(statement, Affine) and statement.is_isotropic):
             member = chances.chance > 0
             kind[member], chance[member] = index, chances.chance[member]
     return kind, chance
@@ -139,7 +139,7 @@ def _attacks(model: "TheoryModel") -> tuple[FloatArray, FloatArray]:
 def _added_variance(model: "TheoryModel") -> FloatArray:
     added = np.zeros(model.scenario.num_clients)
     for statement, chances in model.statements:
-        if isinstance(statement, Affine) and statement.is_additive:
+        if isinstance(statement, Affine) and statement.is_isotropic:
             added += chances.chance * statement.variance
     return added
 

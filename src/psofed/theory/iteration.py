@@ -288,8 +288,10 @@ class Iteration:
                 dz = dz + (presence.mean[3 + state] * chance)[:, None, None] * with_z
                 dd = dd + (presence.square[state] * chance)[:, None, None] * square
         weight = self.law.delay_weight
-        added = self.law.upload_noise(sources.noise, sources.attack) * presence.square.sum(axis=0)
-        square = dd + added[:, None, None] * np.eye(self._block)
+        added = (
+            self.law.upload_noise(sources.noise, sources.attack) * presence.square.sum(axis=0)[:, None, None]
+        )
+        square = dd + added
         return zz, np.asarray(weight * dz), np.asarray(weight**2 * square)
 
     @cached_property
@@ -314,14 +316,14 @@ class Iteration:
     def _add_common_noise(self, second: FloatArray, attack: float) -> None:
         """Add the noise that attackers share to E[δ_k δ_lᵀ] of two of them."""
         presence, first = self.law.presence, self._models + self._groups
-        i = np.arange(self._block)
         for noise in self.law.common_noise:
             weight = presence.mean[3] + presence.mean[4]
             sent = np.outer(weight, weight)
             for strength, vector in presence.swings:
                 sent = sent + strength * np.outer(vector[3] + vector[4], vector[3] + vector[4])
             both = noise.pair_factor * np.outer(noise.chance, noise.chance) * sent
-            second[:, first:, i, first:, i] += attack * self.law.delay_weight**2 * noise.variance * both
+            scale = attack * self.law.delay_weight**2
+            second[:, first:, :, first:] += scale * both[:, None, :, None] * noise.covariance[:, None]
 
     # The matrices X_q
 

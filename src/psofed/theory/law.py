@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, PoisonedSamples
 from psofed.theory.groups import Groups, group_clients
@@ -68,9 +69,9 @@ class SampleLaw:
 
 @dataclass(frozen=True, eq=False)
 class CommonNoise:
-    """Noise that all attackers of one kind share: E[noise noiseᵀ] = variance · I in the uploads that are attacked."""
+    """Noise that all attackers of one kind share: E[noise noiseᵀ], (d, d), in the uploads that are attacked."""
 
-    variance: float
+    covariance: FloatArray
     chance: FloatArray
     pair_factor: float
 
@@ -155,7 +156,7 @@ class Law:
         return [
             (statement, index)
             for index, (statement, _) in enumerate(self.model.statements)
-            if isinstance(statement, Affine) and not statement.is_additive
+            if isinstance(statement, Affine) and not statement.is_isotropic
         ]
 
     # Learning
@@ -293,27 +294,39 @@ class Law:
         return float(sum(self.model.statements[index][1].covariance for _, index in self._affine))
 
     def upload_noise(self, noise: float, attack: float) -> FloatArray:
-        """Variance that attackers and links add to an upload, (n,)."""
-        variance, lost = np.zeros(self.groups.size), np.zeros(self.groups.size)
+        """Covariance of what attackers and links add to an upload, (n, d, d)."""
+        lost, covariance = np.zeros(self.groups.size), np.zeros((self.groups.size, self.block, self.block))
         for statement, index in self._affine:
             member = self.groups.statement == index
-            variance[member] = statement.variance + statement.common_variance
+            covariance[member] = self._covariance(statement.variance) + self._covariance(
+                statement.common_variance
+            )
             lost[member] = statement.is_lost
         chance = self.attacking[1]
-        added = attack * (self.groups.added_variance + chance * variance)
-        return np.asarray(added + noise * self.up_variance * (1.0 - chance * lost))
+        white = attack * self.groups.added_variance + noise * self.up_variance * (1.0 - chance * lost)
+        return np.asarray(attack * _wide(chance) * covariance + _wide(white) * np.eye(self.block))
+
+    def _covariance(self, variance: float | FloatArray) -> FloatArray:
+        """Return a stated variance as a matrix (d, d); entries that are alike have the mean of its diagonal."""
+        matrix = np.asarray(variance, dtype=np.float64)
+        if matrix.ndim == 0:
+            return np.asarray(matrix * np.eye(self.block))
+        size = self.model.scenario.dimension
+        if matrix.shape != (size, size):
+            raise PsofedError(f"an attack states a covariance of shape {matrix.shape}, not ({size}, {size})")
+        return matrix if self.block > 1 else np.full((1, 1), np.trace(matrix) / size)
 
     @cached_property
     def common_noise(self) -> list[CommonNoise]:
         """Noise that attackers share."""
         return [
             CommonNoise(
-                statement.common_variance,
+                self._covariance(statement.common_variance),
                 np.where(self.groups.statement == index, self.groups.chance, 0.0),
                 self.model.statements[index][1].pair_factor,
             )
             for statement, index in self._affine
-            if statement.common_variance
+            if np.any(statement.common_variance)
         ]
 
     @property

@@ -92,12 +92,15 @@ class TheoryModel:
         Drop μ²𝓗 (paper's theory only).
     measured : Fleet, optional
         Statistics of the streams, where they are known already; by default those of the scenario.
+    stated : tuple of (Statement, AttackChances), optional
+        Effects and chances of attacks, in the place of those of the scenario's.
     """
 
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
     measured: Fleet | None = None
+    stated: tuple[tuple[Statement, AttackChances], ...] | None = None
 
     def __post_init__(self) -> None:
         if self.theory not in THEORIES:
@@ -158,6 +161,8 @@ class TheoryModel:
     @cached_property
     def statements(self) -> tuple[tuple[Statement, AttackChances], ...]:
         """Effects and chances of all groups that ever attack."""
+        if self.stated is not None:
+            return self.stated
         found, clients = [], self.scenario.num_clients
         for attack in self.scenario.attacks:
             statement = statement_of(attack)
@@ -178,7 +183,7 @@ class TheoryModel:
         """The same fleet without the attack."""
         if not self.statements:
             return self
-        return replace(self, scenario=self.scenario.replace(attack=None), measured=self.fleet)
+        return replace(self, scenario=self.scenario.replace(attack=None), measured=self.fleet, stated=None)
 
     @property
     def is_additive(self) -> bool:
@@ -199,7 +204,7 @@ class TheoryModel:
         links = self.scenario.channel
         parts = () if links is None else (*links.up, *links.down)
         return (
-            any(one.variance + one.common_variance > 0 or self._pulls(one) for one in affine)
+            any(np.any(one.variance) or np.any(one.common_variance) or self._pulls(one) for one in affine)
             or sum(part.added_variance() or 0.0 for part in parts) > 0
         )
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas
 
     from psofed.render.charts import Chart
+    from psofed.theory.worst import WorstAttack
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +207,27 @@ class Prediction(Reported):
             self.solver.check_answer(stepsize)
         excess, server = self.solver.curve(stepsize, iterations or self.scenario.iterations)
         return LearningCurve(*metrics_of(self.model, excess, server))
+
+    def worst_attack(self, power: float | None = None) -> "WorstAttack":
+        """Find the worst additive attack of a power by the scenario's Byzantine clients, with a breakdown.
+
+        Parameters
+        ----------
+        power : float, optional
+            Variance of the noise per entry; by default the attack's own ``variance``.
+
+        Examples
+        --------
+        >>> from psofed import Scenario
+        >>> from psofed.attacks import Gaussian
+        >>> scenario = Scenario(num_clients=20, dimension=4, attack=Gaussian(num_byzantine=5, variance=0.5))
+        >>> worst = predict(scenario).worst_attack()
+        >>> worst.steps[1].name, worst.steps[1].network_mse < worst.worst.network_mse
+        ('isotropic noise', True)
+        """
+        from psofed.theory.worst import find_worst_attack
+
+        return find_worst_attack(self, power)
 
     def report(self, *, stepsizes: bool = True) -> Report:
         """Return the steady state, what contributes to it, and what to try next.
