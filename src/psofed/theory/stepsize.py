@@ -147,7 +147,8 @@ def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2
     >>> minimise(lambda mu: -mu, 1.0)
     0.97
     """
-    grid = [math.log(EDGE * limit) - step * math.log(2.5) for step in range(26)]
+    # Down to 6.5e-6 of the limit, which is as good as zero
+    grid = [math.log(EDGE * limit) - step * math.log(2.5) for step in range(14)]
     values = [error(math.exp(grid[0])), error(math.exp(grid[1]))]
     # Walk down from the limit until the error has risen again: small stepsizes are the slow ones to solve.
     while values[-1] < min(values[:-1]) and len(values) < len(grid):
