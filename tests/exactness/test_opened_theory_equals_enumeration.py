@@ -240,3 +240,53 @@ def test_delays_whose_number_of_arrivals_depends_on_who_is_drawn_are_refused_by_
     scenario = tiny(WHITE, True, delay=Fixed(iterations=1), **REFUSED[reason])
     with pytest.raises(NotCoveredError, match=f'delay.kind = "fixed".*{reason}.*simulate'):
         Prediction(scenario).learning_curve(1)
+
+
+def random_system(seed: int) -> Scenario:
+    """Any learner, network, attacks, masks and inputs of three clients with two entries."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.permutation(3)[:2].tolist()
+    chance, data = float(rng.uniform(0.2, 1.0)), (WHITE, CORRELATED)[rng.integers(2)]
+    attacks = (
+        None,
+        Gaussian(clients=[first], probability=chance, variance=0.4),
+        ConstantBias(clients=[first, second], probability=chance, bias=0.5),
+        SignFlip(clients=[second], probability=chance, scale=0.7, of="update"),
+        DropOut(clients=[first], probability=chance),
+        LabelPoisoning(clients=[first], probability=chance, scale=0.6),
+        [ColludingGaussian(clients=[first, second], probability=chance, variance=0.5)],
+        [
+            LabelPoisoning(clients=[first], probability=0.6, scale=0.7),
+            Gaussian(clients=[second], variance=0.3),
+        ],
+    )
+    availability = Bernoulli(
+        probability=tuple(rng.uniform(0.2, 1.0, 3)),
+        server_knows=bool(rng.integers(2)),
+        learns=str(rng.choice(["always", "available"])),
+    )
+    links = Links(
+        up=[Noisy(variance=0.1), Lossy(probability=0.3)][: rng.integers(3)],
+        down=[Lossy(probability=0.2), Noisy(variance=0.05)][: rng.integers(3)],
+    )
+    return tiny(
+        data,
+        bool(rng.integers(2)),
+        num_participants=int(rng.integers(1, 4)),
+        num_shared=int(rng.integers(1, 3)),
+        uplink=str(rng.choice(["same", "redrawn"])),
+        stepsize=float(rng.uniform(0.05, 0.5)) if rng.integers(2) else tuple(rng.uniform(0.05, 0.5, 3)),
+        learner=LeakyLMS(leakage=0.3) if rng.integers(2) else "lms",
+        attack=attacks[rng.integers(len(attacks))],
+        availability=availability if rng.integers(2) else None,
+        channel=links if rng.integers(2) else None,
+    )
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_the_learning_curves_of_random_systems_are_those_of_the_enumerated_moments(seeds: range) -> None:
+    for seed in seeds:
+        scenario = random_system(seed)
+        check(scenario, enumerate_opened(scenario, 3), 3)

@@ -22,7 +22,7 @@ LinearMap = Callable[[FloatArray], FloatArray]
 
 _SMALL = 40  # unknowns up to which a dense matrix is used
 _DENSE_AFTER_ALL = 3000  # unknowns up to which a system that GMRES does not solve is solved directly
-_RESTART, _CYCLES = 60, 100
+_RESTART, _CYCLES = 400, 100
 _BASIS = 40_000_000  # numbers in a basis: a third of a gigabyte
 _CANCELLED = 0.3  # of a direction's length left after a projection: below, it is taken again
 _ACCEPTED = 1e-6  # relative residual beyond which there is no answer
@@ -82,7 +82,7 @@ def gmres(linear: LinearMap, source: FloatArray, tolerance: float) -> tuple[Floa
                 length = np.linalg.norm(column, axis=1)
             hessenberg[:, j + 1, j] = length
             basis[:, j + 1] = _unit(column, length)
-            if j % 4 == 3 or j == restart - 1 or not np.any(length > 1e-14):
+            if (j + 1) % max(4, j // 8) == 0 or j == restart - 1 or not np.any(length > 1e-14):
                 weights, left = _least_squares(hessenberg[:, : j + 2, : j + 1], norm)
                 if not np.any(left > wanted):
                     break
@@ -98,8 +98,12 @@ def _least_squares(hessenberg: FloatArray, norm: FloatArray) -> tuple[FloatArray
     """Minimise ‖norm e₁ − H y‖ of each system: y (N, j) and what is left (N,)."""
     right = np.zeros(hessenberg.shape[:2])
     right[:, 0] = norm
-    inverse = np.linalg.pinv(hessenberg)
-    weights = (inverse @ right[..., None])[..., 0]
+    orthogonal, triangle = np.linalg.qr(hessenberg)
+    corner = np.arange(triangle.shape[-1])
+    triangle[:, corner, corner] += np.where(
+        triangle[:, corner, corner] == 0.0, 1.0, 0.0
+    )  # directions of length 0
+    weights = np.linalg.solve(triangle, orthogonal.swapaxes(1, 2) @ right[..., None])[..., 0]
     left = right - (hessenberg @ weights[..., None])[..., 0]
     return weights, np.linalg.norm(left, axis=1)
 

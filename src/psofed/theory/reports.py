@@ -167,8 +167,9 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
         *rows.notes(),
         f"From moments measured in {counted(scenario.num_clients, 'client')}: noise variance {low} to {high}, "
         f"eigenvalues of the inputs' covariances {least} to {most}.",
-        "The theory uses the measured second and fourth moments of the inputs, and how the noise grows with them. It "
-        "assumes samples that are independent in time and one model that is best for all clients; check by simulation.",
+        "The theory uses the measured second and fourth moments of the inputs, each client's own least-squares fit as "
+        "its target, and how the noise grows with the inputs. It assumes samples that are independent in time; check "
+        "by simulation.",
         "There is no predicted test MSE: on a table the server is tested on the clients' next rows.",
     )
 
