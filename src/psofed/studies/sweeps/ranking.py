@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.render.numbers import decibels, listed, significant
@@ -50,7 +49,7 @@ class Ranking:
 
     def headline(self) -> str:
         """Name the best design, or the best under each condition and in the worst case."""
-        stable: NDArray[np.bool_] = np.isfinite(self.levels).any(axis=1)
+        stable = np.isfinite(self.levels.min(axis=1))
         if not stable.any():
             return f"{_all(self.levels.size, 'point').capitalize()} diverged."
         names, designs = _names(self.conditions), _names(self.designs)
