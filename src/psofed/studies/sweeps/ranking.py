@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Fields that describe the circumstances. All others are design choices.
 _CONDITIONS = {"attack", "availability", "channel", "data", "delay", "dimension", "drift", "num_clients"}
+_NEARLY_AS_GOOD = 10**0.01  # 0.1 dB
 _LONGEST_LIST = 5  # conditions that the headline names one by one
 
 
@@ -69,16 +70,18 @@ class Ranking:
         varying = _varying(self.conditions)
         field = varying[0].name if len(varying) == 1 else ""
         every = _all(len(conditions), f"value of {field}" if field else "condition")
-        lowest = levels.min(axis=1)
-        always = np.flatnonzero((levels == lowest[:, None]).all(axis=0))
-        if always.size:
-            ends = dict.fromkeys((decibels(lowest.min()), decibels(lowest.max())))
-            levels_text = " to ".join(ends).replace(" dB to", " to")
-            start = f"{designs[always[0]]} has the lowest network MSE for {every}"
-            return f"Of {len(designs)} designs, {start}: {levels_text} (lower is better)."
-        worst = levels.max(axis=0)
-        safest = int(worst.argmin())
-        hardest = conditions[int(levels[:, safest].argmax())]
+        lowest, worst = levels.min(axis=1, keepdims=True), levels.max(axis=0)
+        always = (levels <= _NEARLY_AS_GOOD * lowest).all(axis=0)
+        safest = int(np.where(always, worst, math.inf).argmin() if always.any() else worst.argmin())
+        own = levels[:, safest]
+        if always.any():
+            nearly = "" if (own == lowest[:, 0]).all() else ", or one within 0.1 dB of it,"
+            ends = " to ".join(dict.fromkeys((decibels(own.min()), decibels(own.max())))).replace(
+                " dB to", " to"
+            )
+            start = f"{designs[safest]} has the lowest network MSE{nearly} for {every}"
+            return f"Of {len(designs)} designs, {start}: {ends} (lower is better)."
+        hardest = conditions[int(own.argmax())]
         if len(conditions) > _LONGEST_LIST:
             text = f"No design is best for {every}."
         else:
