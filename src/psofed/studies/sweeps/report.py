@@ -49,22 +49,18 @@ def sweep_report(result: "SweepResult") -> Report:
 
 def _remarks(result: "SweepResult") -> tuple[str, ...]:
     estimates, total = [cell.estimate("network_mse") for cell in result.cells], len(result.cells)
-    found = (
-        ("has diverged trials.", "have diverged trials.", [cell.num_diverged > 0 for cell in result.cells]),
-        (
-            "has heavy tails: a few extreme trials dominate the mean network MSE, so the median is shown.",
-            "have heavy tails: a few extreme trials dominate the mean network MSE, so the median is shown.",
-            [value.is_heavy_tailed for value in estimates],
-        ),
-        (
-            "has not converged: its network MSE still rises or falls at the end of the run.",
-            "have not converged: their network MSE still rises or falls at the end of the run.",
-            ["network_mse" in cell.unsteady_metrics for cell in result.cells],
-        ),
-    )
+    problems = {
+        "diverged trials": [cell.num_diverged > 0 for cell in result.cells],
+        "heavy tails: a few extreme trials dominate the mean network MSE, so the median is shown": [
+            value.is_heavy_tailed for value in estimates
+        ],
+        "not converged: the network MSE still rises or falls at the end of the run": [
+            "network_mse" in cell.unsteady_metrics for cell in result.cells
+        ],
+    }
     lines = [
-        f"{count(sum(which))} of {counted(total, 'point')} {one if sum(which) == 1 else many}"
-        for one, many, which in found
+        f"{count(sum(which))} of {counted(total, 'point')} {'has' if sum(which) == 1 else 'have'} {problem}."
+        for problem, which in problems.items()
         if any(which)
     ]
     return (*lines, *(f"{note}." for note in result.notes))
