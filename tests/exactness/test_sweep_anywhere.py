@@ -13,6 +13,7 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
+from psofed.common.equality import same_values
 from psofed.data.own_data import from_arrays
 from psofed.parts.attacks import Gaussian
 from psofed.parts.availabilities import Bernoulli
@@ -45,7 +46,7 @@ def expected():
 
 def assert_same_bits(found, expected):
     assert len(found) == len(expected)
-    assert all(a.same_bits(b) for a, b in zip(found, expected, strict=True))
+    assert same_values(list(found), list(expected))
 
 
 def test_any_number_of_threads_gives_the_same_bits(expected):

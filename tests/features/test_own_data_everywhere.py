@@ -17,6 +17,7 @@ import pytest
 import psofed
 from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
 from psofed.attacks import SignFlip
+from psofed.common.equality import same_values
 from psofed.data.own_data import DataSource
 from psofed.federation.deploy.settings import RunSettings
 from psofed.scenario.changes import with_values
@@ -347,7 +348,8 @@ def test_rows_travel_to_processes_once(scenario, monkeypatch: pytest.MonkeyPatch
     rows = sum(array.nbytes for array in (*scenario.own_data.inputs, *scenario.own_data.targets))
     assert max(sizes) < rows, "the rows themselves would be longer"
     assert all(
-        a.same_bits(b) and a.same_bits(c) for a, b, c in zip(here.cells, there.cells, near.cells, strict=True)
+        same_values(a, b) and same_values(a, c)
+        for a, b, c in zip(here.cells, there.cells, near.cells, strict=True)
     )
     assert whole.network_mse == psofed.simulate(scenario, trials=2).network_mse
 

@@ -23,6 +23,7 @@ from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
 from psofed.studies.sweeps.execute import run_cells
 from psofed.studies.sweeps.grid import Axis, Grid, make_grid
+from psofed.studies.sweeps.ranking import name_point
 from psofed.studies.sweeps.store import CellStore
 
 if TYPE_CHECKING:
@@ -193,8 +194,6 @@ class SweepResult(Reported):
         Difference
             As ``a - b`` of two simulations.
         """
-        from psofed.studies.sweeps.report import name_point
-
         a, b = self._only_cell(first), self._only_cell(second)
         changed = [field for field in first if first[field] != second.get(field)]
         names = [name_point({field: point[field] for field in changed}) for point in (first, second)]
