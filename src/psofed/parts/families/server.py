@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from psofed.common.options import option
-from psofed.parts.part import Part
+from psofed.parts.part import Part, takes_memory
 
 if TYPE_CHECKING:
     from psofed.common.types import FloatArray
@@ -38,8 +38,12 @@ class Aggregation(Part):
 
     @classmethod
     def writes_change(cls) -> bool:
-        """Whether :meth:`combine` writes its change into a second argument, instead of returning it."""
-        return cls.over == "vectors" and cls.combine.__code__.co_argcount > 2
+        """Whether :meth:`combine` writes its change into a last argument `out`, instead of returning it."""
+        return cls.over == "vectors" and cls.combine.__code__.co_argcount > 2 + takes_memory(cls.combine)
+
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return how many numbers the rule keeps from iteration to iteration, zeros at first."""
+        return 0
 
     def fewest_numbers(self) -> int:
         """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
@@ -62,6 +66,10 @@ class PreAggregation(Part):
     def weigh(self, updates: "contexts.AllUpdates", out: "FloatArray") -> None:
         """Write the weight of each participant in each mixed upload into ``out`` (uploads, P), which holds zeros."""
         raise NotImplementedError
+
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return how many numbers it keeps from iteration to iteration, zeros at first."""
+        return 0
 
     def uploads_after(self, participants: int) -> int:
         """Return the number of mixed uploads, at most `participants`."""

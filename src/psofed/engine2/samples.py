@@ -1,0 +1,274 @@
+"""Samples as arrays: inputs and labels that the kernel receives in chunks instead of drawing them.
+
+With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
+the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
+as for linear streams, where the residual is the noise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.engine2.compiling import compiled, kernel_part
+from psofed.engine2.functions import evaluate, make_evaluation
+from psofed.engine2.hooks import watch_hooks
+from psofed.engine2.inputs import make_input_model
+from psofed.engine2.lanes import WIDTH, empty_lanes
+from psofed.engine2.learning import make_sampling
+from psofed.engine2.normals import fill_standard_normal
+from psofed.engine2.step import Layout, draw_samples, make_source, make_step_scratch
+from psofed.engine2.streams import Stream
+from psofed.parts.features import FeatureMap
+
+if TYPE_CHECKING:
+    from psofed.fleet import Fleet
+    from psofed.scenario import Scenario
+
+_KEPT_BYTES = 64 << 20  # of a table's chunks
+_ROWS = 21  # which of a trial's seeds draws rows
+
+# cos(2πr) in r² for |r| ≤ ½: Chebyshev fit of degree 9, largest error 6e-14.
+_COSINE = np.polynomial.chebyshev.Chebyshev.interpolate(
+    lambda q: np.cos(2 * np.pi * np.sqrt(q)), 9, domain=[0.0, 0.25]
+).convert(kind=np.polynomial.Polynomial, domain=[-1, 1], window=[-1, 1]).coef  # fmt: skip
+_C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9 = (float(c) for c in _COSINE)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Samples of T iterations. The last axis is the trial, or has length 1 if all trials see the same.
+
+    Attributes
+    ----------
+    inputs : array (T, K, D, lanes or 1)
+        z; all zero where a client has no sample, which leaves its model as it is.
+    residuals : array (T, K, lanes or 1)
+        y − w°ᵀz; zero where a client has no sample.
+    active : int array (T,)
+        How many clients have a sample.
+    """
+
+    inputs: FloatArray
+    residuals: FloatArray
+    active: NDArray[np.int64]
+
+
+class TrialSamples(Protocol):
+    """Source of the samples of several trials.
+
+    Attributes
+    ----------
+    bytes_per_iteration : int
+        Memory that a chunk takes per iteration.
+    tests_on_next : bool
+        The test MSE is the server model's error on the clients' next samples, not on a test set.
+    """
+
+    bytes_per_iteration: int
+    tests_on_next: bool
+
+    def chunk(self, first: int, count: int) -> Chunk:
+        """Return the samples of iterations `first` … `first + count − 1`."""
+
+
+class FunctionSamples:
+    """Streams y = f(x) + ν with drawn x and ν, as features of x."""
+
+    tests_on_next = False
+
+    def __init__(self, scenario: "Scenario", fleet: "Fleet", stream: Stream) -> None:
+        assert scenario.data.function is not None
+        trials, size = stream.key.size, fleet.input_dimension
+        self._shape = (scenario.num_clients, scenario.dimension)
+        self._inputs, self._weights = make_input_model(fleet), fleet.target
+        self._source = make_source(stream, Layout(scenario.num_clients, 0, 0), (size + 2) // 2)
+        self._sampling, hook = make_sampling(scenario, trials, False, False, None)
+        self._sampling = self._sampling._replace(sample=empty_lanes(1, size, WIDTH), residual=empty_lanes(1, WIDTH))
+        self._scratch = make_step_scratch(size)
+        self._check = watch_hooks(self, (hook,))
+        self._evaluate = make_evaluation(scenario.data.function)
+        self._features = scenario.model.make_features(size, scenario.dimension)
+        self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + size + 2) * WIDTH
+
+    def chunk(self, first: int, count: int) -> Chunk:
+        """Draw the samples of iterations `first` … `first + count − 1`; each is addressed by iteration and client.
+
+        A stream that remembers is asked for chunks in order.
+        """
+        (clients, dimension), size = self._shape, self._sampling.sample.shape[1]
+        raw, values = np.empty((count, clients, size, WIDTH)), np.empty((count, clients, WIDTH))
+        draw_samples(first, self._source, self._inputs, self._sampling, self._scratch, raw, values)
+        self._check()
+        self._evaluate(raw, values)
+        inputs = raw
+        if self._features.phases.size:
+            inputs = np.empty((count, clients, dimension, WIDTH))
+            _map_features(
+                self._features.frequencies, self._features.phases, self._features.scale, raw, inputs
+            )
+        _subtract_fit(self._weights, inputs, values)
+        return Chunk(inputs, values, np.full(count, clients))
+
+
+class TableSamples:
+    """Rows of a table in their order, the same in every trial.
+
+    Parameters
+    ----------
+    inputs : sequence of arrays (samples_k, D)
+        Features of every client's rows.
+    residuals : sequence of arrays (samples_k,)
+        Labels less w°ᵀz.
+    epochs : int
+        How many times each client goes through its rows; after that it has no sample.
+    """
+
+    tests_on_next = True
+
+    def __init__(self, inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], epochs: int) -> None:
+        self._inputs, self._residuals, self._epochs = inputs, residuals, epochs
+        self.bytes_per_iteration: int = 8 * len(inputs) * (inputs[0].shape[1] + 1)
+        self._kept: dict[tuple[int, int], Chunk] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}
+
+    def chunk(self, first: int, count: int) -> Chunk:
+        """Return the rows of iterations `first` … `first + count − 1`; zeros where a client has none left.
+
+        Trials and runs that follow ask for the same chunks, and only read them: some are kept.
+        """
+        found = self._kept.get((first, count))
+        if found is None:
+            found = self._gather(first, count)
+            kept = sum(iterations for _, iterations in list(self._kept)) + count
+            if kept * self.bytes_per_iteration <= _KEPT_BYTES:
+                self._kept[first, count] = found
+        return found
+
+    def drawn(self, seed: int, trials: range, iterations: int) -> "DrawnRows":
+        """Return the same rows drawn at random, other ones in every trial."""
+        return DrawnRows(self._inputs, self._residuals, seed, trials, iterations)
+
+    def _gather(self, first: int, count: int) -> Chunk:
+        clients, dimension = len(self._inputs), self._inputs[0].shape[1]
+        inputs = np.zeros((count, clients, dimension, 1))
+        residuals = np.zeros((count, clients, 1))
+        active = np.zeros(count, np.int64)
+        n = np.arange(first, first + count)
+        for k, (rows, labels) in enumerate(zip(self._inputs, self._residuals, strict=True)):
+            has = n < len(labels) * self._epochs
+            inputs[has, k, :, 0] = rows[n[has] % len(labels)]
+            residuals[has, k, 0] = labels[n[has] % len(labels)]
+            active += has
+        return Chunk(inputs, residuals, active)
+
+
+class DrawnRows:
+    """Rows of a table drawn independently of each other: in every iteration each client gets any of its own.
+
+    Trials differ. This is the stationary stream with the table's moments that the theory describes.
+
+    Parameters
+    ----------
+    inputs, residuals : sequences of arrays (samples_k, D) and (samples_k,)
+        As of :class:`TableSamples`.
+    seed : int
+    trials : range
+    iterations : int
+    """
+
+    tests_on_next = True
+
+    def __init__(
+        self,
+        inputs: Sequence[FloatArray],
+        residuals: Sequence[FloatArray],
+        seed: int,
+        trials: range,
+        iterations: int,
+    ) -> None:
+        self._inputs, self._residuals = inputs, residuals
+        lengths = [len(labels) for labels in residuals]
+        self._rows = np.empty((iterations, len(inputs), len(trials)), np.int32)
+        for lane, trial in enumerate(trials):
+            draws = np.random.default_rng((seed, trial, _ROWS)).integers(lengths, size=self._rows.shape[:2])
+            self._rows[:, :, lane] = draws
+        self.bytes_per_iteration: int = 8 * len(inputs) * (inputs[0].shape[1] + 1) * len(trials)
+
+    def chunk(self, first: int, count: int) -> Chunk:
+        """Return the rows drawn for iterations `first` … `first + count − 1`."""
+        rows = self._rows[first : first + count]
+        inputs = np.empty((len(rows), len(self._inputs), self._inputs[0].shape[1], rows.shape[2]))
+        residuals = np.empty(rows.shape)
+        for k, (own, labels) in enumerate(zip(self._inputs, self._residuals, strict=True)):
+            inputs[:, k] = own[rows[:, k]].transpose(0, 2, 1)
+            residuals[:, k] = labels[rows[:, k]]
+        return Chunk(inputs, residuals, np.full(len(rows), len(self._inputs)))
+
+
+def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
+    """Draw a test set [z, y − w°ᵀz] for streams y = f(x) + ν, shape (N_t, D + 1, lanes).
+
+    Test inputs are white with ``data.test_input_variance``, their noise has the clients' average variance.
+    """
+    count, size, lanes = scenario.data.test_instances, fleet.input_dimension, stream.key.size
+    words = (size + 2) // 2
+    normals = np.empty((2 * words * count, lanes), np.float32)
+    fill_standard_normal(stream.key, stream.gamma, 0, normals)
+    drawn = normals.reshape(count, 2 * words, lanes).transpose(0, 2, 1).astype(np.float64)
+    inputs = drawn[..., :size] * scenario.data.test_input_variance**0.5
+    assert scenario.data.function is not None
+    labels = evaluate(scenario.data.function, inputs)
+    labels += drawn[..., size] * fleet.test_noise_variance**0.5
+    features: FeatureMap = scenario.model.make_features(size, scenario.dimension)
+    z = features(inputs)
+    rows = np.concatenate([z, (labels - z @ fleet.target)[..., None]], axis=2)
+    return np.ascontiguousarray(rows.transpose(0, 2, 1))
+
+
+@kernel_part
+def _cosine_of_turns(turns: float) -> float:
+    r: float = turns - np.floor(turns + 0.5)
+    q = r * r
+    value = _C8 + q * _C9
+    value = _C7 + q * value
+    value = _C6 + q * value
+    value = _C5 + q * value
+    value = _C4 + q * value
+    value = _C3 + q * value
+    value = _C2 + q * value
+    value = _C1 + q * value
+    return _C0 + q * value
+
+
+@compiled
+def _map_features(
+    frequencies: FloatArray, phases: FloatArray, scale: float, raw: FloatArray, out: FloatArray
+) -> None:
+    """Write scale · cos(2π(F x + φ)) of inputs ``raw`` (T, K, d, 16) into ``out`` (T, K, D, 16)."""
+    turns = np.empty(WIDTH)
+    for t in range(raw.shape[0]):
+        for k in range(raw.shape[1]):
+            for i in range(phases.size):
+                for lane in range(WIDTH):
+                    turns[lane] = phases[i]
+                for j in range(raw.shape[2]):
+                    for lane in range(WIDTH):
+                        turns[lane] += frequencies[i, j] * raw[t, k, j, lane]
+                for lane in range(WIDTH):
+                    out[t, k, i, lane] = scale * _cosine_of_turns(turns[lane])
+
+
+@compiled
+def _subtract_fit(weights: FloatArray, inputs: FloatArray, values: FloatArray) -> None:
+    """Subtract w°ᵀz of ``inputs`` (T, K, D, 16) from ``values`` (T, K, 16)."""
+    for t in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            for i in range(weights.size):
+                for lane in range(WIDTH):
+                    values[t, k, lane] -= weights[i] * inputs[t, k, i, lane]
