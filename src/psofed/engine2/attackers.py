@@ -44,8 +44,6 @@ class AttackSide(NamedTuple):
         What each group changes, and its hooks; `remember` is 0 where attackers remember no models.
     options : array (G, any)
         Their options.
-    attackers : AttackState
-        Who attacks when.
     sets : int array (T, L, |S_B|)
         The Byzantine set of each iteration, where it is redrawn; else empty.
     clean, changed : array (L, P, M)
@@ -56,7 +54,6 @@ class AttackSide(NamedTuple):
     addresses: IntArray
     remember: IntArray
     options: FloatArray
-    attackers: AttackState
     sets: IndexArray
     clean: FloatArray
     changed: FloatArray
@@ -64,8 +61,8 @@ class AttackSide(NamedTuple):
 
 def make_attack_side(
     scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, uploads: tuple[int, int]
-) -> "tuple[AttackSide, tuple[Hook, ...]]":
-    """Return all groups of attackers, and their hooks; `uploads` are P and M."""
+) -> "tuple[AttackSide, AttackState, tuple[Hook, ...]]":
+    """Return all groups of attackers, who attacks when, and the hooks; `uploads` are P and M."""
     from psofed.engine2.attacks import hooks_of
 
     dimensions = [entries_of(attack, scenario) for attack in scenario.attacks]
@@ -85,12 +82,12 @@ def make_attack_side(
         addresses=np.array([hook.address for hook, _ in hooks], np.int64),
         remember=np.array([remember.address for _, remember in hooks], np.int64),
         options=_padded([hook.options for hook, _ in hooks]),
-        attackers=make_attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients),
         sets=np.zeros((0, 0, 0), np.int32),
         clean=np.empty(size),
         changed=np.empty(size),
     )
-    return side, tuple(hook for pair in hooks for hook in pair)
+    attackers = make_attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients)
+    return side, attackers, tuple(hook for pair in hooks for hook in pair)
 
 
 def entries_of(attack: Attack, scenario: "Scenario") -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine2.hooks import Body, Frame, Hook, make_hook
-from psofed.engine2.signatures import DEFENCE, Uploads, Watching, Work
+from psofed.engine2.signatures import DEFENCE, Uploads, Watching
 from psofed.parts.base import Defence
 from psofed.parts.contexts import Evidence
 from psofed.parts.plain import LARGEST
@@ -68,11 +68,10 @@ def make_watching(
         finished=np.zeros(whole, np.int64),
         peak=np.zeros(whole),
         peaks=np.zeros((trials, PEAK_BINS if plan.threshold == inf else 0), np.int64),
-        work=Work(
-            np.empty(participants * (numbers + rows + 4) + numbers + 1), np.zeros(0, np.bool_),
-            np.full(dimension, -1), np.empty(rows, np.int64), np.zeros(0, np.int64),
-        ),
-    )  # fmt: skip
+        numbers=np.empty(participants * (numbers + rows + 4) + numbers + 1),
+        row_of=np.full(dimension, -1),
+        entry_of=np.empty(rows, np.int64),
+    )
 
 
 def all_peaks(watching: Watching) -> NDArray[np.int64]:
@@ -118,7 +117,7 @@ def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: Fl
 @register_jitable
 def _group(l: int, uploads: Uploads, watch: Watching, values: FloatArray) -> int:
     """Group the values of included clients by entry, one row per entry; return the number of entries."""
-    entries, sent, row_of, participants = uploads.entries, uploads.sent, watch.work.row_of, uploads.rows[l]
+    entries, sent, row_of, participants = uploads.entries, uploads.sent, watch.row_of, uploads.rows[l]
     met = 0
     for p in range(participants):
         if watch.left[l, uploads.clients[l, p]] != 0:
@@ -132,7 +131,7 @@ def _group(l: int, uploads: Uploads, watch: Watching, values: FloatArray) -> int
                     row = met
                     met += 1
                     row_of[i] = row
-                    watch.work.entry_of[row] = i
+                    watch.entry_of[row] = i
                     for q in range(participants):
                         values[row * participants + q] = nan
                 values[row * participants + p] = number
@@ -191,7 +190,7 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         trials, _, shared = sent.shape
         estimated, at = watch.variance.shape[0] == 0, min(n, watch.variance.shape[0] - 1)
-        numbers, row_of = watch.work.numbers, watch.work.row_of
+        numbers, row_of = watch.numbers, watch.row_of
         for l in range(trials):
             # Residuals by participant and number; their mean squares, scales, ratios; scratch for medians; scores.
             participants, met = uploads.rows[l], 0
@@ -222,7 +221,7 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
                     count += 1
                 squares[p] = square / count if count else nan
             for row in range(met):
-                row_of[watch.work.entry_of[row]] = -1
+                row_of[watch.entry_of[row]] = -1
             for p in range(participants):
                 k = clients[l, p]
                 scales[p] = watch.relative[l, k] if estimated else max(watch.variance[at, k], 1e-300)

@@ -43,10 +43,8 @@ class DelaySide(NamedTuple):
         Their entries and numbers.
     head : int array (L, R + 1)
         The first of each chain.
-    arrived : Uploads
-        Those that arrive in an iteration.
     arrived_ages : int array (L, any)
-        Their delays.
+        Delays of the uploads that arrive in an iteration.
     tally : int array (R + 1,)
         Scratch: number of arrivals by delay, 0 between calls.
     """
@@ -61,13 +59,12 @@ class DelaySide(NamedTuple):
     entries: IndexArray
     sent: FloatArray
     head: IntArray
-    arrived: Uploads
     arrived_ages: IntArray
     tally: IntArray
 
 
 class Delays:
-    """Delays of several trials, and their uploads on the way."""
+    """Delays of several trials, their uploads on the way, and room for those that `arrived` in an iteration."""
 
     def __init__(
         self, delay: Delay | None, stream: Stream, num_clients: int, participants: int, shared: int, dimension: int
@@ -98,15 +95,15 @@ class Delays:
             entries=np.zeros((trials, pending, shared), np.int32),
             sent=np.zeros((trials, pending, shared)),
             head=np.full((trials, ring), -1),
-            arrived=Uploads(
-                np.zeros((trials, most), np.int32),
-                np.zeros((trials, most, shared), np.int32),
-                np.full((trials, most, shared), np.nan),
-                np.zeros(trials, np.int64),
-                np.zeros(trials, np.int64),
-            ),
             arrived_ages=np.zeros((trials, most), np.int64),
             tally=np.zeros(ring, np.int64),
+        )
+        self.arrived = Uploads(
+            np.zeros((trials, most), np.int32),
+            np.zeros((trials, most, shared), np.int32),
+            np.full((trials, most, shared), np.nan),
+            np.zeros(trials, np.int64),
+            np.zeros(trials, np.int64),
         )
 
     def draw(self, first: int, uploaders: IndexArray, asked: IntArray) -> DelaySide:
@@ -123,9 +120,11 @@ class Delays:
 
 
 @kernel_part
-def pass_time(side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uploads) -> None:
+def pass_time(
+    side: DelaySide, t: int, n: int, server: FloatArray, uploads: Uploads, arrived: Uploads
+) -> None:
     """Send the uploads of iteration n on their way; write those that arrive, weighted by their delay."""
-    arrived, ring = side.arrived, side.head.shape[1]
+    ring = side.head.shape[1]
     trials, pending, shared = side.sent.shape
     participants, slot, one_mask = pending // ring, n % ring, uploads.entries.shape[1] == 1
     for l in range(trials):

@@ -17,9 +17,24 @@ from psofed.engine2.delays import DelaySide, pass_time, weigh_by_delay
 from psofed.engine2.inputs import InputModel
 from psofed.engine2.lanes import WIDTH
 from psofed.engine2.learning import Learning, Sampling
-from psofed.engine2.rivals import RivalSide, apply_uploads, draw_shared, encode_updates, form_updates
-from psofed.engine2.server import RuleSide, aggregate
-from psofed.engine2.signatures import Uploads, Watching, take_attack, take_defence, take_remember
+from psofed.engine2.rivals import (
+    RivalMemory,
+    RivalSide,
+    apply_uploads,
+    draw_shared,
+    encode_updates,
+    form_updates,
+)
+from psofed.engine2.root_data import RootSet
+from psofed.engine2.server import RuleScratch, RuleSide, aggregate
+from psofed.engine2.signatures import (
+    AttackState,
+    Uploads,
+    Watching,
+    take_attack,
+    take_defence,
+    take_remember,
+)
 from psofed.engine2.step import Layout, Source, StepScratch, Tally, learn, learn_in_general
 from psofed.engine2.test_set import TestSet, measure
 
@@ -41,8 +56,8 @@ class Exchange(NamedTuple):
         Whether each is reached; all are if it is empty.
     asked : int array (T, L)
         Number of clients that were asked to upload.
-    learns : uint8 array (T, V, 16), or empty
-        1 for each column that learns; all do if it is empty.
+    learns, all_learn : uint8 arrays (T, V, 16), or empty, and (0, 0)
+        1 for each column that learns; all do if it is empty. What stands for all.
     """
 
     participants: IndexArray
@@ -53,54 +68,7 @@ class Exchange(NamedTuple):
     uploads: BoolArray
     asked: IntArray
     learns: NDArray[np.uint8]
-
-
-class Clients(NamedTuple):
-    """Everything that the local step needs.
-
-    Attributes
-    ----------
-    is_plain : bool
-        Whether clients make LMS steps on independent white samples of one fixed target.
-    layout, source, inputs, learning, sampling
-        As their classes say.
-    target, base : array (D,)
-        w, and what uploads are counted from: w, or zeros where no models are sent.
-    all_learn : uint8 array (0, 0)
-        Stands for all columns that learn.
-    """
-
-    is_plain: bool
-    layout: Layout
-    source: Source
-    inputs: InputModel
-    learning: Learning
-    sampling: Sampling
-    target: FloatArray
-    base: FloatArray
     all_learn: NDArray[np.uint8]
-
-
-class Network(NamedTuple):
-    """Links between clients and server.
-
-    Attributes
-    ----------
-    up, down : ChannelSide
-        The channels.
-    delay : DelaySide
-        Uploads on their way.
-    received : array (L, P, M or D)
-        Scratch for downloads.
-    every : int array (L, 1, M or D)
-        All entries, where clients hold no model.
-    """
-
-    up: ChannelSide
-    down: ChannelSide
-    delay: DelaySide
-    received: FloatArray
-    every: IndexArray
 
 
 class DefenceSide(NamedTuple):
@@ -112,14 +80,11 @@ class DefenceSide(NamedTuple):
         Its hook; the address is 0 if there is none.
     excluded_download : bool
         Whether excluded clients still download.
-    watching : Watching
-        What it keeps.
     """
 
     address: int
     options: FloatArray
     excluded_download: bool
-    watching: Watching
 
 
 class State(NamedTuple):
@@ -127,6 +92,10 @@ class State(NamedTuple):
 
     Attributes
     ----------
+    is_plain : bool
+        Whether clients make LMS steps on independent white samples of one fixed target.
+    target, base : array (D,)
+        w, and what uploads are counted from: w, or zeros where no models are sent.
     models : array (V, D, 16)
         Errors w − w_{k,n} of all columns.
     server : array (L, D)
@@ -135,107 +104,137 @@ class State(NamedTuple):
         Scratch: the server's errors with trials as lanes.
     sent, rows, asked : arrays (L, P, M), (L,) and (L,)
         What is uploaded, how many uploads there are, and how many were asked for.
+    received, every : arrays (L, P, M or D) and (L, 1, M or D)
+        Scratch for downloads; all entries, for clients that hold no model.
     nothing : array (L, M)
         Zeros: what attacks and defences take for the server's errors where no models are sent.
     path, measured : arrays (L, D, 16) and (2, 16)
         Scratch: the server's errors of sixteen iterations, and their metrics.
     """
 
+    is_plain: bool
+    target: FloatArray
+    base: FloatArray
     models: FloatArray
     server: FloatArray
     server_lanes: FloatArray
     sent: FloatArray
     rows: IntArray
     asked: IntArray
+    received: FloatArray
+    every: IndexArray
     nothing: FloatArray
     path: FloatArray
     measured: FloatArray
 
 
+class Block(NamedTuple):
+    """Everything that a block of trials needs for some iterations.
+
+    Tuples are not nested further, and each is taken out once: a kernel copies all of a tuple to read one of its fields.
+    """
+
+    layout: Layout
+    source: Source
+    inputs: InputModel
+    learning: Learning
+    sampling: Sampling
+    exchange: Exchange
+    attack: AttackSide
+    attackers: AttackState
+    up: ChannelSide
+    down: ChannelSide
+    delay: DelaySide
+    arrived: Uploads
+    defence: DefenceSide
+    watching: Watching
+    rule: RuleSide
+    root: RootSet
+    rule_scratch: RuleScratch
+    rival: RivalSide
+    rival_memory: RivalMemory
+    tests: TestSet
+    state: State
+    scratch: StepScratch
+    tally: Tally
+
+
 @compiled
-def advance(
-    phase: int,
-    first: int,
-    start: int,
-    stop: int,
-    clients: Clients,
-    exchange: Exchange,
-    attack: AttackSide,
-    network: Network,
-    defence: DefenceSide,
-    rule: RuleSide,
-    rival: RivalSide,
-    tests: TestSet,
-    state: State,
-    scratch: StepScratch,
-    tally: Tally,
-    metrics: FloatArray,
-) -> None:
+def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics: FloatArray) -> None:
     """Run iterations `start` to `stop` of a chunk that begins with iteration `first`; write ``metrics[t, q, l]``."""
-    server, target, num_clients = state.server, clients.target, clients.layout.clients
-    shift, mask, delay = clients.layout.shift, clients.layout.mask, network.delay
+    layout, source, inputs, learning, sampling = (
+        block.layout, block.source, block.inputs, block.learning, block.sampling,
+    )  # fmt: skip
+    exchange, attack, attackers, up, down = block.exchange, block.attack, block.attackers, block.up, block.down
+    delay, arrived, defence, watching = block.delay, block.arrived, block.defence, block.watching
+    rule, root, rival, tests, state = block.rule, block.root, block.rival, block.tests, block.state
+    work, mixed = block.rule_scratch.work, block.rule_scratch.mixed
+    client_momenta, server_momenta, read = (
+        block.rival_memory.clients, block.rival_memory.server, block.rival_memory.read,
+    )  # fmt: skip
+    scratch, tally = block.scratch, block.tally
+    is_plain, target, base, models, server = state.is_plain, state.target, state.base, state.models, state.server
+    is_rival, sends_models, is_late = rival.is_on, not rival.is_on or rival.sends_model, delay.is_on
+    known = server if sends_models else state.nothing
     poisons = False
     for kind in attack.kinds:
         poisons = poisons or kind == ON_SAMPLES
-    if rival.is_on and not rival.fresh:
+    if is_rival and not rival.fresh:
         draw_shared(rival, 0)
     for t in range(start, stop):
         n = first + t
-        count = rival.exchanges[t] if rival.is_on else state.sent.shape[1]
+        count = rival.exchanges[t] if is_rival else state.sent.shape[1]
         if phase & BEFORE:
-            _note_server(t - start, t, clients, state)
+            _note_server(t - start, t, sampling.moves, state)
             if attack.sets.size:
-                set_byzantine(attack.sets, t, attack.attackers)
-            if rival.is_on:
-                if count:
-                    _receive(n, t, clients, exchange, network, state)
-            else:
-                _download(n, t, clients, exchange, network, defence, state)
+                set_byzantine(attack.sets, t, attackers)
+            if not is_rival:
+                _download(n, t, layout, exchange, down, defence, watching.left, state)
+            elif count:
+                _receive(n, t, layout.clients, exchange, down, state)
         if phase & LEARN:
-            learns = exchange.learns[t] if exchange.learns.size else clients.all_learn
-            if clients.is_plain:
+            learns = exchange.learns[t] if exchange.learns.size else exchange.all_learn
+            if is_plain:
                 learn(
-                    n, 0, state.models.shape[0], clients.layout, clients.source, clients.inputs,
-                    clients.learning.stepsizes, learns, state.models, scratch, tally,
-                )  # fmt: skip
+                    n, 0, models.shape[0], layout, source, inputs, learning.stepsizes, learns, models, scratch, tally
+                )
             else:
                 learn_in_general(
-                    n, t, clients.source, clients.inputs, clients.learning, clients.sampling, attack,
-                    poisons and (count > 0), target, state.server_lanes, learns, state.models, scratch, tally,
+                    n, t, source, inputs, learning, sampling, attack, attackers, poisons and count > 0, target,
+                    state.server_lanes, learns, models, scratch, tally,
                 )  # fmt: skip
         if phase & AFTER:
-            _note_errors(t, clients, tally, metrics)
-            if not rival.is_on:
-                for g in range(attack.remember.size):
-                    if attack.remember[g] != 0:
-                        take_remember(attack.remember[g])(
-                            attack.options[g], n, g, attack.attackers, target, shift, mask, state.models
-                        )
-                _upload(t, clients, exchange, state)
-            elif count or delay.is_on:
-                form_updates(rival, exchange.participants[t], count, network.received, clients.sampling)
-                if rival.fresh:
-                    draw_shared(rival, n)
-                encode_updates(rival, n, exchange.participants[t], count)
-                _upload_encoded(t, count, exchange, network, rival, state)
-            if not rival.is_on or count or delay.is_on:
-                known = server if not rival.is_on or rival.sends_model else state.nothing
+            _note_errors(t, layout.clients, sampling.tests_on_next, tally, metrics)
+            if is_rival and count == 0 and not is_late:  # else uploads of earlier iterations may arrive
+                pass
+            else:
+                if is_rival:
+                    form_updates(rival, exchange.participants[t], count, state.received, sampling)
+                    if rival.fresh:
+                        draw_shared(rival, n)
+                    encode_updates(rival, client_momenta, n, exchange.participants[t], count)
+                    _upload_encoded(t, count, exchange, rival.encoded, rival.sends_model, state)
+                else:
+                    _remember(n, layout, attack, attackers, target, models)
+                    _upload(t, layout, exchange, state)
                 uploads = Uploads(exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked)
-                _corrupt(n, attack, clients.base, known, uploads)
-                if network.up.addresses.size:
-                    _fill_receiver(network.up.receiver, uploads, known)
-                    transmit(network.up, n, num_clients, clients.base, uploads)
-                if delay.is_on:
-                    pass_time(delay, t, n, server, uploads)
-                    uploads = delay.arrived
+                _corrupt(n, attack, attackers, base, known, uploads)
+                if up.addresses.size:
+                    _fill_receiver(up.receiver, uploads, known)
+                    transmit(up, n, layout.clients, base, uploads)
+                if is_late:
+                    pass_time(delay, t, n, server, uploads, arrived)
+                    uploads = arrived
                 if defence.address != 0:
-                    take_defence(defence.address)(defence.options, n, known, uploads, defence.watching)
+                    take_defence(defence.address)(defence.options, n, known, uploads, watching)
                 if delay.by_delay:
                     weigh_by_delay(delay, server, uploads)
-                if rival.is_on and not rival.sends_model:
-                    apply_uploads(rival, rule, n, num_clients, uploads, count, server)
+                if sends_models:
+                    aggregate(rule, root, work, mixed, n, layout.clients, base, uploads, server)
                 else:
-                    aggregate(rule, n, num_clients, clients.base, uploads, server)
+                    apply_uploads(
+                        rival, server_momenta, rule, root, work, mixed, n, layout.clients, uploads, count, read, server
+                    )
         done = (t - start) % WIDTH + 1
         if phase & BEFORE and (done == WIDTH or t == stop - 1):
             for l in range(server.shape[0]):
@@ -243,42 +242,59 @@ def advance(
 
 
 @kernel_part
-def _note_server(step: int, t: int, clients: Clients, state: State) -> None:
+def _note_server(step: int, t: int, moves: FloatArray, state: State) -> None:
     """Note the server's errors, for the metrics of sixteen iterations at once, and where lanes are needed."""
-    server, path, moves = state.server, state.path, clients.sampling.moves
+    server, path, lanes = state.server, state.path, state.server_lanes
     for l in range(server.shape[0]):
         for i in range(server.shape[1]):
             move = moves[t, i, l] if moves.size else 0.0
             path[l, i, step % WIDTH] = server[l, i] + move
-    if not clients.is_plain:
-        for l in range(server.shape[0]):
-            for i in range(server.shape[1]):
-                state.server_lanes[0, i, l] = server[l, i]
+            lanes[0, i, l] = server[l, i]
 
 
 @kernel_part
-def _note_errors(t: int, clients: Clients, tally: Tally, metrics: FloatArray) -> None:
+def _note_errors(t: int, num_clients: int, tests_on_next: bool, tally: Tally, metrics: FloatArray) -> None:
     """Write the network MSE, and the test MSE where tests are the clients' next samples."""
-    trials, share = metrics.shape[2], 1.0 / clients.layout.clients
-    for l in range(trials):
+    sums, tests, share = tally.sums, tally.tests, 1.0 / num_clients
+    for l in range(metrics.shape[2]):
         total = 0.0
-        for b in range(tally.sums.shape[0]):
-            total += tally.sums[b, l]
+        for b in range(sums.shape[0]):
+            total += sums[b, l]
         metrics[t, 0, l] = share * total
-        if clients.sampling.tests_on_next:
-            metrics[t, 2, l] = share * tally.tests[l]
+        if tests_on_next:
+            metrics[t, 2, l] = share * tests[l]
+
+
+@kernel_part
+def _remember(
+    n: int, layout: Layout, attack: AttackSide, attackers: AttackState, target: FloatArray, models: FloatArray
+) -> None:
+    """Let attackers that remember models see those of their clients, after the local step."""
+    remember = attack.remember
+    for g in range(remember.size):
+        if remember[g] != 0:
+            take_remember(remember[g])(
+                attack.options[g], n, g, attackers, target, layout.shift, layout.mask, models
+            )
 
 
 @kernel_part
 def _download(
-    n: int, t: int, clients: Clients, exchange: Exchange, network: Network, defence: DefenceSide, state: State
+    n: int,
+    t: int,
+    layout: Layout,
+    exchange: Exchange,
+    down: ChannelSide,
+    defence: DefenceSide,
+    left: IntArray,
+    state: State,
 ) -> None:
     """Let the participants that are reached, and not excluded, download their entries."""
     participants, entries, reached = exchange.participants, exchange.downloaded, exchange.downloads
-    server, models, shift, mask = state.server, state.models, clients.layout.shift, clients.layout.mask
+    server, models, received, shift, mask = state.server, state.models, state.received, layout.shift, layout.mask
     rows, shared, trials, count = entries.shape[2], entries.shape[3], server.shape[0], participants.shape[2]
-    left, excludes = defence.watching.left, defence.address != 0 and not defence.excluded_download
-    if network.down.addresses.size == 0 and not excludes and reached.size == 0:
+    excludes, has_channels = defence.address != 0 and not defence.excluded_download, down.addresses.size > 0
+    if not has_channels and not excludes and reached.size == 0:
         for l in range(trials):
             for r in range(rows):
                 for m in range(shared):
@@ -288,16 +304,14 @@ def _download(
                         k = np.int64(participants[t, l, p])
                         models[k >> shift, i, l + (k & mask)] = own
         return
-    received = network.received
     for l in range(trials):
         for p in range(count):
             is_out = excludes and left[l, participants[t, l, p]] != 0
             takes = not is_out and (reached.size == 0 or reached[t, l, p])
             for m in range(shared):
-                i = entries[t, l, p if rows > 1 else 0, m]
-                received[l, p, m] = server[l, i] if takes else np.nan
-    if network.down.addresses.size:
-        own_values = network.down.receiver
+                received[l, p, m] = server[l, entries[t, l, p if rows > 1 else 0, m]] if takes else np.nan
+    if has_channels:
+        own_values = down.receiver
         for l in range(trials):
             for p in range(count):
                 k = np.int64(participants[t, l, p])
@@ -305,7 +319,7 @@ def _download(
                     i = entries[t, l, p if rows > 1 else 0, m]
                     own_values[l, p, m] = models[k >> shift, i, l + (k & mask)]
         messages = Uploads(participants[t], entries[t], received, state.rows, state.asked)
-        transmit(network.down, n, clients.layout.clients, clients.target, messages)
+        transmit(down, n, layout.clients, state.target, messages)
     for l in range(trials):
         for p in range(count):
             k = np.int64(participants[t, l, p])
@@ -316,34 +330,33 @@ def _download(
 
 
 @kernel_part
-def _receive(n: int, t: int, clients: Clients, exchange: Exchange, network: Network, state: State) -> None:
+def _receive(n: int, t: int, num_clients: int, exchange: Exchange, down: ChannelSide, state: State) -> None:
     """Write the server's model as each participant receives it; clients hold no model."""
-    received, server, reached = network.received, state.server, exchange.downloads
+    received, server, reached, target = state.received, state.server, exchange.downloads, state.target
+    rows, own_values, has_channels = state.rows, down.receiver, down.addresses.size > 0
     trials, count, dimension = received.shape
     for l in range(trials):
+        rows[l] = count
         for p in range(count):
             takes = reached.size == 0 or reached[t, l, p]
             for i in range(dimension):
                 received[l, p, i] = server[l, i] if takes else np.nan
-        state.rows[l] = count
-    if network.down.addresses.size:
-        for l in range(trials):
-            for p in range(count):
-                for i in range(dimension):
-                    network.down.receiver[l, p, i] = clients.target[i]
-        messages = Uploads(exchange.participants[t], network.every, received, state.rows, state.asked)
-        transmit(network.down, n, clients.layout.clients, clients.target, messages)
+                if has_channels:
+                    own_values[l, p, i] = target[i]
+    if has_channels:
+        messages = Uploads(exchange.participants[t], state.every, received, rows, state.asked)
+        transmit(down, n, num_clients, target, messages)
 
 
 @kernel_part
-def _upload(t: int, clients: Clients, exchange: Exchange, state: State) -> None:
+def _upload(t: int, layout: Layout, exchange: Exchange, state: State) -> None:
     """Let the uploaders send their entries; NaN where a client is not reached."""
-    uploaders, entries, reached, sent = exchange.uploaders, exchange.uploaded, exchange.uploads, state.sent
-    models, shift, mask = state.models, clients.layout.shift, clients.layout.mask
+    uploaders, entries, reached = exchange.uploaders, exchange.uploaded, exchange.uploads
+    sent, models, shift, mask = state.sent, state.models, layout.shift, layout.mask
+    asked, all_asked, rows = state.asked, exchange.asked, entries.shape[2]
     trials, count, shared = sent.shape
-    rows = entries.shape[2]
     for l in range(trials):
-        state.asked[l] = exchange.asked[t, l]
+        asked[l] = all_asked[t, l]
         for p in range(count):
             k, r = np.int64(uploaders[t, l, p]), p if rows > 1 else 0
             for m in range(shared):
@@ -358,20 +371,20 @@ def _upload(t: int, clients: Clients, exchange: Exchange, state: State) -> None:
 
 @kernel_part
 def _upload_encoded(
-    t: int, count: int, exchange: Exchange, network: Network, rival: RivalSide, state: State
+    t: int, count: int, exchange: Exchange, encoded: FloatArray, sends_model: bool, state: State
 ) -> None:
     """Let participants send encoded updates, added to the model they received where models are sent."""
-    sent, received, reached = state.sent, network.received, exchange.uploads
+    sent, received, reached, rows, asked = state.sent, state.received, exchange.uploads, state.rows, state.asked
     trials, _, numbers = sent.shape
     for l in range(trials):
-        state.rows[l], state.asked[l] = count, exchange.asked[t, l]
+        rows[l], asked[l] = count, exchange.asked[t, l]
         for p in range(count):
             is_present = reached.size == 0 or reached[t, l, p]
             for i in range(received.shape[2]):
                 is_present = is_present and received[l, p, i] == received[l, p, i]
             for j in range(numbers):
-                value = -rival.encoded[l, p, j]
-                if rival.sends_model:
+                value = -encoded[l, p, j]
+                if sends_model:
                     value += received[l, p, j]
                 sent[l, p, j] = value if is_present else np.nan
 
@@ -379,33 +392,46 @@ def _upload_encoded(
 @kernel_part
 def _fill_receiver(receiver: FloatArray, uploads: Uploads, server: FloatArray) -> None:
     """Write the server's own values of what is uploaded."""
+    entries, rows = uploads.entries, uploads.rows
     for l in range(receiver.shape[0]):
-        for p in range(uploads.rows[l]):
-            r = p if uploads.entries.shape[1] > 1 else 0
+        for p in range(rows[l]):
+            r = p if entries.shape[1] > 1 else 0
             for m in range(receiver.shape[2]):
-                receiver[l, p, m] = server[l, uploads.entries[l, r, m]]
+                receiver[l, p, m] = server[l, entries[l, r, m]]
 
 
 @kernel_part
-def _corrupt(n: int, attack: AttackSide, target: FloatArray, server: FloatArray, uploads: Uploads) -> None:
+def _corrupt(
+    n: int,
+    attack: AttackSide,
+    attackers: AttackState,
+    target: FloatArray,
+    server: FloatArray,
+    uploads: Uploads,
+) -> None:
     """Let attackers change uploads in place; each of several groups sees those that nobody has changed yet."""
-    groups, sent, clean, changed = attack.kinds.size, uploads.sent, attack.clean, attack.changed
-    if groups == 1 and attack.kinds[0] == ON_UPLOADS:
-        take_attack(attack.addresses[0])(attack.options[0], n, 0, attack.attackers, target, server, uploads)
-    if groups < 2:
-        return
+    kinds, sent, clean, changed, rows = attack.kinds, uploads.sent, attack.clean, attack.changed, uploads.rows
+    several = kinds.size > 1
     trials, _, shared = sent.shape
-    clean[:] = sent
-    changed[:] = sent
-    for g in range(groups):
-        if attack.kinds[g] != ON_UPLOADS:
-            continue
-        take_attack(attack.addresses[g])(attack.options[g], n, g, attack.attackers, target, server, uploads)
+    if several:
         for l in range(trials):
-            for p in range(uploads.rows[l]):
-                is_member = attack.attackers.is_byzantine[g * trials + l, uploads.clients[l, p]]
+            for p in range(rows[l]):
                 for m in range(shared):
-                    if is_member:
-                        changed[l, p, m] = sent[l, p, m]
-                    sent[l, p, m] = clean[l, p, m]
-    sent[:] = changed
+                    clean[l, p, m] = changed[l, p, m] = sent[l, p, m]
+    for g in range(kinds.size):
+        if kinds[g] != ON_UPLOADS:
+            continue
+        take_attack(attack.addresses[g])(attack.options[g], n, g, attackers, target, server, uploads)
+        if several:
+            is_byzantine, clients = attackers.is_byzantine, uploads.clients
+            for l in range(trials):
+                for p in range(rows[l]):
+                    for m in range(shared):
+                        if is_byzantine[g * trials + l, clients[l, p]]:
+                            changed[l, p, m] = sent[l, p, m]
+                        sent[l, p, m] = clean[l, p, m]
+    if several:
+        for l in range(trials):
+            for p in range(rows[l]):
+                for m in range(shared):
+                    sent[l, p, m] = changed[l, p, m]

@@ -15,8 +15,9 @@ from psofed.engine2.hooks import NO_HOOK, Body, Frame, Hook, make_hook
 from psofed.engine2.lanes import fma
 from psofed.engine2.learning import Sampling
 from psofed.engine2.normals import normals_at, uniform_at
+from psofed.engine2.root_data import RootSet
 from psofed.engine2.server import RuleSide, aggregate
-from psofed.engine2.signatures import CODE, Uploads, take_code
+from psofed.engine2.signatures import CODE, Uploads, Work, take_code
 from psofed.engine2.streams import WordArray, make_stream
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
@@ -74,14 +75,10 @@ class RivalSide(NamedTuple):
         Updates and what is sent of them.
     memory : array (L, any)
         Numbers that the server keeps.
-    clients, server : Momenta
-        Of updates before they are encoded, and of what the server received from each client.
     decoded, joined, change : arrays (L, P or 1, D), (L, J) and (L, 1, D)
         What the server reads, what the rule makes of it, and the change of its model.
     zeros : array (J,)
         The target of what is joined.
-    read : Uploads
-        What the rule joins: J numbers of each participant, or the momenta of all clients.
     """
 
     is_on: bool
@@ -106,19 +103,32 @@ class RivalSide(NamedTuple):
     updates: FloatArray
     encoded: FloatArray
     memory: FloatArray
-    clients: Momenta
-    server: Momenta
     decoded: FloatArray
     joined: FloatArray
     change: FloatArray
     zeros: FloatArray
+
+
+class RivalMemory(NamedTuple):
+    """What is kept of each client, and what the rule joins.
+
+    Attributes
+    ----------
+    clients, server : Momenta
+        Of updates before they are encoded, and of what the server received from each client.
+    read : Uploads
+        J numbers of each participant, or the momenta of all clients.
+    """
+
+    clients: Momenta
+    server: Momenta
     read: Uploads
 
 
 def make_rival_side(
     scenario: "Scenario", seed: int, trials: range, participants: int
-) -> tuple[RivalSide, tuple[Hook, ...]]:
-    """Return the algorithm of several trials, and its hooks; off for PSO-Fed."""
+) -> tuple[RivalSide, RivalMemory, tuple[Hook, ...]]:
+    """Return the algorithm of several trials, its memory and its hooks; off for PSO-Fed."""
     algorithm, count, clients, dimension = scenario.algorithm, len(trials), scenario.num_clients, scenario.dimension
     is_on = not algorithm.holds_models
     if is_on:
@@ -159,19 +169,21 @@ def make_rival_side(
         updates=np.empty((count, participants, dimension)),
         encoded=np.empty((count, participants, exchange.numbers)),
         memory=np.zeros((count, exchange.memory)),
-        clients=_make_momenta(exchange.client_momentum, count, clients, dimension),
-        server=_make_momenta(exchange.server_momentum, count, clients, size),
         decoded=np.empty((count, participants if decode_each else 1, dimension)),
         joined=np.zeros((count, size)),
         change=np.empty((count, 1, dimension)),
         zeros=np.zeros(size),
-        read=Uploads(
+    )
+    memory = RivalMemory(
+        _make_momenta(exchange.client_momentum, count, clients, dimension),
+        _make_momenta(exchange.server_momentum, count, clients, size),
+        Uploads(
             np.repeat(np.arange(joining, dtype=np.int32)[None], count, axis=0),
             np.repeat(np.arange(size, dtype=np.int32)[None, None], count, axis=0),
             np.empty((count, joining, size)), counts, counts.copy(),
         ),
     )  # fmt: skip
-    return side, (encode, decode, apply)
+    return side, memory, (encode, decode, apply)
 
 
 def _make_momenta(momentum: Momentum | None, trials: int, clients: int, numbers: int) -> Momenta:
@@ -237,7 +249,7 @@ def draw_shared(rival: RivalSide, n: int) -> None:
 
 
 @kernel_part
-def encode_updates(rival: RivalSide, n: int, clients: IndexArray, count: int) -> None:
+def encode_updates(rival: RivalSide, momenta: Momenta, n: int, clients: IndexArray, count: int) -> None:
     """Turn the updates of the first `count` ``clients`` (L, P) into ``rival.encoded``."""
     own, updates = rival.client_uniforms, rival.updates
     trials, _, width = own.shape
@@ -247,12 +259,12 @@ def encode_updates(rival: RivalSide, n: int, clients: IndexArray, count: int) ->
             for j in range(width):
                 word = n * rival.words + before + np.int64(clients[l, p]) * width + j
                 own[l, p, j] = uniform_at(rival.stream, l, word)
-    if rival.clients.is_on:
-        take_in(rival.clients, clients, count, updates)
+    if momenta.is_on:
+        take_in(momenta, clients, count, updates)
         for l in range(trials):
             for p in range(count):
                 for i in range(updates.shape[2]):
-                    updates[l, p, i] = rival.clients.values[l, clients[l, p], i]
+                    updates[l, p, i] = momenta.values[l, clients[l, p], i]
     take_code(rival.encode)(
         rival.encode_options, count, count, rival.stepsizes, clients, updates, rival.normals, rival.uniforms, own,
         rival.memory, rival.encoded,
@@ -260,9 +272,9 @@ def encode_updates(rival: RivalSide, n: int, clients: IndexArray, count: int) ->
 
 
 @kernel_part
-def _read_uploads(rival: RivalSide, uploads: Uploads, count: int) -> None:
-    """Write what the rule is to join into ``rival.read``: what was sent, decoded if need be, or the momenta."""
-    sent, read = uploads.sent, rival.read
+def _read_uploads(rival: RivalSide, momenta: Momenta, uploads: Uploads, count: int, read: Uploads) -> None:
+    """Write what the rule is to join into ``read``: what was sent, decoded if need be, or the momenta."""
+    sent, decoded = uploads.sent, rival.decoded
     trials, _, size = read.sent.shape
     if rival.decode_each:
         for l in range(trials):
@@ -273,39 +285,52 @@ def _read_uploads(rival: RivalSide, uploads: Uploads, count: int) -> None:
             rival.decode_options, count, count, rival.mean_stepsize, uploads.clients, sent, rival.normals,
             rival.uniforms, rival.client_uniforms, rival.memory, rival.decoded,
         )  # fmt: skip
-    if rival.server.is_on and rival.decode_each:
+    if momenta.is_on and rival.decode_each:
         for l in range(trials):
             for p in range(count):
                 for i in range(size):
-                    rival.decoded[l, p, i] = -rival.decoded[l, p, i]
-        take_in(rival.server, uploads.clients, count, rival.decoded)
-    elif rival.server.is_on:
-        take_in(rival.server, uploads.clients, count, sent)
+                    decoded[l, p, i] = -decoded[l, p, i]
+        take_in(momenta, uploads.clients, count, decoded)
+    elif momenta.is_on:
+        take_in(momenta, uploads.clients, count, sent)
     for l in range(trials):
-        if not rival.server.is_on:
+        if not momenta.is_on:
             read.rows[l], read.asked[l] = count, uploads.asked[l]
         for p in range(read.rows[l]):
-            if not rival.server.is_on:
+            if not momenta.is_on:
                 read.clients[l, p] = uploads.clients[l, p]
             for i in range(size):
-                if rival.server.is_on:
-                    read.sent[l, p, i] = rival.server.values[l, p, i]
+                if momenta.is_on:
+                    read.sent[l, p, i] = momenta.values[l, p, i]
                 elif rival.decode_each:
-                    read.sent[l, p, i] = -rival.decoded[l, p, i]
+                    read.sent[l, p, i] = -decoded[l, p, i]
                 else:
                     read.sent[l, p, i] = sent[l, p, i]
 
 
 @kernel_part
 def apply_uploads(
-    rival: RivalSide, rule: RuleSide, n: int, num_clients: int, uploads: Uploads, count: int, server: FloatArray
+    rival: RivalSide,
+    momenta: Momenta,
+    rule: RuleSide,
+    root: RootSet,
+    work: Work,
+    mixed: Uploads,
+    n: int,
+    num_clients: int,
+    uploads: Uploads,
+    count: int,
+    read: Uploads,
+    server: FloatArray,
 ) -> None:
     """Let the server change its model by numbers that are not models: read, join, decode, apply."""
-    _read_uploads(rival, uploads, count)
+    _read_uploads(rival, momenta, uploads, count, read)
     joined, decoded, change = rival.joined, rival.decoded, rival.change
     trials, size = joined.shape
-    joined[:] = 0.0
-    aggregate(rule, n, num_clients, rival.zeros, rival.read, joined)
+    for l in range(trials):
+        for i in range(size):
+            joined[l, i] = 0.0
+    aggregate(rule, root, work, mixed, n, num_clients, rival.zeros, read, joined)
     for l in range(trials):
         for i in range(size):
             joined[l, i] = -joined[l, i]

@@ -2,12 +2,13 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
-from psofed.engine2.attackers import draw_byzantine, make_attack_side
+from psofed.engine2.attackers import AttackSide, draw_byzantine, make_attack_side
 from psofed.engine2.availability import Drawing, Participants
 from psofed.engine2.channels import make_channels
 from psofed.engine2.defence import defence_hook, make_watching
@@ -15,17 +16,7 @@ from psofed.engine2.delays import Delays
 from psofed.engine2.drift import TargetMoves
 from psofed.engine2.hooks import NO_HOOK, watch_hooks
 from psofed.engine2.inputs import InputModel, make_input_model
-from psofed.engine2.iteration import (
-    AFTER,
-    BEFORE,
-    WHOLE,
-    Clients,
-    DefenceSide,
-    Exchange,
-    Network,
-    State,
-    advance,
-)
+from psofed.engine2.iteration import AFTER, BEFORE, WHOLE, Block, DefenceSide, Exchange, State, advance
 from psofed.engine2.lanes import WIDTH, empty_lanes
 from psofed.engine2.learning import make_learning, make_sampling
 from psofed.engine2.masks import Masks
@@ -33,7 +24,7 @@ from psofed.engine2.rivals import make_rival_side
 from psofed.engine2.samples import FunctionSamples, TrialSamples
 from psofed.engine2.server import make_rule_side
 from psofed.engine2.step import SUM_BLOCK, Layout, Tally, learn, make_source, make_step_scratch
-from psofed.engine2.streams import make_stream
+from psofed.engine2.streams import Stream, make_stream
 from psofed.engine2.test_set import NO_TESTS, draw_test_set
 from psofed.parts.watching import WatchPlan
 
@@ -52,6 +43,8 @@ _CHUNK_UPDATES = 100_000_000
 _CLIENTS_PER_THREAD = 100_000
 
 _NOT_WATCHED = WatchPlan(0.0, np.zeros((0, 0)))
+_ALL_LEARN = np.zeros((0, 0), np.uint8)
+_NOT_YET_DRAWN: Any = None
 
 
 def is_plain(scenario: "Scenario") -> bool:
@@ -134,18 +127,13 @@ class Run:
         if over_clients:
             inputs, stepsizes = _pad_inputs(inputs, learning.stepsizes, vectors)
             learning = learning._replace(stepsizes=stepsizes)
-        base = fleet.target.copy() if sends_models else np.zeros(numbers)
-        self._clients = Clients(
-            is_plain(scenario) and samples is None, self._layout, make_source(data, self._layout, (dimension + 2) // 2),
-            inputs, learning, sampling, fleet.target.copy(), base, np.zeros((0, 0), np.uint8),
-        )  # fmt: skip
         self._moves = None
         if scenario.drift is not None:
             self._moves = TargetMoves(scenario.drift, dimension, make_stream(seed, "drift", trials))
 
         self._drawing = Drawing(scenario, seed, trials, self._layout, participants)
         self._masks = Masks(scenario, make_stream(seed, "masks", trials)) if algorithm.holds_models else None
-        self._attack, attack_hooks = make_attack_side(scenario, fleet, seed, trials, (participants, numbers))
+        attack, attackers, attack_hooks = make_attack_side(scenario, fleet, seed, trials, (participants, numbers))
         links = scenario.channel
         up, up_hooks = make_channels(
             () if links is None else links.up, "channel_up", seed, trials, (participants, numbers),
@@ -157,48 +145,54 @@ class Run:
         self._delays = Delays(
             scenario.delay, make_stream(seed, "delay", trials), clients, participants, numbers, dimension
         )
-        self._network = Network(
-            up, below, self._delays.side, np.zeros((count, participants, down)),
-            np.repeat(np.arange(down, dtype=np.int32)[None, None], count, axis=0),
-        )  # fmt: skip
         most = scenario.most_uploads
         # Root data are drawn as y = wᵀx + ν, and are of the model's entries: there are none for other samples.
         root = make_stream(seed, "root", trials) if sends_models and samples is None else None
         stream = make_stream(seed, "pre_aggregation", trials)
-        self._rule, rule_hooks = make_rule_side(scenario, fleet, stream, root, numbers)
+        rule, root_set, rule_scratch, rule_hooks = make_rule_side(scenario, fleet, stream, root, numbers)
         judge = NO_HOOK if scenario.defence is None else defence_hook(scenario.defence)
         watching = make_watching(
             scenario.defence, plan or _NOT_WATCHED, clients=clients, participants=max(participants, most),
             numbers=numbers, dimension=max(numbers, dimension), trials=count if plan else 0,
         )  # fmt: skip
         downloads = scenario.defence is None or scenario.defence.excluded_download
-        self._defence = DefenceSide(judge.address, judge.options, downloads, watching)
-        self._rival, rival_hooks = make_rival_side(scenario, seed, trials, participants)
+        rival, rival_memory, rival_hooks = make_rival_side(scenario, seed, trials, participants)
         self._traffic = None if algorithm.holds_models else algorithm.traffic(scenario)
-        self._tests = NO_TESTS
+        tests = NO_TESTS
         if not self._tests_on_next:
-            self._tests = draw_test_set(scenario, fleet, make_stream(seed, "test", trials))
+            tests = draw_test_set(scenario, fleet, make_stream(seed, "test", trials))
 
-        self._state = State(
+        state = State(
+            is_plain=is_plain(scenario) and samples is None,
+            target=fleet.target.copy(),
+            base=fleet.target.copy() if sends_models else np.zeros(numbers),
             models=_filled(fleet.target[:, None], vectors if algorithm.holds_models else 1, dimension, WIDTH),
             server=np.repeat(fleet.target[None], count, axis=0),
             server_lanes=_filled(0.0, 1, dimension, WIDTH),
             sent=np.zeros((count, participants, numbers)),
             rows=np.full(count, participants),
             asked=np.full(count, participants),
+            received=np.zeros((count, participants, down)),
+            every=np.repeat(np.arange(down, dtype=np.int32)[None, None], count, axis=0),
             nothing=np.zeros((count, numbers)),
             path=_filled(0.0, count, dimension, WIDTH),
             measured=empty_lanes(2, WIDTH),
         )
-        self.server: FloatArray = self._state.server
+        self.server: FloatArray = state.server
         self.watched_from = 0
-        self._tally = Tally(
+        tally = Tally(
             sums=_filled(0.0, -(-vectors // (SUM_BLOCK >> self._layout.shift)), WIDTH),
             tests=empty_lanes(WIDTH),
             errors=np.zeros((0, WIDTH)),
             squares=_filled(0.0, vectors if samples is not None else 0, WIDTH),
             watched_from=0,
         )
+        self._block = Block(
+            self._layout, make_source(data, self._layout, (dimension + 2) // 2), inputs, learning, sampling, _NOT_YET_DRAWN,
+            attack, attackers, up, below, self._delays.side, self._delays.arrived,
+            DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rule_scratch, rival,
+            rival_memory, tests, state, make_step_scratch(dimension), tally,
+        )  # fmt: skip
         self._check = watch_hooks(
             self,
             (
@@ -206,7 +200,7 @@ class Run:
             ),
         )  # fmt: skip
         threads = min(max(clients // _CLIENTS_PER_THREAD, 1), threads) if over_clients else 1
-        self._threads = _Threads(threads, self._tally.sums.shape[0], vectors, self._layout, dimension)
+        self._threads = _Threads(threads, tally.sums.shape[0], vectors, self._layout, dimension)
         self.chunk: int = self._chunk_size(participants, numbers)
 
     def _chunk_size(self, participants: int, numbers: int) -> int:
@@ -225,20 +219,20 @@ class Run:
     @property
     def clients(self) -> FloatArray:
         """Errors w − w_{k,n} of all trials, shape (K, D, L): a copy."""
-        models, (clients, _, mask) = self._state.models, self._layout
+        models, (clients, _, mask) = self._block.state.models, self._layout
         if mask:
             return np.ascontiguousarray(models.transpose(0, 2, 1).reshape(-1, models.shape[1])[:clients, :, None])
         return models[:, :, : len(self.server)].copy()
 
     def set_models(self, clients: FloatArray, server: FloatArray) -> None:
         """Set the errors of all trials to ``clients`` (K, D) and ``server`` (D,); lanes are trials."""
-        self._state.models[:] = clients[:, :, None]
-        self._state.server[:] = server
+        self._block.state.models[:] = clients[:, :, None]
+        self.server[:] = server
 
     @property
     def client_squares(self) -> FloatArray:
         """Sums of each client's squared errors from iteration :attr:`watched_from` on, shape (K, L)."""
-        squares = self._tally.squares
+        squares = self._block.tally.squares
         if self._layout.mask:
             return squares.reshape(-1, 1)[: self._layout.clients].copy()
         return squares[:, : len(self.server)].copy()
@@ -251,11 +245,11 @@ class Run:
     @property
     def watching(self) -> "Watching | None":
         """Memory of the defence; None without one."""
-        return None if self._scenario.defence is None else self._defence.watching
+        return None if self._scenario.defence is None else self._block.watching
 
     def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, trial]``."""
-        count, sampling = len(metrics), self._clients.sampling
+        count, sampling = len(metrics), self._block.sampling
         given = None if self.samples is None else self.samples.chunk(first, count)
         if given is not None:
             sampling = sampling._replace(inputs=given.inputs, residuals=given.residuals)
@@ -263,27 +257,25 @@ class Run:
             moves = np.zeros((count, self._scenario.dimension, WIDTH))
             moves[:, :, : len(self.server)] = self._moves.draw(first, count)
             sampling = sampling._replace(moves=moves)
-        most = self._state.sent.shape[1]
-        exchanges = np.full(count, most)
+        exchanges = np.full(count, self._block.state.sent.shape[1])
         if self._traffic is not None:
             exchanges = np.array([self._traffic.exchanges_in(first + t) for t in range(count)], np.int64)
         drawn = self._drawing.draw(first, count, exchanges)
-        self._tally = self._tally._replace(watched_from=self.watched_from)
-        parts = (
-            self._clients._replace(sampling=sampling), self._draw_exchange(first, count, drawn),
-            self._draw_attack(first, count),
-            self._network._replace(delay=self._delays.draw(first, drawn.uploaders, drawn.asked)), self._defence,
-            self._rule, self._rival._replace(exchanges=exchanges), self._tests, self._state,
-            self._threads.scratch[0], self._tally, metrics,
-        )  # fmt: skip
+        block = self._block._replace(
+            sampling=sampling,
+            exchange=self._draw_exchange(first, count, drawn),
+            attack=self._draw_attack(first, count),
+            delay=self._delays.draw(first, drawn.uploaders, drawn.asked),
+            rival=self._block.rival._replace(exchanges=exchanges),
+            tally=self._block.tally._replace(watched_from=self.watched_from),
+        )
         if self._threads.count == 1:
-            advance(WHOLE, first, 0, count, *parts)
+            advance(WHOLE, first, 0, count, block, metrics)
         else:
             for t in range(count):
-                advance(BEFORE, first, t, t + 1, *parts)
-                learns = drawn.learns[t] if drawn.learns.size else self._clients.all_learn
-                self._threads.learn(first + t, self._clients, learns, self._state.models, self._tally)
-                advance(AFTER, first, t, t + 1, *parts)
+                advance(BEFORE, first, t, t + 1, block, metrics)
+                self._threads.learn(first + t, block, drawn.learns[t] if drawn.learns.size else _ALL_LEARN)
+                advance(AFTER, first, t, t + 1, block, metrics)
         self._check()
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
@@ -295,7 +287,7 @@ class Run:
     def _draw_exchange(self, first: int, count: int, drawn: Participants) -> Exchange:
         participants, uploaders = drawn.participants, drawn.uploaders
         if self._masks is None:  # everything is sent
-            every = np.arange(self._state.sent.shape[2], dtype=np.int32)
+            every = np.arange(self._block.state.sent.shape[2], dtype=np.int32)
             down = up = np.ascontiguousarray(np.broadcast_to(every, (count, len(self.server), 1, every.size)))
         elif self._scenario.selection.coordinated:
             # What is uploaded is what all download next.
@@ -304,17 +296,17 @@ class Run:
         else:
             down = self._masks.draw(first, count, participants)
             up = self._masks.draw(first + 1, count, uploaders)
-        return Exchange(participants, down, uploaders, up, *drawn[2:])
+        return Exchange(participants, down, uploaders, up, *drawn[2:], _ALL_LEARN)
 
-    def _draw_attack(self, first: int, count: int):  # type: ignore[no-untyped-def]
-        scenario = self._scenario
-        if not self._attack.attackers.is_redrawn or not scenario.attacks[0].num_byzantine:
-            return self._attack
-        from psofed.engine2.streams import Stream
-
-        stream = Stream(*self._attack.attackers.stream)
-        sets = draw_byzantine(scenario.attacks[0], stream, first, count, scenario.num_clients)
-        return self._attack._replace(sets=sets)
+    def _draw_attack(self, first: int, count: int) -> AttackSide:
+        """Return the attack with its Byzantine sets, where they are redrawn."""
+        scenario, side, attackers = self._scenario, self._block.attack, self._block.attackers
+        if not attackers.is_redrawn or not scenario.attacks[0].num_byzantine:
+            return side
+        stream = Stream(*attackers.stream)
+        return side._replace(
+            sets=draw_byzantine(scenario.attacks[0], stream, first, count, scenario.num_clients)
+        )
 
 
 class _Threads:
@@ -322,21 +314,21 @@ class _Threads:
 
     def __init__(self, count: int, blocks: int, vectors: int, layout: Layout, dimension: int) -> None:
         self.count = count
-        self.scratch = [make_step_scratch(dimension) for _ in range(count)]
+        self._scratch = [make_step_scratch(dimension) for _ in range(count)]
         size = SUM_BLOCK >> layout.shift
         bounds = [min(blocks * part // count * size, vectors) for part in range(count)] + [vectors]
         self._parts = list(pairwise(bounds))
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
-    def learn(self, n: int, clients: Clients, learns, models, tally: Tally) -> None:  # type: ignore[no-untyped-def]
+    def learn(self, n: int, block: Block, learns: NDArray[np.uint8]) -> None:
         """Let all clients learn in iteration n."""
         assert self._pool is not None
         futures = [
             self._pool.submit(
-                learn, n, *part, clients.layout, clients.source, clients.inputs, clients.learning.stepsizes, learns,
-                models, scratch, tally,
+                learn, n, *part, block.layout, block.source, block.inputs, block.learning.stepsizes, learns,
+                block.state.models, scratch, block.tally,
             )
-            for part, scratch in zip(self._parts, self.scratch, strict=True)
+            for part, scratch in zip(self._parts, self._scratch, strict=True)
         ]  # fmt: skip
         for future in futures:
             future.result()

@@ -33,12 +33,8 @@ class RuleSide(NamedTuple):
         The rule's hook; the address is 0 for the mean, which the engine has itself.
     memory : array (L, any)
         What the rule remembers.
-    root : RootSet
-        Samples that the server holds; none for most rules.
     step : array (L, D)
         Scratch: the server's own step, or its change.
-    work : Work
-        Scratch of both hooks.
     mix, mix_options
         The pre-aggregation's hook; the address is 0 if there is none.
     mix_memory : array (L, any)
@@ -47,28 +43,30 @@ class RuleSide(NamedTuple):
         Its randomness.
     after : int array (P + 1,)
         Number of mixed uploads, by number of participants.
-    mixed : Uploads
-        The mixed uploads, with all entries that can be shared.
     """
 
     address: int
     options: FloatArray
     memory: FloatArray
-    root: RootSet
     step: FloatArray
-    work: Work
     mix: int
     mix_options: FloatArray
     mix_memory: FloatArray
     stream: WordArray
     after: IntArray
+
+
+class RuleScratch(NamedTuple):
+    """What the server's hooks work in, and the mixed uploads, with all entries that can be shared."""
+
+    work: Work
     mixed: Uploads
 
 
 def make_rule_side(
     scenario: "Scenario", fleet: "Fleet", stream: Stream, root: Stream | None, numbers: int
-) -> tuple[RuleSide, tuple[Hook, ...]]:
-    """Return the server's side of several trials, and its hooks.
+) -> tuple[RuleSide, RootSet, RuleScratch, tuple[Hook, ...]]:
+    """Return the server's side of several trials: rules, root data, scratch, and the hooks.
 
     `stream` is the pre-aggregation's, `root` that of the server's samples, and an upload has up to `numbers` values.
     """
@@ -87,20 +85,21 @@ def make_rule_side(
         address=hook.address,
         options=hook.options,
         memory=np.zeros((trials, rule.memory_size(clients, dimension))),
-        root=draw_root(scenario, fleet, root),
         step=np.zeros((trials, dimension)),
-        work=make_work(joined, numbers, dimension, pre is not None or rule.over == "vectors"),
         mix=mix.address,
         mix_options=mix.options,
         mix_memory=np.zeros((trials, 0 if pre is None else pre.memory_size(clients, dimension))),
         stream=np.array(stream),
         after=np.array(after, np.int64),
-        mixed=Uploads(
+    )
+    scratch = RuleScratch(
+        make_work(joined, numbers, dimension, pre is not None or rule.over == "vectors"),
+        Uploads(
             np.zeros((trials, mixed), np.int32), np.zeros((trials, 1, entries), np.int32),
             np.full((trials, mixed, entries), np.nan), np.zeros(trials, np.int64), np.zeros(trials, np.int64),
         ),
     )  # fmt: skip
-    return side, (hook, mix)
+    return side, draw_root(scenario, fleet, root), scratch, (hook, mix)
 
 
 def rule_hook(rule: Aggregation) -> Hook:
@@ -127,32 +126,30 @@ def make_work(participants: int, shared: int, dimension: int, over_vectors: bool
 
 @kernel_part
 def aggregate(
-    rule: RuleSide, n: int, num_clients: int, target: FloatArray, uploads: Uploads, server: FloatArray
+    rule: RuleSide,
+    root: RootSet,
+    work: Work,
+    mixed: Uploads,
+    n: int,
+    num_clients: int,
+    target: FloatArray,
+    uploads: Uploads,
+    server: FloatArray,
 ) -> None:
     """Update the server with the uploads of iteration n."""
+    address, step = rule.address, rule.step
     if rule.mix != 0:
         take_mix(rule.mix)(
-            rule.mix_options, n, num_clients, rule.stream, target, server, uploads, rule.mix_memory, rule.work,
-            rule.after, rule.mixed,
+            rule.mix_options, n, num_clients, rule.stream, target, server, uploads, rule.mix_memory, work, rule.after,
+            mixed,
         )  # fmt: skip
-        combine(rule, n, num_clients, target, rule.mixed, server)
+        uploads = mixed
+    if address == 0:
+        _move_by_mean(uploads, step, server)
     else:
-        combine(rule, n, num_clients, target, uploads, server)
-
-
-@kernel_part
-def combine(
-    rule: RuleSide, n: int, num_clients: int, target: FloatArray, uploads: Uploads, server: FloatArray
-) -> None:
-    """Update the server with uploads by its rule."""
-    if rule.address == 0:
-        _move_by_mean(uploads, rule.step, server)
-        return
-    if rule.root.rows.shape[1]:
-        own_step(rule.root, server, rule.step)
-    take_aggregation(rule.address)(
-        rule.options, n, num_clients, target, uploads, rule.step, rule.memory, rule.work, server
-    )
+        if root.rows.shape[1]:
+            own_step(root, server, step)
+        take_aggregation(address)(rule.options, n, num_clients, target, uploads, step, rule.memory, work, server)
 
 
 @kernel_part

@@ -116,8 +116,8 @@ class Watching(NamedTuple):
         long, not counting now.
     peak, peaks : arrays (L, K) and (L, bins)
         The highest suspicion of this excursion, and a count of such peaks; no bins unless they are counted.
-    work : Work
-        To work in.
+    numbers, row_of, entry_of : arrays (any,), (D,) and (any,)
+        Scratch, as in :class:`Work`.
     """
 
     threshold: float
@@ -136,7 +136,9 @@ class Watching(NamedTuple):
     finished: IntArray
     peak: FloatArray
     peaks: IntArray
-    work: Work
+    numbers: FloatArray
+    row_of: IntArray
+    entry_of: IntArray
 
 
 _NUMBERS, _TABLE, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
@@ -152,7 +154,7 @@ WORK = types.NamedTuple((_NUMBERS, boolean[::1], _PLACES, _PLACES, _PLACES), Wor
 WATCHING = types.NamedTuple(
     (
         float64, int64, boolean, _TABLE, _CUBE, float64, _NUMBERS, _NUMBERS, _TABLE, _PLACE_TABLE, _PLACE_TABLE,
-        _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _TABLE, _PLACE_TABLE, WORK,
+        _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _TABLE, _PLACE_TABLE, _NUMBERS, _PLACES, _PLACES,
     ),
     Watching,
 )  # fmt: skip

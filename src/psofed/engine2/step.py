@@ -22,7 +22,7 @@ from psofed.engine2.lanes import WIDTH, Vector, convert, empty_lanes, fma, load,
 from psofed.engine2.learning import ALONG_INPUT, ANY, Learning, Sampling
 from psofed.engine2.normals import mix_word, normal_pair
 from psofed.engine2.attackers import ON_SAMPLES, AttackSide
-from psofed.engine2.signatures import take_draw, take_gain, take_learn, take_poison
+from psofed.engine2.signatures import AttackState, take_draw, take_gain, take_learn, take_poison
 from psofed.engine2.streams import Stream, WordArray
 
 # Clients whose squared errors are summed before they are added to the others', so that threads can each take some.
@@ -290,6 +290,7 @@ def learn_in_general(
     learning: Learning,
     sampling: Sampling,
     attack: AttackSide,
+    attackers: AttackState,
     poisons: bool,
     target: FloatArray,
     server: FloatArray,
@@ -340,7 +341,7 @@ def learn_in_general(
             for g in range(attack.kinds.size):
                 if attack.kinds[g] == ON_SAMPLES:
                     take_poison(attack.addresses[g])(
-                        attack.options[g], n, k, g, attack.attackers, target, s, sample, residuals
+                        attack.options[g], n, k, g, attackers, target, s, sample, residuals
                     )
             if hold_models:
                 residual = load(residuals, s * WIDTH)
