@@ -157,6 +157,29 @@ def hook_taker(signature: Any) -> Callable[[int], Callable[..., None]]:
     return take  # type: ignore[no-any-return]
 
 
+@intrinsic
+def borrow(typing_context: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
+    """Return the arrays of a (nested) tuple without their owners, so that a kernel counts no references to them.
+
+    Counting takes longer than an iteration of a small fleet. Python holds the arrays while the kernel runs.
+    """
+
+    def without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.Array):
+            array = context.make_array(kind)(context, builder, value)
+            array.meminfo = array.meminfo.type(None)
+            return array._getvalue()
+        if isinstance(kind, types.BaseTuple):
+            members = [
+                without_owner(context, builder, member, builder.extract_value(value, place))
+                for place, member in enumerate(kind.types)
+            ]
+            return context.make_tuple(builder, kind, members)
+        return value
+
+    return values(values), lambda c, b, sig, args: without_owner(c, b, values, args[0])
+
+
 # --- compiling -------------------------------------------------------------------------------------------------------
 
 

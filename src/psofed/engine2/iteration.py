@@ -14,6 +14,7 @@ from psofed.engine2.attackers import ON_SAMPLES, ON_UPLOADS, AttackSide, set_byz
 from psofed.engine2.channels import ChannelSide, transmit
 from psofed.engine2.compiling import compiled, kernel_part
 from psofed.engine2.delays import DelaySide, pass_time, weigh_by_delay
+from psofed.engine2.hooks import borrow
 from psofed.engine2.inputs import InputModel
 from psofed.engine2.lanes import WIDTH
 from psofed.engine2.learning import Learning, Sampling
@@ -162,6 +163,7 @@ class Block(NamedTuple):
 @compiled
 def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics: FloatArray) -> None:
     """Run iterations `start` to `stop` of a chunk that begins with iteration `first`; write ``metrics[t, q, l]``."""
+    block = borrow(block)
     layout, source, inputs, learning, sampling = (
         block.layout, block.source, block.inputs, block.learning, block.sampling,
     )  # fmt: skip
