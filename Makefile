@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests start many processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install test test-slow test-ci test-all coverage breaks soak simulated byzantine patient bench peers lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test test-slow test-ci test-all coverage soak simulated byzantine patient bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -31,10 +31,6 @@ test-ci: install
 # Everything, with all cases of the large grids.
 test-all: install
 	$(BIN)/python -m pytest -n auto --dist loadfile
-
-EACH ?= 1
-breaks: install
-	$(BIN)/python tests/breaking --each $(EACH) --out out/breaks.jsonl
 
 MINUTES ?= 20
 soak: install

@@ -1,7 +1,7 @@
 """PSO-Fed with scikit-learn: a classifier that three hospitals train together, sharing a tenth of it in each round.
 
 Runs in seconds on a Grid within this process; with `psofed federation server` and Flower's SuperNodes the same apps run
-on real machines. Needs ``pip install 'psofed[federation]' scikit-learn``.
+on real machines. Needs ``pip install -e '.[federation,sklearn]'``.
 """
 
 import numpy as np

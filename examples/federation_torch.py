@@ -1,6 +1,6 @@
 """PSO-Fed with PyTorch: the convolution is shared by name, a tenth in each round; each client keeps a head of its own.
 
-Runs in some seconds on a Grid within this process. Needs ``pip install 'psofed[federation,torch]'``.
+Runs in some seconds on a Grid within this process. Needs ``pip install -e '.[federation,torch]'``.
 """
 
 import numpy as np

@@ -19,6 +19,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # where the package `reference` is found
+
 from psofed import Aggregation, Attack, Scenario
 from psofed.parts.attacks import Gaussian
 
@@ -189,8 +191,8 @@ def psofed_command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
 def as_literally() -> Callable[..., Any]:
     """Simulate a scenario and compare all metrics of some trials, the last by default, with the literal form."""
     from psofed import simulate
-    from psofed.reference.literal import run_trial
     from psofed.simulation.watch_plan import make_plan
+    from reference.literal import run_trial
 
     def check(
         scenario: Scenario, trials: int, seed: int, *looked_at: int, rtol: float = 1e-9, atol: float = 1e-15

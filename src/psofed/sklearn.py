@@ -1,4 +1,4 @@
-"""PSO-Fed as a scikit-learn regressor. Needs ``pip install 'psofed[sklearn]'``."""
+"""PSO-Fed as a scikit-learn regressor. Needs ``pip install -e '.[sklearn]'``."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import missing_package
 from psofed.common.types import FloatArray
 from psofed.scenario import Selection
 from psofed.simulation.online import OnlineFederation, online_scenario
@@ -19,9 +19,7 @@ try:
     import sklearn.utils.validation as validation
     from sklearn.exceptions import ConvergenceWarning
 except ImportError as _error:
-    raise PsofedError(
-        f"psofed.sklearn needs scikit-learn; install it with: pip install 'psofed[sklearn]' ({_error})"
-    ) from None
+    raise missing_package("psofed.sklearn", f"scikit-learn ({_error})", "sklearn") from None
 
 __all__ = ["FederatedRegressor"]
 

@@ -159,7 +159,6 @@ psofed explore --set stepsize=0.1
 psofed explore scenario.toml --port 99999
 psofed reproduce fig10
 psofed reproduce figure2
-psofed reproduce fig1 resilience
 psofed federation run
 psofed federation server --metrics-host 0.0.0.0
 psofed federation client --features a

@@ -15,9 +15,9 @@ from psofed.parts.attacks import DataPoisoning, LabelPoisoning
 from psofed.parts.contexts import KNOWLEDGE
 from psofed.parts.plain import corrupt_uploads
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference, pytest.mark.takes(50)]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.takes(50)]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 ATTACKS = part_names("attack")

@@ -13,8 +13,8 @@ from psofed import Data, NotCoveredError, Scenario, Uniform, load_result, predic
 from psofed.common.errors import PsofedError
 from psofed.fleet import draw_fleet
 from psofed.parts.registry import part_names
-from psofed.reference.draws import draw_trial
 from psofed.scenario.changes import with_values
+from reference.draws import draw_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.simulation]
 

@@ -224,6 +224,14 @@ class Detective(psofed.Defence):
         return memory[0]
 
 
+class Overflowing(psofed.Attack):
+    """Adds an integer that needs more than 64 bits on the way, which compiled code does not have."""
+
+    def corrupt(self, upload):
+        large = upload.iteration + 1000
+        return upload.value + (large * large * large * large * large * large * large) % 7
+
+
 class FaultyDefence(psofed.Defence):
     """Raises."""
 
@@ -503,6 +511,16 @@ def awkward(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     path = tmp_path_factory.mktemp("plugin") / "psofed_test_awkward_parts.py"
     path.write_text(AWKWARD, encoding="utf-8")
     return psofed.load_plugin(path)
+
+
+def test_a_body_that_does_something_else_when_compiled_is_told_so(awkward: ModuleType) -> None:
+    from psofed.testing import check_part
+
+    with pytest.raises(
+        AssertionError, match=r"compiled method and plain Python disagree: \w+ at iteration \d+"
+    ):
+        check_part(awkward.Overflowing)
+    assert why_python(awkward.Overflowing(num_byzantine=1)) is None
 
 
 def with_part(part: Part) -> Scenario:

@@ -12,7 +12,7 @@ from psofed.engine.samples import TableSamples
 from psofed.engine.server_model import ServerModelRun
 from psofed.fleet import Fleet
 from psofed.parts.aggregations import FLTrust
-from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, InnerProduct, Mimic, SignFlip
+from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, Mimic, SignFlip
 from psofed.parts.availabilities import Bernoulli, Markov
 from psofed.parts.channels import Lossy, Noisy, Private, Quantised
 from psofed.parts.defences import Cusum
@@ -44,10 +44,6 @@ KINDS = {
     "wrong inputs": {"attack": DataPoisoning(**REDRAWN)},
     "colluding clients": {"attack": ColludingGaussian(**REDRAWN)},
     "one to copy": {"attack": Mimic(num_byzantine=3, warm_up=5)},
-    "a strength that is searched": {
-        "attack": InnerProduct(num_byzantine=3, search=2),
-        "aggregation": "median",
-    },
     "root data": {"aggregation": FLTrust(root_size=2)},
     "buckets": {"pre_aggregation": "bucketing", "aggregation": "median"},
     "a defence": {"defence": Cusum(threshold=4.0, return_after=2)},

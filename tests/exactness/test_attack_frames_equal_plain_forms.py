@@ -11,7 +11,6 @@ import pytest
 from psofed.engine.attackers import (
     byzantine_of,
     draw_byzantine,
-    draw_shocks,
     first_word,
     group_of,
     make_attackers,
@@ -22,6 +21,7 @@ from psofed.engine.streams import make_stream
 from psofed.parts.contexts import scratch_size
 from psofed.parts.plain import corrupt_uploads, poison_sample
 from psofed.parts.registry import find_part
+from reference.shocks import draw_shocks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from plain_frames import CLIENTS, LANES, draw_fleet, normal_at, one_lane, uniform_at

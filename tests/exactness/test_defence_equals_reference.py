@@ -10,13 +10,13 @@ import pytest
 from psofed import Scenario, Selection, simulate
 from psofed.parts.attacks import ConstantBias, Gaussian, LittleIsEnough, NonFinite
 from psofed.parts.defences import Cusum
-from psofed.reference.literal import run_trial
 from psofed.simulation.watch_plan import make_plan
+from reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
 from plain_engine import WIDTH, advance_as_python
 
-pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference, pytest.mark.takes(19)]
+pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.takes(19)]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 QUICK = Cusum(threshold=6.0, return_after=4)

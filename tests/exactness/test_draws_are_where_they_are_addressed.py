@@ -12,7 +12,6 @@ import pytest
 
 from psofed import Data, Scenario, draw_fleet
 from psofed.engine import server_model_kernel
-from psofed.engine.attackers import draw_shocks
 from psofed.engine.frames import drift, selection
 from psofed.engine.frames.drift import draw_direction
 from psofed.engine.frames.selection import Selector
@@ -23,6 +22,7 @@ from psofed.engine.streams import Stream, make_stream
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Mask
 from psofed.parts.registry import find_part, part_names
+from reference.shocks import draw_shocks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from plain_engine import run_as_python
@@ -114,7 +114,7 @@ def test_a_pattern_is_shown_what_it_is_said_to_know(
     seen = []
 
     def select(_: Any, mask: Mask, chosen: np.ndarray) -> None:
-        seen.append(mask._replace(uniforms=mask.uniforms.tolist(), model=mask.model.tolist()))
+        seen.append(mask._replace(uniforms=mask.uniforms.tolist()))
         chosen[:] = len(seen), 0
 
     stream, out = make_stream(4, "masks", range(LANES)), np.zeros((2, 3, 2, LANES), np.int32)
@@ -132,7 +132,7 @@ def test_a_pattern_is_shown_what_it_is_said_to_know(
         number = 9 + t if coordinated else (9 + t) * 7 + client
         own = stream.key[lane], stream.gamma[lane]
         uniforms = [half_uniform(*own, number * 2 + m) for m in range(2)]
-        expected.append(Mask(9 + t, client, 6, 2, uniforms, half_uniform(*own, client), []))
+        expected.append(Mask(9 + t, client, 6, 2, uniforms, half_uniform(*own, client)))
         assert out[t, p, :, lane].tolist() == [len(expected), 0]
     assert seen == expected
 

@@ -12,12 +12,12 @@ from psofed import Data, Model, NotCoveredError, Scenario, simulate
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
 from block_form import run_reference
 
-pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference]
+pytestmark = [pytest.mark.engine, pytest.mark.parts]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 DRIFTS = {

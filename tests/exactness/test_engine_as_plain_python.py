@@ -16,8 +16,8 @@ from psofed.parts.defences import Cusum
 from psofed.parts.delays import Geometric
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Momentum, Traffic, spend_budget
 from psofed.parts.watching import WatchPlan
-from psofed.reference.literal import run_trial
 from psofed.simulation.baselines import lms_errors
+from reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
 from every_kind import KINDS, PLAN, fleet_of, scenario_of, start

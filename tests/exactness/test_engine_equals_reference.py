@@ -10,12 +10,12 @@ import pytest
 
 from psofed import Data, Scenario, Selection, simulate
 from psofed.parts.registry import part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
 from block_form import run_reference
 
-pytestmark = [pytest.mark.engine, pytest.mark.reference]
+pytestmark = [pytest.mark.engine]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 COVARIANCES = [np.diag([1.0, 0.5, 2.0, 0.1 + 0.1 * k]) + 0.2 for k in range(7)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from psofed import Data, Links, Scenario, Selection
-from psofed.algorithms import DeMoA, OnlineFed, RoSDHB
+from psofed.algorithms import OnlineFed
 from psofed.attacks import ColludingGaussian, ConstantBias, DropOut, Gaussian, LabelPoisoning, SignFlip
 from psofed.availabilities import Bernoulli
 from psofed.channels import Lossy, Noisy, Quantised
@@ -106,13 +106,12 @@ SERVER_HELD = {
         "algorithm": OnlineFed(budget="fewer-participants"),
         "attack": Gaussian(clients=[0, 1], variance=0.4),
     },
-    "RoSDHB, updates turned": {
-        "algorithm": RoSDHB(momentum=0.7),
+    "Online-Fed, updates turned": {
+        "algorithm": OnlineFed(),
         "attack": SignFlip(clients=[0], probability=0.4, scale=0.6, of="update"),
     },
-    "RoSDHB, noise": {"algorithm": RoSDHB(momentum=0.7), "attack": Gaussian(clients=[0, 1], variance=0.4)},
-    "DeMoA, poisoned labels": {
-        "algorithm": DeMoA(alpha=0.4),
+    "Online-Fed, poisoned labels": {
+        "algorithm": OnlineFed(),
         "attack": LabelPoisoning(clients=[0], probability=0.6, scale=0.7),
     },
 }
@@ -183,34 +182,6 @@ DELAYED = {
         },
     ),
     "lost or at once": (EACH, 3, {"delay": Geometric(ratio=0.4, longest=0)}),
-    "none or one": (ONE, 4, {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), **MIXED}),
-    "none or one, a mask each, leaky LMS": (
-        EACH,
-        3,
-        {
-            "delay": Geometric(ratio=0.5, longest=1, weight=0.8),
-            "num_participants": 3,
-            "learner": LeakyLMS(leakage=0.3),
-            "attack": ConstantBias(clients=[0], probability=0.4, bias=0.5),
-        },
-    ),
-    "none or one, a mask each, two of three entries": (
-        EACH,
-        4,
-        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), "num_participants": 1, **THREE},
-    ),
-    "none or one, by delay": (
-        ONE,
-        4,
-        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8, grouping="by-delay")},
-    ),
-    "none or one, lost uploads": (ONE, 4, {"delay": Geometric(ratio=0.5, longest=1), **LOSSY}),
-    "none or one, colluders": (
-        ONE,
-        3,
-        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), "attack": COLLUDING["attack"]},
-    ),
-    "none or one, two of three entries": (ONE, 5, {"delay": Geometric(ratio=0.5, longest=1), **THREE}),
 }
 
 
@@ -245,13 +216,6 @@ def test_the_learning_curve_with_open_parts_is_that_of_the_enumerated_moments(
 def test_the_learning_curve_without_clients_models_is_that_of_the_enumerated_moments(name, data) -> None:
     scenario = tiny(data, True, **SERVER_HELD[name])
     check(scenario, enumerate_server_held(scenario, 10), 10)
-
-
-def test_masks_of_two_of_three_entries_are_those_of_the_enumerated_moments() -> None:
-    # Two entries of one mask depend on each other here; of two entries one alone is shared.
-    data = Data(input_variance=(0.4, 1.1, 0.7), input_correlation=0.5, noise_variance=0.1)
-    scenario = tiny(data, True, algorithm=RoSDHB(momentum=0.5), dimension=3, num_shared=2, num_participants=3)
-    check(scenario, enumerate_server_held(scenario, 6), 6)
 
 
 @pytest.mark.thinned(2)

@@ -196,13 +196,3 @@ def test_the_best_stepsize_is_found_close_to_the_largest_stable_one() -> None:
         attack=make_attack(kind="data-poisoning", num_byzantine=1, probability=0.5, variance=0.5),
     )  # fmt: skip
     assert psofed.optimal_stepsize(scenario) == 0.0
-
-
-def test_a_curve_with_random_delays_and_correlated_inputs_ends_in_the_steady_state() -> None:
-    """Rounding made covariances asymmetric, and the recursion made that grow."""
-    delay = psofed.delays.Geometric(ratio=0.4, longest=1, grouping="by-delay")
-    scenario = Scenario(
-        num_clients=3, dimension=3, num_shared=2, stepsize=0.1, delay=delay, data=Data(input_correlation=0.5)
-    )
-    prediction = psofed.predict(scenario)
-    assert prediction.learning_curve(600).network_mse[-1] == pytest.approx(prediction.network_mse, rel=1e-9)

@@ -67,7 +67,6 @@ USES: dict[str, Any] = {
     "tune": lambda s: psofed.tune(s, shared=[1]).recommended.network_mse,
     "sweep": lambda s: psofed.sweep(s, {"num_shared": [1]}, trials=2).cells[0].estimate("network_mse").mean,
     "predict_stepsizes": lambda s: psofed.predict_stepsizes(s, [0.02]).network_mse,
-    "predict_recovery": lambda s: psofed.predict_recovery(s, iterations=3).network_mse[-1],
     "draw_fleet": lambda s: psofed.draw_fleet(s).noise_variance,
     "advise": lambda s: psofed.advise(s, byzantine=0, trials=1).federation.error,
 }
@@ -251,8 +250,6 @@ def test_what_contradicts_the_rows_is_refused_by_name(scenario) -> None:
         Scenario.from_data(scenario.own_data, data=Data())
     with pytest.raises(NotCoveredError, match='metric = "test"'):
         psofed.tune(scenario, metric="test")
-    with pytest.raises(NotCoveredError, match="own data"):
-        psofed.simulate(scenario.replace(evasion=psofed.Evasion(epsilon=0.1)), trials=1)
 
 
 def test_a_federation_leaves_the_rows_to_its_nodes(scenario) -> None:

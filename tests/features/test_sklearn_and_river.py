@@ -129,7 +129,7 @@ def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     monkeypatch.delitem(sys.modules, "psofed.sklearn")
-    with pytest.raises(PsofedError, match=r"pip install 'psofed\[sklearn\]'"):
+    with pytest.raises(PsofedError, match=r"pip install -e '\.\[sklearn\]'"):
         import psofed.sklearn  # noqa: F401
 
 

@@ -70,7 +70,7 @@ def test_a_split_is_uneven_by_label_and_even_in_number(study):
 
 
 def test_pytorch_takes_the_steps_that_are_written_out(study):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed (psofed[torch])")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra torch)")
     torch.set_num_threads(1)
     network = study["network"]
     digits, start = network.split_digits(0), network.initial_weights(0)

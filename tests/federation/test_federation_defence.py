@@ -14,8 +14,8 @@ from psofed.federation.deploy.status import status_lines
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.watching import Watch
-from psofed.reference.literal import run_literally
 from psofed.simulation.watch_plan import make_plan
+from reference.literal import run_literally
 
 pytestmark = pytest.mark.federation
 
@@ -38,7 +38,7 @@ def test_suspects_are_those_of_the_literal_form() -> None:
             return out
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("psofed.reference.literal.Watch", Listening)
+        patch.setattr("reference.literal.Watch", Listening)
         run = run_literally(scenario, 3, 1, plan)
     assert run.watch.exclusions.sum() > 0
     defence = scenario.defence.replace(threshold=plan.threshold)

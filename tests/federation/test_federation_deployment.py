@@ -592,7 +592,7 @@ def test_without_flower_the_error_says_what_to_install():
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 2
-    assert "pip install 'psofed[federation]'" in done.stderr
+    assert "pip install -e '.[federation]'" in done.stderr
 
 
 def test_help_imports_nothing_of_flower():

@@ -17,8 +17,8 @@ from psofed.federation.protocol.wire import client_number
 from psofed.federation.server.participants import SuppliedParticipants
 from psofed.federation.testing import InProcessGrid
 from psofed.fleet import draw_fleet
-from psofed.reference.draws import draw_trial
-from psofed.reference.literal import run_literally
+from reference.draws import draw_trial
+from reference.literal import run_literally
 
 pytestmark = [pytest.mark.federation, pytest.mark.takes(17)]
 

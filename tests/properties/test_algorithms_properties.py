@@ -12,8 +12,8 @@ from psofed import Algorithm, InvalidValueError, Scenario
 from psofed.common.options import option_of, value_type
 from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
+from reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 from plain_engine import WIDTH, advance_as_python

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psofed import Data, Evasion, Scenario, Selection, Uniform
+from psofed import Data, Scenario, Selection, Uniform
 from psofed.common.errors import PsofedError
 from psofed.common.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 from plain_engine import advance_as_python
@@ -61,7 +61,6 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         uplink=draw(st.sampled_from(["same", "redrawn"])),
         aggregation=draw(st.sampled_from(part_names("aggregation"))),
         pre_aggregation=draw(st.none() | st.sampled_from(part_names("pre_aggregation"))),
-        evasion=draw(st.none() | st.builds(Evasion, epsilon=variances, norm=st.sampled_from(["2", "inf"]))),
         selection=Selection(
             pattern=draw(st.sampled_from(part_names("pattern"))), coordinated=draw(st.booleans())
         ),

@@ -14,8 +14,8 @@ from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Message, Received
 from psofed.parts.registry import find_part, part_names
 from psofed.parts.traffic import Traffic, spend_budget
-from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
+from reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 from plain_engine import advance_as_python

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.engine
 LANES = 2
 BASE = Scenario(
     num_clients=6, dimension=5, num_participants=3, num_shared=2, aggregation="median",
-    pre_aggregation=Bucketing(size=2), attack=InnerProduct(num_byzantine=2, search=3, scale=6.0),
+    pre_aggregation=Bucketing(size=2), attack=InnerProduct(num_byzantine=2, scale=6.0),
     defence=Cusum(threshold=5.0),
 )  # fmt: skip
 # Participants at most, uploads that are joined, numbers in each, entries that all of them can share together.
@@ -75,21 +75,14 @@ def test_the_memory_is_large_enough_for_all_uploads(name: str) -> None:
     assert side.watching.left.shape == (6, LANES)
 
     if scenario.attack is None:
-        assert side.search is None
         assert not side.attack.on_uploads
-        return
-    assert side.search.clean.shape == side.search.best.shape == (most, numbers, LANES)
-    assert side.search.following.shape == side.search.honest.shape == (5, LANES)
-    assert side.search.options.shape[0] == 3
-    place = list(scenario.attack.options()).index("scale")
-    assert side.search.options[:, place].tolist() == [2.0, 4.0, 6.0]
 
 
 def test_there_is_next_to_no_memory_for_what_there_is_not() -> None:
     scenario = BASE.replace(pre_aggregation=None, defence=None, attack=None)
     streams = [make_stream(0, source, range(LANES)) for source in ("attack", "pre_aggregation", "root")]
     side = ServerSide(scenario, draw_fleet(scenario), streams[:1], *streams[1:], 2, None)
-    assert (side.search, side.defence, side.watching) == (None, None, None)
+    assert (side.defence, side.watching) == (None, None)
     assert not side.rule.mixing.is_on
     assert side.rule.mixing.memory.after.sum() == 0
     assert side.rule.mixing.memory.numbers.size == 0

@@ -132,8 +132,8 @@ def test_the_stepsize_of_the_lowest_error_is_found(best: float) -> None:
 
 
 def test_errors_that_only_fall_or_rise_have_their_lowest_at_an_end() -> None:
-    assert minimise(lambda mu: 1 / mu, 2.0) == pytest.approx(2.0, rel=1e-3)
-    assert minimise(lambda mu: mu, 2.0) == pytest.approx(1.94 * 2.5**-39, rel=1e-9)
+    assert minimise(lambda mu: 1 / mu, 2.0) == 1.94  # 3 % inside
+    assert minimise(lambda mu: mu, 2.0) == pytest.approx(1.94 * 2.5**-13, rel=1e-9)
 
 
 def made_up_solver(curve: Callable[[np.ndarray], np.ndarray]) -> SimpleNamespace:

@@ -4,8 +4,7 @@ from psofed.common.types import FloatArray
 from psofed.engine.attackers import set_byzantine
 from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Uploads, take_attack, take_poison, take_remember
-from psofed.engine.search import corrupt_at_best
-from psofed.engine.server_side import AttackSide, GroupSide, RuleSide, SearchSide
+from psofed.engine.server_side import AttackSide, GroupSide
 
 
 @kernel_part
@@ -48,19 +47,14 @@ def poisons_samples(attack: AttackSide, groups: GroupSide | None) -> bool:
 def corrupt_uploads(
     attack: AttackSide,
     groups: GroupSide | None,
-    search: SearchSide | None,
-    rule: RuleSide,
     n: int,
     target: FloatArray,
     server: FloatArray,
     uploads: Uploads,
-    scratch: FloatArray,
 ) -> None:
-    """Let the attackers change uploads in place; ``scratch`` has shape (D, lanes)."""
+    """Let the attackers change uploads in place."""
     if groups is not None:
         _corrupt_by_groups(groups, n, target, server, uploads)
-    elif search is not None:
-        corrupt_at_best(attack, search, rule, n, target, server, uploads, scratch)
     elif attack.on_uploads:
         take_attack(attack.hook.address)(attack.hook.token, n, attack.attackers, target, server, uploads)
 

@@ -163,6 +163,18 @@ def why_python(part: Part) -> str | None:
     return RUN_AS_PYTHON.get(type(part))
 
 
+@contextmanager
+def run_as_python(part: Part) -> Iterator[None]:
+    """Run a part's body as plain Python in all runs that begin within the block."""
+    kept = RUN_AS_PYTHON.copy()
+    RUN_AS_PYTHON[type(part)] = "asked for"
+    try:
+        yield
+    finally:
+        RUN_AS_PYTHON.clear()
+        RUN_AS_PYTHON.update(kept)
+
+
 def _compile(kind: type[Part], body: str, signature: Any, make_frame: MakeFrame) -> Any:
     with _COMPILING:
         if kind in RUN_AS_PYTHON:

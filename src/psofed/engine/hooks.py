@@ -222,14 +222,6 @@ SELECTION = types.void(
     int32[:, :, :, ::1],
 )  # fmt: skip
 
-# choose(token, options, n, stream, target (D,), clients (K, D, lanes), memory (lanes, K, any), wrong (1,),
-#        out (K, M, lanes))
-#   wrong          set to 1 if a mask has other than M distinct entries
-CHOOSE = types.void(int64, _VECTOR, int64, _STREAM, _VECTOR, _CUBE, _CUBE, int64[::1], int32[:, :, ::1])
-
-# note(token, options, n, is_upload, target (D,), shared, memory (lanes, K, any))
-NOTE = types.void(int64, _VECTOR, int64, boolean, _VECTOR, UPLOADS, _CUBE)
-
 # move(token, options, first, stream, direction (D, lanes), position (D, lanes), out (T, D, lanes))
 DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
@@ -289,8 +281,6 @@ take_defence: HookTaker = hook_taker(DEFENCE)
 take_mix: HookTaker = hook_taker(MIX)
 take_function: HookTaker = hook_taker(FUNCTION)
 take_selection: HookTaker = hook_taker(SELECTION)
-take_choose: HookTaker = hook_taker(CHOOSE)
-take_note: HookTaker = hook_taker(NOTE)
 take_drift: HookTaker = hook_taker(DRIFT)
 take_availability: HookTaker = hook_taker(AVAILABILITY)
 take_channel: HookTaker = hook_taker(CHANNEL)

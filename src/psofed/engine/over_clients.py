@@ -3,7 +3,7 @@
 Models lie as an array (D, K), so entry i of WIDTH neighbouring clients is one vector; seen as (K, D, 1), other kernels
 take it as the models of one trial. Every operation, and the order of the sum over clients, is that of lanes over
 trials, so the bits are the same. Squared errors are summed over blocks of SUM_BLOCK clients, then over blocks, so that
-threads and workers can each take some.
+threads can each take some.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -51,8 +51,6 @@ class ClientLanes(NamedTuple):
         The iterations of the chunk that a call is for.
     num_clients : int
         K, without padding.
-    first, fleet_size : int
-        Number of the first of these clients in its fleet, and how many there are in all.
     models : array (D, K padded)
         Errors w − w_{k,n}.
     scale, deviation, stepsizes : arrays (K padded,)
@@ -69,8 +67,6 @@ class ClientLanes(NamedTuple):
     start: int
     stop: int
     num_clients: int
-    first: int
-    fleet_size: int
     models: FloatArray
     scale: FloatArray
     deviation: FloatArray
@@ -82,26 +78,18 @@ class ClientLanes(NamedTuple):
 
 
 def make_client_lanes(
-    inputs: InputModel, stepsizes: FloatArray, target: FloatArray, data: Stream, shard: range | None = None
+    inputs: InputModel, stepsizes: FloatArray, target: FloatArray, data: Stream
 ) -> ClientLanes:
-    """Return the lanes of one trial, all models zero, or those of the clients in `shard`."""
-    held = range(inputs.scale.size) if shard is None else shard
-    columns = empty_lanes(3, -(-len(held) // WIDTH) * WIDTH)
-    part = slice(held.start, held.stop)
-    columns[:, : len(held)] = inputs.scale[part], inputs.noise_deviation[part], stepsizes[part]
-    columns[:, len(held) :] = 0.0
-    lanes = make_empty_lanes(len(held), target.size, data)
-    lanes.models[:] = target[:, None]
-    return lanes._replace(
-        first=held.start, fleet_size=inputs.scale.size, scale=columns[0], deviation=columns[1], stepsizes=columns[2],
-    )  # fmt: skip
-
-
-def make_empty_lanes(num_clients: int, dimension: int, data: Stream) -> ClientLanes:
-    """Return lanes with unwritten space for models; memory is taken only when it is used."""
-    padded, nothing = -(-num_clients // WIDTH) * WIDTH, np.zeros(0)
+    """Return the lanes of one trial, all models zero."""
+    num_clients, dimension = inputs.scale.size, target.size
+    padded = -(-num_clients // WIDTH) * WIDTH
+    columns = empty_lanes(3, padded)
+    columns[:, :num_clients] = inputs.scale, inputs.noise_deviation, stepsizes
+    columns[:, num_clients:] = 0.0
+    models = empty_lanes(dimension, padded)
+    models[:] = target[:, None]
     return ClientLanes(
-        WHOLE, 0, 0, num_clients, 0, num_clients, empty_lanes(dimension, padded), nothing, nothing, nothing,
+        WHOLE, 0, 0, num_clients, models, columns[0], columns[1], columns[2],
         sums=np.zeros(-(-num_clients // SUM_BLOCK)),
         server=empty_lanes(dimension, WIDTH),
         measured=empty_lanes(1, 3, WIDTH),
@@ -144,9 +132,6 @@ class SharedLearning:
         self._parts = list(pairwise(bounds))
         self._scratch = [make_client_scratch(len(lanes.models), data) for _ in range(threads)]
 
-    def start_chunk(self, exchange: object, clients: FloatArray) -> None:
-        """Do nothing: all models are at hand."""
-
     def learn(self, n: int, t: int, learns: NDArray[np.uint8] | None) -> float:
         """Let all clients learn in iteration n, number `t` of its chunk, and return the network MSE."""
         futures = [
@@ -160,19 +145,14 @@ class SharedLearning:
         learn_over_clients(n, t, *self._parts[0], self._data, learns, first)
         for future in futures:
             future.result()
-        return mean_of(self._lanes.sums, self._lanes.num_clients)
+        total = 0.0
+        for part in self._lanes.sums.tolist():  # in the order of their clients
+            total += part
+        return 1.0 / self._lanes.num_clients * total
 
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(wait=False)
-
-
-def mean_of(sums: FloatArray, num_clients: int) -> float:
-    """Return the network MSE of blocks of clients, added in their order."""
-    total = 0.0
-    for part in sums.tolist():
-        total += part
-    return 1.0 / num_clients * total
 
 
 @compiled(allocates=False)
@@ -195,7 +175,7 @@ def learn_over_clients(
     dimension, padded = models.shape
     words = normals.shape[0] // 2
     for lane in range(WIDTH):
-        number = n * lanes.fleet_size + lanes.first + start + lane
+        number = n * num_clients + start + lane
         counter[lane] = data.key[0] + np.uint64(number * words) * data.gamma[0]
     # From one vector of clients to the next, less the words that were drawn.
     jump = np.uint64((WIDTH - 1) * words) * data.gamma[0]

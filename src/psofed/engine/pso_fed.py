@@ -1,14 +1,12 @@
 """A run of PSO-Fed: draws participants and masks chunk by chunk and calls the kernel."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.attackers import redrawn_clients
 from psofed.engine.bodies import HookHolder
-from psofed.engine.frames.choosing import check_choosing, choose_masks, make_choosing
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.learner import make_learning
 from psofed.engine.frames.selection import Selector
@@ -22,7 +20,6 @@ from psofed.engine.over_clients import (
     ClientLanes,
     SharedLearning,
     make_client_lanes,
-    make_empty_lanes,
     threads_for,
 )
 from psofed.engine.pso_fed_kernel import advance
@@ -33,8 +30,6 @@ from psofed.engine.streams import make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from psofed.engine.hooks import Watching
     from psofed.fleet import Fleet
     from psofed.parts.watching import WatchPlan
@@ -50,19 +45,6 @@ _SOURCES = ("data", "participation", "uplink", "masks", "root", "pre_aggregation
 
 # What the kernel is handed where it needs none.
 _NO_INPUTS, _NO_RESIDUALS, _NO_MOVES = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), np.zeros((0, 0, 0))
-
-
-class RemoteLearning(Protocol):
-    """Clients that learn elsewhere: on threads, or on the workers of a cluster."""
-
-    def start_chunk(self, exchange: Exchanges, clients: FloatArray) -> None:
-        """Prepare for the exchanges of a chunk; what participants hold is read from and written to `clients`."""
-
-    def learn(self, n: int, t: int, learns: NDArray[np.uint8] | None) -> float:
-        """Let all clients learn in iteration n, number `t` of its chunk, and return the network MSE."""
-
-    def close(self) -> None:
-        """Release what was held."""
 
 
 def is_plain(scenario: "Scenario") -> bool:
@@ -93,8 +75,6 @@ class PsoFedRun(HookHolder):
         Given samples, and what a defence needs to know.
     threads : int
         Threads that share the clients of a single trial.
-    elsewhere : RemoteLearning, optional
-        What holds the models of a single trial instead.
 
     Attributes
     ----------
@@ -119,7 +99,6 @@ class PsoFedRun(HookHolder):
         samples: TrialSamples | None = None,
         plan: "WatchPlan | None" = None,
         threads: int = 1,
-        elsewhere: RemoteLearning | None = None,
     ) -> None:
         self._scenario = scenario
         self._is_plain = is_plain(scenario)
@@ -144,9 +123,7 @@ class PsoFedRun(HookHolder):
             scenario.selection.pattern, scenario.selection.coordinated, self._streams["masks"],
             scenario.num_clients, scenario.dimension, scenario.num_shared,
         )  # fmt: skip
-        self._choosing = make_choosing(scenario, self._streams["masks"])
-        masks = () if self._choosing is None else (self._choosing.choose, self._choosing.note)
-        self._hooks = (self._learning.hook, self._stream.hook, *masks)
+        self._hooks = (self._learning.hook, self._stream.hook)
         self._network = Network(scenario, seed, trials)
         # Root data are drawn as y = wᵀx + ν; for other streams there are none.
         root = self._streams["root"] if samples is None else None
@@ -169,25 +146,19 @@ class PsoFedRun(HookHolder):
         self.server: FloatArray = empty_lanes(scenario.dimension, lanes)
         self.server[:] = fleet.target[:, None]
         self._over_clients: ClientLanes | None = None
-        self._shared: RemoteLearning | None = elsewhere
+        self._shared: SharedLearning | None = None
         self.clients: FloatArray
         if lanes == 1:
             data = self._streams["data"]
             threads = threads_for(scenario.num_clients, threads)
-            own = (
-                make_client_lanes(self._inputs, self._learning.stepsizes, fleet.target, data)
-                if elsewhere is None
-                else make_empty_lanes(scenario.num_clients, scenario.dimension, data)
-            )
+            own = make_client_lanes(self._inputs, self._learning.stepsizes, fleet.target, data)
             self._over_clients = own
             self.clients = own.models[:, : scenario.num_clients].T[:, :, None]
-            if threads > 1 and elsewhere is None:
+            if threads > 1:
                 self._shared = SharedLearning(own, data, threads)
         else:
             self.clients = empty_lanes(scenario.num_clients, scenario.dimension, lanes)
             self.clients[:] = self.server
-        if self._choosing is not None:
-            choose_masks(self._choosing, 0, self._target, self.clients)
         exchanged = scenario.num_participants * (scenario.num_shared + 1) * lanes
         if scenario.availability is not None:
             exchanged += scenario.num_clients * lanes // 8
@@ -224,8 +195,8 @@ class PsoFedRun(HookHolder):
             side, remembered = self._server_side, self.clients if over is None else _NO_MOVES
             advance(
                 first, self._streams["data"], self._inputs, self._learning.stepsizes, exchange, attack,
-                side.search, side.defence, side.rule, self._test_set, self._target, extras, network, side.groups,
-                self._choosing, over, ModelState(self.clients, self.server, self.client_squares, remembered),
+                side.defence, side.rule, self._test_set, self._target, extras, network, side.groups,
+                over, ModelState(self.clients, self.server, self.client_squares, remembered),
                 self._scratch, metrics,
             )  # fmt: skip
 
@@ -235,7 +206,6 @@ class PsoFedRun(HookHolder):
             call(over_clients._replace(stop=len(metrics)))
         else:
             learns = None if network is None or not network.learns.size else network.learns
-            self._shared.start_chunk(exchange, self.clients)
             for t in range(len(metrics)):
                 call(over_clients._replace(phase=BEFORE_LEARNING, start=t, stop=t + 1))
                 metrics[t, 0, 0] = self._shared.learn(first + t, t, learns)
@@ -243,8 +213,6 @@ class PsoFedRun(HookHolder):
         self._server_side.check()
         self._network.check()
         self.check()
-        if self._choosing is not None:
-            check_choosing(self._choosing, self._scenario)
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
             share = self._scenario.num_clients / np.maximum(given.active, 1)
@@ -268,18 +236,13 @@ class PsoFedRun(HookHolder):
         )
 
     def __del__(self) -> None:
-        shared: RemoteLearning | None = getattr(self, "_shared", None)
+        shared: SharedLearning | None = getattr(self, "_shared", None)
         if shared is not None:
             shared.close()
         super().__del__()
 
     def _draw_exchange(self, first: int, count: int, drawn: Drawn) -> Exchanges:
         participants, uploaders = drawn.participants, drawn.uploaders
-        if self._choosing is not None:
-            # The kernel writes the masks.
-            size, (clients, lanes) = self._scenario.num_shared, participants.shape[1:]
-            empty = np.zeros((2, count, clients, size, lanes), np.int32)
-            return Exchanges(participants, empty[0], uploaders, empty[1])
         if self._scenario.selection.coordinated:
             # What is uploaded is what all download next.
             entries = self._selector.draw(first, count + 1, participants)
@@ -310,15 +273,8 @@ class TrialByTrial:
         seed: int,
         trials: range,
         threads: int,
-        elsewhere: "Callable[[int], RemoteLearning] | None" = None,
     ) -> None:
-        self._runs = [
-            PsoFedRun(
-                scenario, fleet, seed, range(j, j + 1), threads=threads,
-                elsewhere=None if elsewhere is None else elsewhere(j),
-            )
-            for j in trials
-        ]  # fmt: skip
+        self._runs = [PsoFedRun(scenario, fleet, seed, range(j, j + 1), threads=threads) for j in trials]
         self.chunk: int = self._runs[0].chunk
 
     @property

@@ -10,7 +10,6 @@ import numpy as np
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.attack_steps import corrupt_uploads, redraw_byzantine, remember_models
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.frames.choosing import ChoosingSide, choose_masks, copy_masks, note_shared
 from psofed.engine.frames.delay import first_arrivals, pass_time, weigh_by_delay
 from psofed.engine.hooks import Uploads
 from psofed.engine.inputs import InputModel
@@ -27,7 +26,7 @@ from psofed.engine.over_clients import (
 from psofed.engine.pso_fed_learning import learn_in_general, learn_plainly
 from psofed.engine.pso_fed_state import Exchanges, Extras, ModelState, Scratch
 from psofed.engine.samples import error_on_next
-from psofed.engine.server_side import AttackSide, DefenceSide, GroupSide, RuleSide, SearchSide
+from psofed.engine.server_side import AttackSide, DefenceSide, GroupSide, RuleSide
 from psofed.engine.server_steps import aggregate, leave_out
 from psofed.engine.streams import Stream
 from psofed.engine.test_set import TestSet, test_error
@@ -41,7 +40,6 @@ def advance(
     stepsizes: FloatArray,
     exchange: Exchanges,
     attack: AttackSide,
-    search: SearchSide | None,
     defence: DefenceSide | None,
     rule: RuleSide,
     tests: TestSet,
@@ -49,7 +47,6 @@ def advance(
     extras: Extras | None,
     network: NetworkSide | None,
     groups: GroupSide | None,
-    choosing: ChoosingSide | None,
     over_clients: ClientLanes | None,
     state: ModelState,
     scratch: Scratch,
@@ -71,7 +68,7 @@ def advance(
         Numba compiles the kernel for each, as for `extras`.
     target : array (D,)
         w, for the hooks.
-    search, extras, network, groups, choosing, over_clients : SearchSide, Extras, NetworkSide, GroupSide, …, or None
+    extras, network, groups, over_clients : Extras, NetworkSide, GroupSide, …, or None
         Numba compiles the kernel for each, and without them leaves out what it takes to handle them.
     scratch : Scratch
         What it works in.
@@ -95,13 +92,7 @@ def advance(
                 _measure(server, tests, metrics, t)
             else:
                 _measure_in_general(server, tests, extras, scratch, metrics, t)
-            if choosing is not None:
-                copy_masks(choosing, exchange.participants[t], exchange.downloaded[t])
             _let_download(t, first, exchange, defence, network, target, scratch, state)
-            if choosing is not None:
-                _note_downloads(
-                    t, first + t, choosing, network, defence, target, exchange, scratch.asked, clients
-                )
         if over_clients is not None:
             if over_clients.phase == WHOLE:
                 padded = over_clients.models.shape[1]
@@ -127,18 +118,13 @@ def advance(
         redraw_byzantine(attack, t)
         remember_models(attack, groups, first + t, target, state.remembered)
         uploaders, uploaded = exchange.uploaders[t], exchange.uploaded[t]
-        if choosing is not None:
-            choose_masks(choosing, first + t + 1, target, clients)
-            copy_masks(choosing, uploaders, uploaded)
         _upload(clients, uploaders, uploaded, scratch.sent)
         uploads = Uploads(uploaders, uploaded, scratch.sent, scratch.asked)
         if network is not None:
             silence_unreached(t, network, scratch.sent)
             for lane in range(lanes):
                 scratch.asked[lane] = network.asked[t, lane]
-        if choosing is not None:
-            note_shared(choosing, first + t, True, target, uploads)
-        corrupt_uploads(attack, groups, search, rule, first + t, target, server, uploads, scratch.distance)
+        corrupt_uploads(attack, groups, first + t, target, server, uploads)
         if network is not None:
             upload_through(first + t, num_clients, network, server, target, uploads)
             if network.delay.is_on:
@@ -225,36 +211,6 @@ def _download_unless_out(
                 i, k = entries[p, m, lane], participants[p, lane]
                 if left[k, lane] == 0:
                     clients[k, i, lane] = server[i, lane]
-
-
-@kernel_part
-def _note_downloads(
-    t: int,
-    n: int,
-    choosing: ChoosingSide,
-    network: NetworkSide | None,
-    defence: DefenceSide | None,
-    target: FloatArray,
-    exchange: Exchanges,
-    asked: IntArray,
-    clients: FloatArray,
-) -> None:
-    """Let a pattern with a memory see the values that arrived at participants."""
-    participants, entries, taken = exchange.participants[t], exchange.downloaded[t], choosing.taken
-    for p in range(taken.shape[0]):
-        for lane in range(taken.shape[2]):
-            k = participants[p, lane]
-            takes = True
-            if network is not None:
-                takes = network.downloads.size == 0 or network.downloads[t, p, lane]
-            if defence is not None:
-                takes = takes and (defence.excluded_download or defence.watching.left[k, lane] == 0)
-            for m in range(taken.shape[1]):
-                arrived = takes
-                if network is not None and network.down.addresses.size:
-                    arrived = takes and not np.isnan(network.received[p, m, lane])
-                taken[p, m, lane] = clients[k, entries[p, m, lane], lane] if arrived else np.nan
-    note_shared(choosing, n, False, target, Uploads(participants, entries, taken, asked))
 
 
 @kernel_part

@@ -121,7 +121,6 @@ class ServerModelRun(HookHolder):
             drawn.network,
             self._server_side.attack_in(first, len(metrics)),
             self._server_side.groups,
-            self._server_side.search,
             self._server_side.defence,
             self._server_side.rule,
             self._streams["algorithm"],

@@ -23,7 +23,7 @@ from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_ro
 from psofed.engine.momentum import Memories, read_out, take_in
 from psofed.engine.network import NetworkSide
 from psofed.engine.normals import WORDS_AHEAD, mix_word, next_normals, normal_pair, unit_uniform
-from psofed.engine.server_side import AttackSide, DefenceSide, GroupSide, RuleSide, SearchSide
+from psofed.engine.server_side import AttackSide, DefenceSide, GroupSide, RuleSide
 from psofed.engine.server_steps import aggregate, leave_out
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.test_set import TestSet, test_error
@@ -71,7 +71,6 @@ def advance(
     network: NetworkSide | None,
     attack: AttackSide,
     groups: GroupSide | None,
-    search: SearchSide | None,
     defence: DefenceSide | None,
     rule: RuleSide,
     own: Stream,
@@ -233,9 +232,7 @@ def advance(
                         for i in range(numbers):
                             sends[p, i, lane] = np.nan
         uploads = Uploads(participants[t][:count], sent_entries[:count], sends, asked)
-        corrupt_uploads(
-            attack, groups, search, rule, n, base, server if sends_model else nothing, uploads, change
-        )
+        corrupt_uploads(attack, groups, n, base, server if sends_model else nothing, uploads)
         if network is not None and network.up.addresses.size:
             for p in range(min(count, network.up.receiver.shape[0])):
                 for i in range(numbers):

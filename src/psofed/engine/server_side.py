@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray
@@ -68,32 +67,6 @@ class GroupSide(NamedTuple):
     sides: tuple[AttackSide, ...]
     clean: FloatArray
     changed: FloatArray
-
-
-class SearchSide(NamedTuple):
-    """Strengths that attackers try against the rule, and scratch for trying them.
-
-    Attributes
-    ----------
-    options : array (G, any)
-        The attack's options with each strength.
-    clean, best : array (P, M, lanes)
-        Uploads before the attack, and those that hurt most.
-    following, honest : array (D, lanes)
-        Where the rule, and where the mean of the clean uploads, would take the server.
-    farthest : array (lanes,)
-        The largest squared distance between the two so far.
-    counts : int array (lanes,)
-        How many do not attack.
-    """
-
-    options: FloatArray
-    clean: FloatArray
-    best: FloatArray
-    following: FloatArray
-    honest: FloatArray
-    farthest: FloatArray
-    counts: NDArray[np.int64]
 
 
 class RuleSide(NamedTuple):
@@ -204,9 +177,6 @@ class ServerSide(HookHolder):
         self.groups: GroupSide | None = None
         if len(sides) > 1:
             self.groups = GroupSide(sides, np.empty(uploads), np.empty(uploads))
-        self.search: SearchSide | None = _make_search(
-            scenario, self.attack.hook, participants, numbers, lanes
-        )
         combine = NO_HOOK if type(rule) is Mean else aggregation_hook(rule)
         mix = NO_HOOK if scenario.pre_aggregation is None else mix_hook(scenario.pre_aggregation)
         self.rule: RuleSide = RuleSide(
@@ -288,40 +258,6 @@ def _make_attack(attack: Attack | None, scenario: "Scenario", fleet: "Fleet", st
         attackers=make_attackers(attack, byzantine, stream, hook.options, dimension, everyone),
         sets=draw_byzantine(None, stream, 0, 0, scenario.num_clients),
     )
-
-
-def _make_search(
-    scenario: "Scenario", hook: Hook, participants: int, numbers: int, lanes: int
-) -> SearchSide | None:
-    attack = next((attack for attack in scenario.attacks if attack.strengths()), None)
-    if attack is None:
-        return None
-    algorithm, strengths = scenario.algorithm, attack.strengths()
-    named = f'attack.kind = "{attack.kind}" searches its strength against the rule'
-    if scenario.channel is not None or scenario.delay is not None or scenario.availability is not None:
-        raise NotCoveredError(f"{named}, which cannot be combined with [availability], [channel] or [delay]")
-    if attack.memory_size(scenario.dimension):
-        raise NotCoveredError(f"{named}, so it cannot keep a memory for each client")
-    if len(scenario.attacks) > 1:
-        raise NotCoveredError(
-            "attackers that search their strength against the rule cannot be combined with other groups"
-        )
-    if not (algorithm.holds_models or algorithm.exchange(scenario).sends_model):
-        raise NotCoveredError(
-            f'{named}, which needs models to be sent, but algorithm = "{algorithm.kind}" sends none'
-        )
-    if hook.token:
-        raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" cannot be compiled, so it cannot search its strength against the rule'
-        )
-    place = list(attack.options()).index(attack.strength_field())
-    options = np.repeat(hook.options[None], len(strengths), axis=0)
-    options[:, place] = strengths
-    uploads, model = (participants, numbers, lanes), (scenario.dimension, lanes)
-    return SearchSide(
-        options, np.empty(uploads), np.empty(uploads), np.empty(model), np.empty(model), np.empty(lanes),
-        np.empty(lanes, np.int64),
-    )  # fmt: skip
 
 
 def _shared_by_all(scenario: "Scenario", numbers: int) -> int:

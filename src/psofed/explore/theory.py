@@ -61,9 +61,7 @@ class Known:
             started = time.thread_time()
             found = self.prediction.at(stepsize)
             metrics = {name: getattr(found, name) for name in METRICS}
-            self.points[stepsize] = Point(
-                stepsize, **metrics, terms=asdict(found.terms), evasion=_evasion_bounds(found)
-            )
+            self.points[stepsize] = Point(stepsize, **metrics, terms=asdict(found.terms))
             self.seconds = time.thread_time() - started
         return self.points[stepsize]
 
@@ -263,15 +261,6 @@ def _thinned(length: int) -> list[int]:
     if length <= _CURVE_POINTS:
         return list(range(length))
     return sorted({0, *np.geomspace(1, length - 1, _CURVE_POINTS).round().astype(int).tolist()})
-
-
-def _evasion_bounds(point: Prediction) -> tuple[float, float] | None:
-    """Return bounds of the server's error on adversarial inputs; None where theory gives none."""
-    try:
-        bounds = point.evasion if point.is_stable else None
-    except NotCoveredError:
-        return None
-    return None if bounds is None else (bounds.lower, bounds.upper)
 
 
 def _optimum(known: Known, metric: str) -> Optimum:

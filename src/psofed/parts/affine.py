@@ -1,4 +1,4 @@
-"""Statements of parts to the theory: affine uploads, poisoned samples, linear steps and updates.
+"""Statements of parts to the theory: affine uploads, poisoned samples, linear steps.
 
 The theory is exact for attacks that are affine in the models. Such an attack says so by returning one of these two
 values; one that returns neither is refused by name. Only numbers are stated here: who attacks, and how often, is
@@ -86,24 +86,3 @@ class LinearLearner:
 
     leakage: float = 0.0
     regularisation: float | None = None
-
-
-@dataclass(frozen=True)
-class LinearUpdate:
-    """An exchange under the mean whose clients hold no model: m ← keep · m + take · S d̄/p, w ← w + m.
-
-    d̄ is the mean over the participants of the updates that arrive, and m = 0 at first.
-
-    Attributes
-    ----------
-    keep, take : float
-    num_shared : int or None
-        M, where S is a mask of M random entries for all clients, with p = M/D. None: S/p = 1.
-    hears_attacks : bool
-        Whether an attack on uploads changes d̄ as it would change a single update, so that it has no memory.
-    """
-
-    keep: float = 0.0
-    take: float = 1.0
-    num_shared: int | None = None
-    hears_attacks: bool = True

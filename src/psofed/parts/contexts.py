@@ -20,7 +20,6 @@ from psofed.parts.attack_contexts import UploadAndAccomplices as UploadAndAccomp
 from psofed.parts.attack_contexts import UploadAndEveryone as UploadAndEveryone
 from psofed.parts.attack_contexts import UploadAndServer as UploadAndServer
 
-_NO_MODEL: FloatArray = np.zeros(0)
 _NOBODY: IntArray = np.zeros(0, np.int64)
 
 
@@ -205,9 +204,6 @@ class Mask(NamedTuple):
         Random numbers in [0, 1), fresh for this mask.
     client_uniform : float
         A random number in [0, 1), drawn once for this client.
-    model : array (D,)
-        The client's model after its local step in the iteration before, zeros at first. Only patterns with a memory are
-        shown it.
     """
 
     iteration: int
@@ -216,29 +212,6 @@ class Mask(NamedTuple):
     num_shared: int
     uniforms: FloatArray
     client_uniform: float
-    model: FloatArray = _NO_MODEL
-
-
-class Shared(NamedTuple):
-    """Entries that a client has just downloaded or uploaded: the argument of a pattern's ``remember``.
-
-    Attributes
-    ----------
-    entries : int array (count,)
-        Which entries of the model.
-    values : array (count,)
-        The client's values of them: those that arrived, or those it sends before any attack and channel.
-    client, iteration : int
-        Whose, and when.
-    is_upload : bool
-        Whether they are uploaded; otherwise they were downloaded.
-    """
-
-    entries: IntArray
-    values: FloatArray
-    client: int
-    iteration: int
-    is_upload: bool
 
 
 class Step(NamedTuple):

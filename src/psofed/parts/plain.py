@@ -138,49 +138,6 @@ def corrupt_uploads(
     return received
 
 
-def corrupt_at_best(
-    attack: Attack,
-    rule: Aggregation,
-    pre: PreAggregation | None,
-    uploads: FloatArray,
-    attacking: NDArray[np.bool_],
-    *,
-    server: FloatArray,
-    uniforms: FloatArray | None = None,
-    own_step: FloatArray | None = None,
-    **known: Any,
-) -> FloatArray:
-    """Return the uploads as the server receives them from attackers who choose the most harmful strength.
-
-    Each of :meth:`Attack.strengths` is tried against the rule. The one is used that takes the server's next model
-    farthest from where the mean of the clean uploads would take it; of equally harmful ones the first.
-
-    Parameters
-    ----------
-    attack, uploads, attacking, server
-        As in :func:`corrupt_uploads`, which also says what else is `known`.
-    rule, pre, own_step
-        How the server puts uploads together.
-    uniforms : array (P,), optional
-        The pre-aggregation's random numbers.
-    """
-    usable = ~attacking[:, None] & (np.abs(uploads) <= LARGEST)
-    clean = np.where(usable, uploads - server, 0.0).sum(axis=0) / max(int((~attacking).sum()), 1)
-    best, farthest = uploads, -1.0
-    for strength in attack.strengths() if attacking.any() else ():
-        tried = attack.replace(**{attack.strength_field(): strength})
-        received = corrupt_uploads(tried, uploads, attacking, server=server, **known)
-        mixed = received
-        if pre is not None:
-            assert uniforms is not None
-            mixed = mix_uploads(pre, received, server, uniforms=uniforms)
-        following = combine_uploads(rule, mixed, server, own_step)
-        away = float(np.sum((following - server - clean) ** 2))
-        if away > farthest * (1.0 + 1e-9):
-            best, farthest = received, away
-    return best
-
-
 def poison_sample(
     attack: Attack,
     inputs: FloatArray,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +16,6 @@ from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
-from psofed.simulation.evasion import instants, measure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from psofed.engine.pso_fed import RemoteLearning
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
 BLOCK = WIDTH
@@ -114,8 +108,6 @@ class Block:
         How often suspicion climbed how high, where that was to be counted.
     mean_log_level : float
         Mean over trials and iterations of the logarithm of the level that a defence saw.
-    evasion : array (2, trials) or None
-        The server's and the clients' mean square error on inputs moved to hurt most, over the tail, if asked for.
     most_uploads : int or None
         Largest number of uploads by one client in a trial, where privacy depends on it.
     """
@@ -130,7 +122,6 @@ class Block:
     watched: dict[str, IntArray] | None = None
     peaks: IntArray | None = None
     mean_log_level: float = 0.0
-    evasion: FloatArray | None = None
     most_uploads: int | None = None
 
 
@@ -152,9 +143,9 @@ def runs_over_clients(scenario: Scenario, trials: int) -> bool:
         return False
     if scenario.num_clients * scenario.iterations < _LARGE or not scenario.algorithm.holds_models:
         return False
-    if scenario.defence is not None or scenario.evasion is not None:
+    if scenario.defence is not None:
         return False
-    if scenario.selection.pattern.has_memory() or any(held.remembers_models() for held in scenario.attacks):
+    if any(attack.remembers_models() for attack in scenario.attacks):
         return False
     from psofed.engine.pso_fed import is_plain
 
@@ -167,7 +158,6 @@ def run_block(
     progress: Progress | None = None,
     threads: int = 1,
     over_clients: bool | None = None,
-    elsewhere: "Callable[[int], RemoteLearning] | None" = None,
 ) -> Block:
     """Run some trials in lock step. A trial's bits depend only on the job and the trial's number.
 
@@ -181,8 +171,6 @@ def run_block(
         Threads that may share the clients of a trial, where there are many.
     over_clients : bool, optional
         Whether lanes are clients; by default as :func:`runs_over_clients` says.
-    elsewhere : callable, optional
-        Makes what holds the models of a trial, where lanes are clients.
     """
     scenario, recording = job.scenario, job.recording
     count, iterations = len(trials), scenario.iterations
@@ -190,7 +178,7 @@ def run_block(
     if runs_over_clients(scenario, count) if over_clients is None else over_clients:
         from psofed.engine.pso_fed import TrialByTrial
 
-        lanes, run = count, TrialByTrial(scenario, job.fleet, job.seed, trials, threads, elsewhere)
+        lanes, run = count, TrialByTrial(scenario, job.fleet, job.seed, trials, threads)
     else:
         # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
         lanes = -(-count // WIDTH) * WIDTH
@@ -203,17 +191,10 @@ def run_block(
     curves = np.zeros((count if recording.keep_trials else 0, bins, len(METRICS)))
     diverged_at = np.full(count, -1)
     chunk = min(run.chunk, iterations)
-    if scenario.evasion is not None:
-        chunk = min(chunk, instants(recording.tail))
     metrics = np.empty((chunk, len(METRICS), lanes))
-    evasions: list[FloatArray] = []
-    # The first chunk is the shorter one, so that models are looked at after the last iteration.
-    starts = [0, *range(iterations % chunk or chunk, iterations, chunk)]
-    for first, end in zip(starts, [*starts[1:], iterations], strict=True):
-        part = metrics[: end - first]
+    for first in range(0, iterations, chunk):
+        part = metrics[: iterations - first]
         run.advance(first, part)
-        if scenario.evasion is not None and end > iterations - recording.tail:
-            evasions.append(measure(scenario, job.fleet, run, count))
         _gather(
             part, first, iterations, recording.tail, recording.bin_width,
             bin_sums, curve_sum, curve_squares, tail_sums, diverged_at, curves,
@@ -225,10 +206,7 @@ def run_block(
     second = (recording.tail + 1) // 2
     tail_sums[0] /= max(recording.tail - second, 1)
     tail_sums[1] /= second
-    evasion, uploads = None, run.upload_counts[:, :count]
-    if evasions:
-        with np.errstate(over="ignore"):  # of trials that diverge
-            evasion = np.where(diverged_at < 0, np.mean(evasions, axis=0), np.inf)
+    uploads = run.upload_counts[:, :count]
     return Block(
         tail_sums,
         curve_sum,
@@ -237,7 +215,6 @@ def run_block(
         curves if recording.keep_trials else None,
         client_squares=None if scenario.data.rows is None else run.client_squares[:, :count].copy(),
         notes=_notes(scenario),
-        evasion=evasion,
         most_uploads=int(uploads.max()) if uploads.size else None,
         **_watched(run.watching, iterations, count),
     )

@@ -43,7 +43,7 @@ def make_plan(scenario: Scenario) -> WatchPlan | None:
     """Return the plan of the scenario's defence; None without a defence."""
     if scenario.defence is None:
         return None
-    return _make_plan(scenario.replace(attack=None, evasion=None))
+    return _make_plan(scenario.replace(attack=None))
 
 
 @lru_cache(maxsize=32)

@@ -30,8 +30,6 @@ def check_attack(attack: Any) -> Iterator[str]:
         yield from check_takes_memory(attack, method)
     if takes_memory(getattr(own, method)) and not attack.memory_size(3):
         yield f"{method} takes a memory, but memory_size is 0"
-    if attack.strengths() and attack.memory_size(3):
-        yield "it tries strengths against the rule, so it cannot keep a memory for each client"
     if not attack.poisons_samples():
         yield from _check_few_uploads(attack)
         yield from _check_statement(attack, attack.affine())

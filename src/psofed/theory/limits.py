@@ -25,7 +25,7 @@ from psofed.theory.solve import select
 _UNRESOLVED = 1e-3  # scales below which ρ(𝓕) may be 1 to rounding
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttackLimits(Reported):
     """Up to where the mean square stays bounded, at the scenario's own stepsize.
 

@@ -9,7 +9,7 @@ channels in series, and their losses 1 − Π (1 − loss).
 
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, LinearLearner
 from psofed.parts.network import Channel
 from psofed.theory.maps.opened import OpenedRecursion
-from psofed.theory.maps.random_delay import RandomDelayRecursion
 from psofed.theory.maps.scattered import ScatteredRecursion
-from psofed.theory.steps.arrivals import ArrivalCounts, DelayLaw
 from psofed.theory.steps.learning import LearningStep, normalised, rescaled
 from psofed.theory.steps.lms import lms_of
 from psofed.theory.steps.presence import PresenceLaw, PresenceMoments
@@ -29,6 +27,14 @@ from psofed.theory.steps.samples import Mixture, SampleLaw
 
 if TYPE_CHECKING:
     from psofed.theory.model import Branch, TheoryModel
+
+
+class DelayLaw(NamedTuple):
+    """Iterations d that every upload takes, the probability that it never arrives, and its weight β = α^d."""
+
+    iterations: int
+    loss: float
+    weight: float
 
 
 class OpenParts:
@@ -47,7 +53,14 @@ class OpenParts:
     def delay(self) -> DelayLaw:
         """When uploads arrive."""
         scenario = self._model.scenario
-        return DelayLaw.of(scenario.delay, _loss(() if scenario.channel is None else scenario.channel.up))
+        loss = _loss(() if scenario.channel is None else scenario.channel.up)
+        if scenario.delay is None:
+            return DelayLaw(0, loss, 1.0)
+        chances = scenario.delay.chances()
+        assert chances is not None, "the theory refuses other delays"
+        (iterations,) = np.flatnonzero(chances).tolist()
+        arrives = float(chances[iterations]) * (1.0 - loss)
+        return DelayLaw(iterations, 1.0 - arrives, scenario.delay.weight**iterations)
 
     @cached_property
     def presence(self) -> PresenceMoments:
@@ -66,7 +79,7 @@ class OpenParts:
                 availability is None or availability.learns == "always",
                 self._model.is_redrawn,
                 _loss(() if channel is None else channel.down),
-                0.0 if delay.is_random else delay.loss,
+                delay.loss,
                 counts_arrivals=scenario.delay is not None,
                 withheld=self._withheld,
             )
@@ -117,7 +130,7 @@ class OpenParts:
             tuple(common),
             covariance,
             noise,
-            self.delay.fixed,
+            self.delay.iterations,
         )
 
     @cached_property
@@ -161,8 +174,9 @@ class OpenParts:
 
     def recursion(self, stepsize: float, branch: "Branch") -> OpenedRecursion:
         """Return the recursion of one branch at one stepsize."""
-        model, delay = self._model, self.delay
-        shared = (
+        model = self._model
+        kind = OpenedRecursion if model.is_opened else ScatteredRecursion
+        return kind(
             lms_of(model.mixture, stepsize, model.entries),
             branch.exchanges,
             model.drawn,
@@ -172,17 +186,10 @@ class OpenParts:
             model.fleet.target,
             model.walk,
             model.has_direction,
-        )
-        learning, down = self.learning(stepsize), self.down_variance
-        if delay.is_random:
-            counts = ArrivalCounts.of(delay, model.scenario.num_participants)
-            return RandomDelayRecursion(
-                *shared, received=self.received, learning=learning, down_variance=down, counts=counts
-            )
-        weight = delay.weight**delay.fixed
-        kind = OpenedRecursion if model.is_opened else ScatteredRecursion
-        return kind(
-            *shared, received=self.received, learning=learning, down_variance=down, delay_weight=weight
+            received=self.received,
+            learning=self.learning(stepsize),
+            down_variance=self.down_variance,
+            delay_weight=self.delay.weight,
         )
 
 

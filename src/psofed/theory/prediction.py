@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
@@ -25,7 +24,7 @@ from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import THEORY_TITLES, PredictionSettings
 from psofed.theory.coverage import check_stepsize
-from psofed.theory.metrics import Metrics, SteadyState, Terms, metrics_of
+from psofed.theory.metrics import Metrics, PredictedLevel, SteadyState, Terms, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.moments.level import NOTHING, Level
 from psofed.theory.solve import select
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     import pandas
 
     from psofed.render.charts import Chart
-    from psofed.theory.evasion import EvasionPrediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +54,8 @@ class LearningCurve:
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction(Reported):
     """A theory's answer for one scenario; what takes longer is computed on first use.
+
+    It follows from scenario and theory, so two of the same are equal. A pickled copy has the answers known by then.
 
     Parameters
     ----------
@@ -77,8 +77,11 @@ class Prediction(Reported):
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
-    shared: Method | None = field(default=None, repr=False)
-    known_stable: bool | None = field(default=None, repr=False)
+    shared: Method | None = field(default=None, repr=False, compare=False)
+    known_stable: bool | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "method"} | {"shared": None}
 
     def at(self, stepsize: float, is_stable: bool | None = None) -> "Prediction":
         """Predict the same scenario at another stepsize; what does not depend on the stepsize is computed once.
@@ -112,31 +115,25 @@ class Prediction(Reported):
         return self.method.is_stable(self.scenario.mean_stepsize)
 
     @property
-    def network_mse(self) -> float:
+    def network_mse(self) -> PredictedLevel:
         """Steady-state network MSE, (1/K) Σ_k E[ε_k²], the observation noise included."""
-        return self._metrics.network_mse
+        return PredictedLevel(self.metrics.network_mse)
 
     @property
-    def server_msd(self) -> float:
+    def server_msd(self) -> PredictedLevel:
         """Steady-state E‖w_n − w*‖² at the server."""
-        return self._metrics.server_msd
+        return PredictedLevel(self.metrics.server_msd)
 
     @property
-    def test_mse(self) -> float:
+    def test_mse(self) -> PredictedLevel:
         """Steady-state MSE of the server on its test set; NaN where the model is not linear, and with your own data."""
-        return self._metrics.test_mse
+        return PredictedLevel(self.metrics.test_mse)
 
     @property
-    def _metrics(self) -> Metrics[float]:
+    def metrics(self) -> Metrics[float]:
+        """All three as plain numbers."""
         total = self.steady_state.total
         return metrics_of(self.model, total.excess, total.server)
-
-    @cached_property
-    def evasion(self) -> "EvasionPrediction | None":
-        """Bounds on the server's error on inputs moved to hurt most; None without ``[evasion]``."""
-        from psofed.theory.evasion import predict_evasion
-
-        return predict_evasion(self)
 
     @property
     def terms(self) -> Terms:
@@ -149,7 +146,9 @@ class Prediction(Reported):
         stepsize, model, method = self.scenario.mean_stepsize, self.model, self.method
         if self.is_stable:
             method.check_answer(stepsize)
-            return method.steady_state(stepsize)
+            steady = method.steady_state(stepsize)
+            steady.check(model, stepsize)
+            return steady
         endless = Level(math.inf, math.inf)
         # An attack that only adds noise is not what makes it unstable.
         if model.clean is not model and not model.is_additive and method.clean.is_stable(stepsize):
@@ -254,16 +253,14 @@ class Prediction(Reported):
                 for values in [getattr(curve, metric)]
             ]
             return pandas.concat(frames, ignore_index=True)
-        values = {metric: getattr(self, metric) for metric in METRIC_TITLES}
+        values = self.metrics._asdict()
         values |= {f"network_mse from {name}": value for name, value in asdict(self.terms).items()}
         return pandas.DataFrame({"metric": list(values), "value": list(values.values())})
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and numbers; infinite values (an unstable steady state) become None."""
         values = {
-            "network_mse": self.network_mse,
-            "server_msd": self.server_msd,
-            "test_mse": self.test_mse,
+            **self.metrics._asdict(),
             "terms": {"data": self.terms.data, "attack": self.terms.attack, "noise": self.terms.noise}
             | ({"drift": self.terms.drift} if self.model.walk else {})
             | ({"targets": self.terms.targets} if self.model.clean.has_direction else {}),
@@ -278,15 +275,7 @@ class Prediction(Reported):
         if self.model.is_sampled:
             sampling = self.steady_state.sampling_error
             values["sampling_error"] = {"network_mse": sampling.excess, "server_msd": sampling.server}
-        if self.scenario.evasion is not None:
-            values["evasion"] = self._evasion_to_json()
         return json_object(values)
-
-    def _evasion_to_json(self) -> dict[str, Any]:
-        try:
-            return {} if self.evasion is None else self.evasion.to_json()
-        except NotCoveredError as error:
-            return {"not_covered": str(error)}
 
 
 @takes(PredictionSettings)

@@ -2,7 +2,9 @@
 
 An attack that adds something, or a target that walks, makes small stepsizes costly, so that the error over (0, μ_max)
 first falls and then rises. Without either it falls with the stepsize all the way down, and the answer is 0. μ_max is
-the largest stable stepsize (:func:`stable_range`); if it is 0 there is no answer.
+the largest stable stepsize (:func:`stable_range`); if it is 0 there is no answer. Some errors fall up to μ_max, such as
+the server's MSD where it never hears the clients that diverge. The search therefore ends at 0.97 μ_max (:data:`EDGE`),
+and :func:`is_at_edge` tells whether the best stepsize is there.
 """
 
 import math
@@ -22,7 +24,8 @@ from psofed.theory.solve import select
 from psofed.theory.solve.method import Method
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 
-_AS_GOOD_AS_ZERO = (
+EDGE = 0.97  # of the largest stable stepsize: the largest one that is tried
+AS_GOOD_AS_ZERO = (
     1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
 )
 
@@ -88,7 +91,7 @@ def best_stepsize(method: Method, metric: str = "network") -> float:
     limit = stable_range(method)
     # Where offsets are sampled, the error is not known well enough for more.
     best = minimise(lambda mu: error_at(method, mu, metric), limit, 1e-3 if model.is_sampled else 2e-5)
-    return best if best > _AS_GOOD_AS_ZERO * limit else 0.0
+    return best if best > AS_GOOD_AS_ZERO * limit else 0.0
 
 
 def has_optimum(model: TheoryModel) -> bool:
@@ -125,6 +128,8 @@ def stable_range(method: Method, tolerance: float = 1e-4) -> float:
 def error_at(method: Method, stepsize: float, metric: str) -> float:
     """Predicted steady-state error at one stable stepsize."""
     total = method.rough_level(stepsize)
+    if total.excess < 0.0 or total.server < 0.0:
+        return math.inf  # among sampled offsets, some diverge at this stepsize
     return _error(method, total.excess, total.server, metric)
 
 
@@ -142,26 +147,31 @@ def _error(method: Method, excess: float, server: float, metric: str) -> float:
 
 
 def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5) -> float:
-    """Minimise an error that falls, then rises, over stepsizes in (0, `limit`), to a relative `tolerance`.
+    """Minimise an error that falls, then rises, over stepsizes up to EDGE · `limit`, to a relative `tolerance`.
 
     Examples
     --------
     >>> round(minimise(lambda mu: mu + 0.01 / mu, 1.0), 4)
     0.1
+    >>> minimise(lambda mu: -mu, 1.0)
+    0.97
     """
-    grid = [math.log(0.97 * limit) - step * math.log(2.5) for step in range(40)]
+    # Down to 6.5e-6 of the limit, which is as good as zero
+    grid = [math.log(EDGE * limit) - step * math.log(2.5) for step in range(14)]
     values = [error(math.exp(grid[0])), error(math.exp(grid[1]))]
     # Walk down from the limit until the error has risen again: small stepsizes are the slow ones to solve.
     while values[-1] < min(values[:-1]) and len(values) < len(grid):
         values.append(error(math.exp(grid[len(values)])))
     best = int(np.argmin(values))
-    if best == 0:
-        low, high = grid[1], math.log(limit)
-    elif best == len(values) - 1:
+    if best == len(values) - 1:
         return math.exp(grid[best])
-    else:
-        low, high = grid[best + 1], grid[best - 1]
-    return math.exp(_golden(lambda x: error(math.exp(x)), low, high, tolerance))
+    found = math.exp(_golden(lambda x: error(math.exp(x)), grid[best + 1], grid[max(best - 1, 0)], tolerance))
+    return EDGE * limit if best == 0 and error(found) >= values[0] else found
+
+
+def is_at_edge(stepsize: float, limit: float) -> bool:
+    """Whether the best stepsize is the largest one that is tried, so that the error falls up to the `limit`."""
+    return 0.0 < 0.999 * EDGE * limit <= stepsize
 
 
 def _golden(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:

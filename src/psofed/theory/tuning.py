@@ -25,14 +25,17 @@ from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import TuningSettings
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, Metrics, metrics_of
+from psofed.theory.metrics import METRICS, metrics_of
 from psofed.theory.model import TheoryModel
+from psofed.theory.prediction import Prediction
 from psofed.theory.solve import select
 from psofed.theory.solve.method import Method
 from psofed.theory.stepsize import (
+    AS_GOOD_AS_ZERO,
     NoStableStepsizeError,
     error_at,
     has_optimum,
+    is_at_edge,
     mean_error,
     minimise,
     stable_range,
@@ -71,6 +74,8 @@ class TuningPoint:
         Numbers exchanged per iteration, up and down, by all participants.
     horizon_error : float or None
         Mean of the minimised metric over the horizon; None where the steady state was minimised.
+    at_edge : bool
+        Whether the error falls up to the largest stable stepsize; the best one is then 3 % below that.
     """
 
     num_shared: int
@@ -82,9 +87,10 @@ class TuningPoint:
     convergence_iterations: int | None
     numbers_per_iteration: int
     horizon_error: float | None = None
+    at_edge: bool = False
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tuning(Reported):
     """Best stepsizes by number of shared parameters, and a recommendation.
 
@@ -267,19 +273,20 @@ def _point(scenario: Scenario, metric: str, theory: str, horizon: int | None) ->
         return TuningPoint(scenario.num_shared, math.nan, inf, inf, inf, 0.0, None, numbers, endless)
     error = _error_of(method, metric, horizon)
     stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
-    if method.model.is_sampled:  # a sample is as large as its spread at the scenario's own stepsize asks for
-        method = select(TheoryModel(scenario.replace(stepsize=stepsize), theory))
-    method.check_answer(stepsize)
-    total = method.steady_state(stepsize).total
-    steady: Metrics[float] = metrics_of(method.model, total.excess, total.server)
+    # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.
+    known = None if method.model.is_sampled else method
+    best = Prediction(scenario.replace(stepsize=stepsize), theory, shared=known, known_stable=True)
+    steady = best.metrics
+    settles = stepsize > AS_GOOD_AS_ZERO * limit  # else it takes far longer than is computed
     return TuningPoint(
         num_shared=scenario.num_shared,
         stepsize=stepsize,
         **steady._asdict(),
         max_stepsize=limit,
-        convergence_iterations=settling_time(method, stepsize, steady.network_mse),
+        convergence_iterations=settling_time(best.method, stepsize, steady.network_mse) if settles else None,
         numbers_per_iteration=numbers,
         horizon_error=None if horizon is None else error(stepsize),
+        at_edge=is_at_edge(stepsize, limit),
     )
 
 

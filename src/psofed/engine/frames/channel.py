@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.bodies import Body, Frame, Hook, Unpack, make_hook, reads_field
-from psofed.engine.compiling import compiled, kernel_part
+from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import CHANNEL, Uploads, take_channel
 from psofed.engine.lanes import WIDTH, empty_lanes, load, store, to_float64
 from psofed.engine.normals import mix_word, normal_pair, unit_uniform, unit_uniform_at
@@ -220,21 +220,3 @@ def _frame_of_one(unpack: Unpack, body: Body) -> Frame:
 
 def _frame_of_many(unpack: Unpack, body: Body) -> Frame:
     return _make_frame(unpack, body, False)
-
-
-def draw_channel_numbers(
-    stream: Stream, n: int, client: int, num_clients: int, dimension: int
-) -> tuple[float, FloatArray, FloatArray]:
-    """Return the random numbers of one message of one trial: of the message, normals and uniforms (D,) of entries."""
-    words = stream.words((n * num_clients + client) * (dimension + 1), dimension + 1)[:, 0]
-    uniforms = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
-    normals = np.empty(dimension)
-    _fill_normals(words[1:], normals)
-    return float(uniforms[0]), normals, uniforms[1:]
-
-
-@compiled
-def _fill_normals(words: NDArray[np.uint64], out: FloatArray) -> None:
-    for i in range(out.size):
-        x, _ = normal_pair(words[i])
-        out[i] = x

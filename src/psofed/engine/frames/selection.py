@@ -19,8 +19,6 @@ from psofed.engine.streams import Stream
 from psofed.parts.base import Pattern
 from psofed.parts.contexts import Mask
 
-_NO_MODEL = np.zeros(0)
-
 
 class Selector:
     """Draws masks for several trials.
@@ -53,8 +51,7 @@ class Selector:
             np.empty((num_shared, stream.key.size)), np.empty(num_shared), np.empty(num_shared, np.int64),
         )  # fmt: skip
         self._checked = type(pattern).__module__.startswith("psofed.")
-        if not pattern.has_memory():
-            self._select = make_function(pattern, "select", SELECTION, _make_frame, _call)
+        self._select = make_function(pattern, "select", SELECTION, _make_frame, _call)
 
     def draw(self, first: int, count: int, clients: IndexArray) -> IndexArray:
         """Return the entries that ``clients[t, p, lane]`` share in iteration ``first + t``, shape (T, P, M, lanes).
@@ -112,7 +109,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                     own = half_uniform_at(stream.key[lane], stream.gamma[lane], client)
                     for m in range(shared):
                         uniforms[m] = drawn[m, lane]
-                    body(self, Mask(n, client, dimension, shared, uniforms, own, _NO_MODEL), chosen)
+                    body(self, Mask(n, client, dimension, shared, uniforms, own), chosen)
                     for m in range(shared):
                         out[t, p, m, lane] = chosen[m]
             if coordinated:

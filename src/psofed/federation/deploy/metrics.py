@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import missing_package
 from psofed.federation.deploy.local_http import LocalHandler, serve_locally
 from psofed.federation.deploy.status import federation_status
 from psofed.federation.deploy.superlink import Home
@@ -79,9 +79,7 @@ def serve_metrics(home: Home, port: int, host: str = "127.0.0.1") -> Iterator[in
     try:
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
     except ImportError:
-        raise PsofedError(
-            "--metrics-port needs prometheus-client; install it with: pip install 'psofed[metrics]'"
-        ) from None
+        raise missing_package("--metrics-port", "prometheus-client", "metrics") from None
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FederationCollector(home))
     lock, latest = threading.Lock(), (-math.inf, "")

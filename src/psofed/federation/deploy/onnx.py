@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import missing_package
 from psofed.common.files import write_atomically
 from psofed.common.types import FloatArray
 from psofed.data.standardise import Standardiser
@@ -35,9 +35,7 @@ def save_onnx(
         import onnx
         from onnx import TensorProto, helper
     except ImportError:
-        raise PsofedError(
-            f"--out {path}: ONNX needs the onnx package; install it with: pip install 'psofed[onnx]'"
-        ) from None
+        raise missing_package(f"--out {path}", "the onnx package", "onnx") from None
     graph = _Graph(helper)
     scaled = "features" if scaling is None else _scale(graph, scaling)
     offset, factor = (0.0, 1.0) if scaling is None else (scaling.target_mean, scaling.target_deviation)

@@ -207,8 +207,6 @@ def _uncovered(scenario: Scenario, synthetic: bool) -> Iterator[str]:
         yield "defence.excluded_download = false: in a federation every participant is sent its share"
     if defence is not None and defence.variance == "theory":
         yield 'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
-    if scenario.evasion is not None:
-        yield "[evasion] is measured in a simulation; a federation does not measure it"
     if scenario.aggregation.has_root_data:
         yield (
             f'aggregation = "{scenario.aggregation.kind}" needs root data on the server; a federation has none'

@@ -1,8 +1,6 @@
 """Corrupting uploads as an attack does, at a node or at the server, with draws that node and round determine."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +10,7 @@ from psofed.common.types import FloatArray
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import ATTACK, derive_words
 from psofed.parts.base import Attack
-from psofed.parts.plain import corrupt_at_best, corrupt_uploads
+from psofed.parts.plain import corrupt_uploads
 
 # From this many corrupted numbers on an attack is worth compiling, which takes a second or two once.
 _LARGE = 2_000
@@ -30,7 +28,6 @@ def corrupt_by_node(
     server: Vector,
     byzantine: list[str],
     memory: FloatArray | None = None,
-    against: Mapping[str, Any] | None = None,
 ) -> dict[str, tuple[NDArray[np.int64], Vector]]:
     """Corrupt uploads; `server` has the numbers of all entries that are uploaded, or of the model's.
 
@@ -54,8 +51,6 @@ def corrupt_by_node(
     corrupt: Callable[..., FloatArray] = corrupt_uploads
     if attacking.sum() * len(entries) >= _LARGE:
         from psofed.engine.corrupt import corrupt_compiled as corrupt
-    if against is not None:
-        corrupt = partial(corrupt_at_best, **against)
     received = corrupt(
         attack, uploads=sent, attacking=attacking, server=own, clients=np.array([numbers[name] for name in names]),
         iteration=round_number, normals=normals, num_clients=len(numbers), memory=memory,

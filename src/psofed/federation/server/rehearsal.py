@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
-from psofed.common.types import FloatArray
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_by_node
 from psofed.federation.protocol.layout import Vector
-from psofed.parts.base import Aggregation, Attack, PreAggregation
+from psofed.parts.base import Attack
 from psofed.parts.plain import check_memory
 
 
@@ -32,15 +31,8 @@ class Rehearsal:
         round_number: int,
         model: Vector,
         uploads: Mapping[str, tuple[NDArray[np.int64], Vector]],
-        rule: Aggregation | None = None,
-        pre: PreAggregation | None = None,
-        uniforms: FloatArray | None = None,
     ) -> dict[str, tuple[NDArray[np.int64], Vector]]:
-        """Return the uploads (indices, values) by node, those of Byzantine nodes corrupted.
-
-        Attackers that try strengths against the server's rule do so against `rule` and `pre`, with the `uniforms` of
-        all nodes in alphabetical order.
-        """
+        """Return the uploads (indices, values) by node, those of Byzantine nodes corrupted."""
         names = sorted(uploads)
         chosen = [str(client) for client in self.attack.clients] or names[: self.attack.num_byzantine]
         numbers = {name: k for k, name in enumerate(names)}
@@ -51,9 +43,6 @@ class Rehearsal:
             check_memory(self.attack, len(numbers), len(model))
             missing = self.attack.group_memory_size(len(numbers), len(model)) - self._memory.size
             self._memory = np.concatenate([self._memory, np.zeros(missing)])
-        against = None
-        if self.attack.strengths() and rule is not None:
-            against = {"rule": rule, "pre": pre, "uniforms": uniforms}
         return corrupt_by_node(
-            self.attack, self.seed, round_number, numbers, uploads, model, chosen, self._memory, against
+            self.attack, self.seed, round_number, numbers, uploads, model, chosen, self._memory
         )

@@ -140,8 +140,7 @@ class ServerStep:
         # Sums depend on their order in the last bits: by name, never by arrival.
         received = dict(sorted(uploads.items()))
         if self.rehearsal is not None:
-            drawn = self._uniforms(round_number, sorted(received))
-            received = self.rehearsal.corrupt(round_number, model, received, self.rule, self.pre, drawn)
+            received = self.rehearsal.corrupt(round_number, model, received)
         # A crude lie is a reason for suspicion as well.
         suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
         refused = self.plausibility.judge(model, received)

@@ -112,7 +112,7 @@ class CellResult:
     tail_change: dict[str, NDArray[np.float64]]
     diverged_at: NDArray[np.int64]
     engine: str
-    seconds: float
+    seconds: float = field(compare=False)
     notes: tuple[str, ...] = ()
     defence: dict[str, float] = field(default_factory=dict)
 

@@ -66,7 +66,7 @@ def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
 
 
 def _read_advice(source: "Path | xarray.Dataset") -> "Advice":
-    from psofed.studies.advice.files import advice_from_json
+    from psofed.studies.advice.advice import advice_from_json
 
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.attrs["advice"]
     return advice_from_json(json.loads(text))

@@ -17,7 +17,7 @@ from psofed.common.types import ProgressCallback
 from psofed.render import Report, Reported
 from psofed.results import Difference
 from psofed.results.differences import paired_metrics
-from psofed.results.metrics import ALL_TITLES
+from psofed.results.metrics import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
@@ -121,11 +121,7 @@ class SweepResult(Reported):
     @property
     def titles(self) -> dict[str, str]:
         """Metrics measured at every point, with their titles."""
-        return {
-            metric: title
-            for metric, title in ALL_TITLES.items()
-            if all(metric in cell.steady_state for cell in self.cells)
-        }
+        return METRIC_TITLES
 
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""

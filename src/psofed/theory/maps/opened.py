@@ -155,10 +155,6 @@ class OpenedRecursion(Recursion):
         excess = self.lms.excess(p[:, None] * v.own1 + (1 - p)[:, None] * v.own0, mean)
         return Level(float(excess.mean()), float(self.entries.trace(v.server[0, 0])))
 
-    def averaged(self, v: ClientMoments) -> ClientMoments:
-        """Return the moments of server and clients alone, where more is kept."""
-        return v
-
     def _learn(self, v: MomentState, sources: Sources, first: FirstMoments | None) -> StateMoments:
         """Moments before the upload, given the states kept, taken and perhaps away."""
         if first is not None:  # one mean of the server for each of its models, all clients alike

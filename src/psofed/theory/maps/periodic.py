@@ -61,11 +61,6 @@ class PeriodicRecursion(ABC, Generic[State, First]):
         state: State = self.initial
         return state
 
-    @property
-    def beginning(self) -> "PeriodicRecursion[State, First]":
-        """The recursion of the first iteration of a run, where it differs."""
-        return self
-
     def curve(self, iterations: int, start: int = 0) -> tuple[FloatArray, FloatArray]:
         """Excess network MSE and server MSD at iterations 0 … `iterations` − 1, beginning at phase `start`."""
         excess, server = np.empty(iterations), np.empty(iterations)
@@ -76,10 +71,9 @@ class PeriodicRecursion(ABC, Generic[State, First]):
             for n in range(iterations):
                 level = self.level_of(v, first)
                 excess[n], server[n] = level.excess, level.server
-                stepping = self if n else self.beginning
-                v = stepping.step(v, start + n, first=first)
+                v = self.step(v, start + n, first=first)
                 if first is not None:
-                    first = stepping.step_first(first, start + n)
+                    first = self.step_first(first, start + n)
         return excess, server
 
     def steady_first(self) -> tuple[First, ...]:

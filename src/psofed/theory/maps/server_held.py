@@ -1,4 +1,4 @@
-"""Moments of algorithms under the mean whose clients hold no model: the server's error g and its momentum m alone.
+"""Moments of algorithms under the mean whose clients hold no model: the server's error g alone.
 
 In an exchange with P of K clients, client k's update arrives as d_k, in errors,
 
@@ -11,11 +11,9 @@ mean over the participants, N = Σ_k N_k and n = Σ_k n_k,
     E[d̄ | g]  = (N g + n)/K,
     E[d̄ d̄ᵀ] = Σ_k E[d_k d_kᵀ]/(KP) + (P − 1)/(PK(K − 1)) Σ_{k≠l} E[(N_k g + n_k)(N_l g + n_l)ᵀ].
 
-The momentum is m₁ = β m + θ S d̄/p with a mask S for all (:class:`psofed.parts.affine.LinearUpdate`: β = ``keep``,
-θ = ``take``), and g' = g + m₁. With G = E[g gᵀ], X = E[g mᵀ], Q = E[m mᵀ] and F = E[S Sᵀ]/p² entrywise,
+The server adds d̄, so that with G = E[g gᵀ]
 
-    X₁ = β X + θ E[g d̄ᵀ],    Q₁ = β² Q + βθ (E[m d̄ᵀ] + E[d̄ mᵀ]) + θ² F ∘ E[d̄ d̄ᵀ],
-    G' = G + X₁ + X₁ᵀ + Q₁,    X' = X₁ + Q₁,    Q' = Q₁.
+    G' = G + E[g d̄ᵀ] + E[d̄ gᵀ] + E[d̄ d̄ᵀ].
 
 Over white inputs all entries are alike: matrices are 1 × 1, and a trace counts D times (``multiplicity``).
 """
@@ -27,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.parts.affine import LinearUpdate
 from psofed.theory.maps.periodic import PeriodicRecursion
 from psofed.theory.moments.level import Level, Sources
 from psofed.theory.steps.corruption import Corruption
@@ -35,23 +32,20 @@ from psofed.theory.steps.samples import Mixture, SampleLaw
 
 
 class ServerMeans(NamedTuple):
-    """Means of g and m, (n,)."""
+    """Mean of g, (n,)."""
 
     server: FloatArray
-    momentum: FloatArray
 
 
 class ServerMoments(NamedTuple):
-    """G, X and Q, (n, n) each."""
+    """G, (n, n)."""
 
     server: FloatArray
-    cross: FloatArray
-    momentum: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class ServerRecursion(PeriodicRecursion[ServerMoments, ServerMeans]):
-    """The recursion of the moments of server and momentum; nothing happens in iterations without an exchange.
+    """The recursion of the server's moments; nothing happens in iterations without an exchange.
 
     Parameters
     ----------
@@ -60,7 +54,6 @@ class ServerRecursion(PeriodicRecursion[ServerMoments, ServerMeans]):
         (:func:`psofed.theory.steps.learning.rescaled`).
     corruption : Corruption
         Its constant is c, (n,).
-    update : LinearUpdate
     sends_model : bool
         Whether models are sent, or updates.
     participants : tuple of int
@@ -75,7 +68,6 @@ class ServerRecursion(PeriodicRecursion[ServerMoments, ServerMeans]):
 
     mixture: Mixture
     corruption: Corruption
-    update: LinearUpdate
     sends_model: bool
     participants: tuple[int, ...]
     target: FloatArray
@@ -105,15 +97,14 @@ class ServerRecursion(PeriodicRecursion[ServerMoments, ServerMeans]):
     @cached_property
     def initial(self) -> ServerMoments:
         """The state when the model is 0: G is w* w*ᵀ."""
-        zero = np.zeros((self.size, self.size))
-        block = np.outer(self.target, self.target) if self.size > 1 else zero + np.mean(self.target**2)
-        return ServerMoments(block, zero, zero)
+        if self.size > 1:
+            return ServerMoments(np.outer(self.target, self.target))
+        return ServerMoments(np.full((1, 1), np.mean(self.target**2)))
 
     @cached_property
     def initial_first(self) -> ServerMeans:
         """Means when the model is 0: w*."""
-        mean = self.target if self.size > 1 else np.sqrt(self.initial.server[0])
-        return ServerMeans(mean, np.zeros(self.size))
+        return ServerMeans(self.target if self.size > 1 else np.sqrt(self.initial.server[0]))
 
     def level_of(self, v: ServerMoments, first: ServerMeans | None = None) -> Level:
         """Excess network MSE and server MSD of a state."""
@@ -134,42 +125,27 @@ class ServerRecursion(PeriodicRecursion[ServerMoments, ServerMeans]):
         if not participants:
             return v
         sources = replace(sources or Sources(), direction=first is not None)
-        mean = first or ServerMeans(np.zeros(self.size), np.zeros(self.size))
+        mean = first or ServerMeans(np.zeros(self.size))
         # Rounding is not symmetric, and formulas that rely on symmetry may amplify it.
-        v = v._replace(server=0.5 * (v.server + v.server.T), momentum=0.5 * (v.momentum + v.momentum.T))
+        v = ServerMoments(0.5 * (v.server + v.server.T))
         clients = len(self._matrices)
         matrix, vector = self._mean_update(sources.direction)
         share = (participants - 1) / (participants * clients * max(clients - 1, 1))
         square = self._own(v, mean.server, sources) / (clients * participants)
         square = square + share * self._others(v, mean.server, sources)
-        keep, take = self.update.keep, self.update.take
         toward = v.server @ matrix.T + np.outer(mean.server, vector)  # E[g d̄ᵀ]
-        from_momentum = v.cross.T @ matrix.T + np.outer(mean.momentum, vector)  # E[m d̄ᵀ]
-        cross = keep * v.cross + take * toward
-        momentum = keep**2 * v.momentum + take**2 * self._mask_factor * square
-        momentum = momentum + keep * take * (from_momentum + from_momentum.T)
-        return ServerMoments(v.server + cross + cross.T + momentum, cross + momentum, momentum)
+        return ServerMoments(v.server + toward + toward.T + square)
 
     def step_first(self, v: ServerMeans, n: int = 0) -> ServerMeans:
         """Take the means through iteration n."""
         if not self.participants[n % self.period]:
             return v
         matrix, vector = self._mean_update(True)
-        momentum = self.update.keep * v.momentum + self.update.take * (matrix @ v.server + vector)
-        return ServerMeans(v.server + momentum, momentum)
+        return ServerMeans(v.server + matrix @ v.server + vector)
 
     def _mean_update(self, directed: bool) -> tuple[FloatArray, FloatArray]:
         """N/K and n/K."""
         return self._matrices.mean(axis=0), float(directed) * self._vectors.mean(axis=0)
-
-    @cached_property
-    def _mask_factor(self) -> FloatArray:
-        """F: 1/p on the diagonal and q/p² off it, with q = E[S(i) S(j)]."""
-        shared, size = self.update.num_shared, self.dimension
-        if shared is None:
-            return np.ones((self.size, self.size))
-        p, q = shared / size, shared * (shared - 1) / (size * max(size - 1, 1))
-        return np.where(np.eye(self.size) > 0, 1.0 / p, q / p**2)
 
     @property
     def _loose(self) -> float:

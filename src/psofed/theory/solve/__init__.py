@@ -11,7 +11,7 @@ method                  needs                      idea
                         offset per client
 :class:`Full`           correlated inputs,         keep all moments, or eliminate pairs if their averages suffice
                         separable masks
-:class:`ServerHeld`     clients that hold no model E[g gᵀ] of the server, and of its momentum
+:class:`ServerHeld`     clients that hold no model E[g gᵀ] of the server alone
 :class:`Opened`         parts that the paper's     keep all moments, with tables of who is there
                         iteration has not
 ======================= ========================== =====================================================================

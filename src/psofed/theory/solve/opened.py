@@ -35,10 +35,8 @@ class Opened(Full):
         if clips(self.model.scenario):
             recursion = self.model.open_parts.recursion(stepsize, self._branches(1)[0])
             _, steady = recursion.steady_state(Sources())
-            check_reach(self.model, recursion.averaged(steady.clients), stepsize)
+            check_reach(self.model, steady.clients, stepsize)
 
     def num_moments(self, stepsize: float) -> int:
         """Count the numbers that one iteration of a curve computes."""
-        scenario, delay = self.model.scenario, self.model.open_parts.delay
-        cases = scenario.num_participants + 1 if delay.is_random else 1
-        return cases * 3 * scenario.num_clients**2 * self.model.entries.size
+        return 3 * self.model.scenario.num_clients**2 * self.model.entries.size

@@ -23,13 +23,13 @@ from psofed.theory.steps.samples import Mixture, SampleLaw
 
 
 class ServerHeld(Full):
-    """Algorithms whose clients hold no model: Online-Fed, and those with a momentum at the server."""
+    """Algorithms whose clients hold no model and whose server adds the mean of their updates: Online-Fed."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"server-held"})
 
     def num_moments(self, stepsize: float) -> int:
         """Count the numbers that one iteration of a curve computes."""
-        return 3 * self._size**2
+        return self._size**2
 
     @property
     def _size(self) -> int:
@@ -52,8 +52,7 @@ class ServerHeld(Full):
         model, size = self.model, self._size
         mixture, stepsizes, fleet = model.mixture, model.stepsizes(stepsize), model.fleet
         sends_model = model.scenario.algorithm.exchange(model.scenario).sends_model
-        corruption, update = model.law.corruption, model.scenario.algorithm.linear_update(model.scenario)
-        assert update is not None
+        corruption = model.law.corruption
         affine = corruption.affine
         constant = -np.asarray(affine.offset, dtype=np.float64) * np.ones(size)
         if sends_model:
@@ -66,7 +65,6 @@ class ServerHeld(Full):
                 mixture.attackers,
             ),
             Corruption(corruption.attackers, affine, constant),
-            update,
             sends_model,
             self._participants,
             fleet.target,

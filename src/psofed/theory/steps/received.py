@@ -192,22 +192,6 @@ class ReceivedLaw:
         average[k, k] = _given(here.single, z.own)
         return ReceivedMoments(pulled, products, toward, average, _mixed(here.single, z.cross))
 
-    def joined(self, z: StateMoments, means: StateMeans | None) -> tuple[FloatArray, FloatArray]:
-        """Σ_{k≠l} E[ω_k ω_l d_k z_lᵀ], (K, E), and E[ω_l Γ_a z_lᵀ], (N, K, E): client l uploads, too."""
-        table, states = self.presence.pair_product, range(len(z.cross))
-        total = np.zeros_like(z.own[0])
-        for first in states:
-            for second in states:
-                weight = self._own_factor[:, None] * table[first, second]
-                total += np.einsum("kl,kle->le", weight, z.pairs[first][second])
-        for m, r in self._server_factors(self.chance * self.server).items():
-            for s in states:
-                total += (r @ table.sum(axis=0)[s])[:, None] * z.cross[s][m]
-        if means is not None and self.has_constant:
-            given = self.entries.outer(self.constant[:, None], self._mean_given(table, means))
-            total += np.einsum("k,kle->le", self.chance, given)
-        return total, _mixed(self.presence.weight, z.cross)
-
     def means(self, means: StateMeans) -> tuple[FloatArray, FloatArray]:
         """E[ω_k d_k] and E[z_k], (K, F)."""
         shape, here = self.entries.per_client, self.presence

@@ -1,22 +1,22 @@
 """Availability, channels, delays and groups of attackers written literally, on the draws of the fast engine."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import Shocks, draw_shocks
-from psofed.engine.frames.channel import draw_channel_numbers
+from psofed.engine.compiling import compiled
+from psofed.engine.normals import normal_pair
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Departure, Moment, Presence, Transmission
 from psofed.parts.network import Channel
 from psofed.parts.part import call_with_memory
 from psofed.parts.plain import LARGEST, corrupt_uploads, poison_sample
-from psofed.reference.draws import draw_uniforms
 from psofed.scenario import Scenario
+from reference.draws import draw_uniforms
+from reference.shocks import Shocks, draw_shocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,6 @@ class LiteralGroups:
         clients: NDArray[np.int64],
         uploads: FloatArray,
         server: FloatArray,
-        corrupt: Callable[..., FloatArray] = corrupt_uploads,
     ) -> FloatArray:
         """Return the uploads (P, D) after all groups' attacks, each of which sees those before any."""
         received = uploads.copy()
@@ -226,7 +225,7 @@ class LiteralGroups:
             if attack.poisons_samples():
                 continue
             attacking = shocks.attacking[n, clients]
-            changed = corrupt(
+            changed = corrupt_uploads(
                 attack=attack, uploads=uploads, attacking=attacking, server=server, clients=clients, iteration=n,
                 normals=shocks.normals[n, clients], common_normals=shocks.common_normals[n],
                 num_clients=self.scenario.num_clients, memory=self._memories[place],
@@ -241,3 +240,21 @@ def _take(numbers: list[int], place: int, word: int) -> int:
     other = place + (((word >> 32) * (len(numbers) - place)) >> 32)
     numbers[place], numbers[other] = numbers[other], numbers[place]
     return numbers[place]
+
+
+def draw_channel_numbers(
+    stream: Stream, n: int, client: int, num_clients: int, dimension: int
+) -> tuple[float, FloatArray, FloatArray]:
+    """Return the random numbers of one message of one trial: of the message, normals and uniforms (D,) of entries."""
+    words = stream.words((n * num_clients + client) * (dimension + 1), dimension + 1)[:, 0]
+    uniforms = np.float64(2.0**-53) * (words >> np.uint64(11)).astype(np.float64)
+    normals = np.empty(dimension)
+    _fill_normals(words[1:], normals)
+    return float(uniforms[0]), normals, uniforms[1:]
+
+
+@compiled(by_content=True)
+def _fill_normals(words: NDArray[np.uint64], out: FloatArray) -> None:
+    for i in range(out.size):
+        x, _ = normal_pair(words[i])
+        out[i] = x

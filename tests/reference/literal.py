@@ -4,7 +4,6 @@ Attack and rule are the parts themselves, run as plain Python (:mod:`psofed.part
 Slow; the fast engine is tested against it on the same draws.
 """
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,12 @@ from psofed.engine.test_set import draw_clean_samples
 from psofed.fleet import draw_fleet
 from psofed.parts.base import Learner
 from psofed.parts.contexts import Observation, Residual
-from psofed.parts.plain import combine_uploads, corrupt_at_best
+from psofed.parts.plain import combine_uploads
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial
-from psofed.reference.masks import LiteralMasks
-from psofed.reference.network import LiteralGroups, LiteralNetwork
-from psofed.reference.server_model import mix_literally, run_server_model_reference
 from psofed.scenario import Scenario
+from reference.draws import ReferenceRun, draw_trial
+from reference.network import LiteralGroups, LiteralNetwork
+from reference.server_model import mix_literally, run_server_model_reference
 
 
 def run_trial(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | None = None) -> ReferenceRun:
@@ -43,7 +41,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
     (4, 6, 2)
     """
     draws = draw_trial(scenario, seed, trial)
-    network, masks = LiteralNetwork(scenario, seed, trial), LiteralMasks(scenario, seed, trial)
+    network = LiteralNetwork(scenario, seed, trial)
     groups = LiteralGroups(scenario, seed, trial, scenario.dimension)
     iterations, clients, dimension = draws.inputs.shape
     start = draw_fleet(scenario).target
@@ -61,12 +59,10 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ server) ** 2)
         participants = network.draw_participants(n, draws.participants[n], "participation")
         participants = participants[network.reached(n, participants)]
-        download_masks = masks.current.copy() if masks.is_on else draws.download_masks[n]
         for k in range(clients):
             if k in participants and not (stays_behind and watch is not None and watch.is_out[k]):
-                shared = np.where(download_masks[k], server, np.nan)
+                shared = np.where(draws.download_masks[n, k], server, np.nan)
                 received = network.transmit("down", n, k, shared, local[k])
-                masks.note(n, k, received, is_upload=False)
                 local[k] = np.where(np.isnan(received), local[k], received)
             x = draws.inputs[n, k]
             y = target @ x + draws.noise[n, k]
@@ -75,27 +71,16 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
             if network.learns(n, k):
                 local[k] = learners[k].step(local[k], x, y, n)
         groups.remember(n, local)
-        masks.choose(n + 1, local)
-        upload_masks = masks.current if masks.is_on else draws.upload_masks[n]
         source = "uplink" if scenario.uplink == "redrawn" else "participation"
         uploaders = network.draw_participants(n, draws.uploaders[n], source)
-        uploads = np.where(upload_masks[uploaders], local[uploaders], np.nan)
+        uploads = np.where(draws.upload_masks[n, uploaders], local[uploaders], np.nan)
         there = network.reached(n, uploaders)
         uploads[~there] = np.nan
-        for p, k in enumerate(uploaders):
-            masks.note(n, int(k), uploads[p], is_upload=True)
         own_step = None
         if root is not None:
             inputs, outputs = root
             own_step = scenario.mean_stepsize * inputs.T @ (outputs - inputs @ server) / len(outputs)
-        if scenario.attack is not None and scenario.attack.strengths():
-            corrupt = partial(
-                corrupt_at_best, rule=scenario.aggregation, pre=scenario.pre_aggregation, own_step=own_step,
-                uniforms=draw_mix_uniforms(scenario, seed, trial, n, uploaders),
-            )  # fmt: skip
-            uploads = groups.corrupt(n, uploaders, uploads, server, corrupt)
-        else:
-            uploads[there] = groups.corrupt(n, uploaders[there], uploads[there], server)
+        uploads[there] = groups.corrupt(n, uploaders[there], uploads[there], server)
         for p, k in enumerate(uploaders):
             uploads[p] = network.transmit("up", n, int(k), uploads[p], server)
         arrivals = network.pass_time(n, uploaders, uploads, server)

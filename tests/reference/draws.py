@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import Shocks, draw_shocks
 from psofed.engine.frames.drift import TargetMoves
 from psofed.engine.frames.selection import Selector
 from psofed.engine.inputs import make_input_model
@@ -19,6 +18,7 @@ from psofed.fleet.measured import table_samples
 from psofed.parts.contexts import Innovation
 from psofed.parts.watching import Watch
 from psofed.scenario import Scenario
+from reference.shocks import Shocks, draw_shocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +194,6 @@ def _draw_participants(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
 def _draw_masks(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
     # One more than there are iterations: the last upload already uses the mask of the next.
     shape = (scenario.iterations + 1, scenario.num_clients)
-    if scenario.selection.pattern.has_memory() and scenario.num_shared < scenario.dimension:
-        return np.zeros((*shape, scenario.dimension), np.bool_)  # they depend on the models
     everyone = np.broadcast_to(np.arange(scenario.num_clients, dtype=np.int32), shape)[:, :, None].copy()
     selector = Selector(
         scenario.selection.pattern, scenario.selection.coordinated, stream,

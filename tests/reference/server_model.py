@@ -18,9 +18,9 @@ from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, combine_uploads, mix_uploads
 from psofed.parts.traffic import Exchange, Momentum
 from psofed.parts.watching import Watch, WatchPlan
-from psofed.reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial, draw_uniforms
-from psofed.reference.network import LiteralGroups, LiteralNetwork
 from psofed.scenario import Scenario
+from reference.draws import ReferenceRun, draw_mix_uniforms, draw_trial, draw_uniforms
+from reference.network import LiteralGroups, LiteralNetwork
 
 
 def run_server_model_reference(
@@ -44,15 +44,10 @@ def run_server_model_reference(
     server_momenta = np.zeros((scenario.num_clients, read))
     watched = plan is not None and scenario.defence is not None
     watch = Watch(scenario.defence, plan, scenario.num_clients) if watched else None  # type: ignore[arg-type]
-    attack = scenario.attack
     # An attack's draws depend on how many numbers are sent, which are not always the model's entries.
     uploading = LiteralGroups(scenario, seed, trial, exchange.numbers)
     poisoning = LiteralGroups(scenario, seed, trial, scenario.dimension)
     network, availability = LiteralNetwork(scenario, seed, trial, exchange.numbers), scenario.availability
-    if attack is not None and attack.strengths():
-        raise NotCoveredError(
-            f'the literal form does not search the strength of "{attack.kind}" against the rule'
-        )
     for n in range(scenario.iterations):
         model = models[n, 0]
         network_mse[n] = np.mean((draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2)
