@@ -14,7 +14,7 @@ from psofed.engine.compiling import compiled
 from psofed.theory.maps.windows.arguments import PairGains, WindowDrive, WindowMoments, WindowSystem
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def mean_product(x: FloatArray, y: FloatArray) -> float:
     """Mean of the products of two vectors."""
     total = 0.0
@@ -23,7 +23,7 @@ def mean_product(x: FloatArray, y: FloatArray) -> float:
     return total / x.size
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def step_first(
     first: FloatArray, mask: FloatArray, system: WindowSystem, drive: WindowDrive, before: FloatArray
 ) -> None:
@@ -61,7 +61,7 @@ def step_first(
                 first[1 + clients + k, c, v] = kept
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def lms_clients(
     v: WindowMoments, system: WindowSystem, drive: WindowDrive, first: FloatArray, out: WindowMoments
 ) -> None:
@@ -108,7 +108,7 @@ def lms_clients(
             out.own1[c, k], out.own0[c, k] = own1, own0
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def exchange_clients(
     z: WindowMoments,
     mask: FloatArray,

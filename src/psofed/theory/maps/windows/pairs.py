@@ -21,7 +21,7 @@ from psofed.engine.compiling import compiled
 from psofed.theory.maps.windows.arguments import PairRow, PairStep, WindowDrive, WindowMoments, WindowSystem
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def eliminated_sums(step: PairStep, closed: FloatArray, row: PairRow, out: WindowMoments) -> None:
     """Fill the sums over pairs in a steady state: each pair's cycle is closed on its own."""
     system, (dimension, clients) = step.system, step.mask.shape
@@ -45,7 +45,7 @@ def eliminated_sums(step: PairStep, closed: FloatArray, row: PairRow, out: Windo
     finish_sums(step.mask, system, row, out)
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def stepped_sums(
     pairs: FloatArray, step: PairStep, row: PairRow, new_pairs: FloatArray, out: WindowMoments
 ) -> None:
@@ -63,7 +63,7 @@ def stepped_sums(
     finish_sums(step.mask, step.system, row, out)
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def close_cycles(mask: FloatArray, system: WindowSystem, out: FloatArray) -> None:
     """Fill 1/(1 − Π f) of every pair and cycle of places, (cycles, K, K)."""
     dimension, clients = mask.shape
@@ -80,7 +80,7 @@ def close_cycles(mask: FloatArray, system: WindowSystem, out: FloatArray) -> Non
                 out[start, k, l] = 1.0 / (1.0 - factor)
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def step_and_count(k: int, e: int, step: PairStep, row: PairRow, out: WindowMoments) -> None:
     """Take `row.value` of client k through exchange and LMS step at place e, and count what k then uploads.
 
@@ -111,7 +111,7 @@ def step_and_count(k: int, e: int, step: PairStep, row: PairRow, out: WindowMome
     sums[k], sent[k] = kept_sum, kept_sent
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def average_row(k: int, e: int, step: PairStep, row: PairRow) -> None:
     """Replace `row.value`, Y of client k with all l, by Y' at place e."""
     mask, system, drive, first, got = step
@@ -142,7 +142,7 @@ def average_row(k: int, e: int, step: PairStep, row: PairRow) -> None:
             value[l] += neither * pair_push(k, l, idle_k, idle_l, system, drive)
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def upload_row(k: int, e: int, step: PairStep, row: PairRow) -> None:
     """Fill `row.both` and `row.one` of client k with all l from `row.value` at place e."""
     mask, system, drive, first, got = step
@@ -170,7 +170,7 @@ def upload_row(k: int, e: int, step: PairStep, row: PairRow) -> None:
             one[l] += pair_push(k, l, first[1 + k, e], idle_l, system, drive)
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def pair_push(
     k: int,
     l: int,  # noqa: E741
@@ -192,7 +192,7 @@ def pair_push(
     return total / x.size
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def clear_sums(row: PairRow, out: WindowMoments) -> None:
     """Set the sums over pairs to zero."""
     dimension, clients = out.sums.shape
@@ -202,7 +202,7 @@ def clear_sums(row: PairRow, out: WindowMoments) -> None:
             out.sums[n, l] = row.uploads[n, l] = 0.0
 
 
-@compiled(by_content=True, allocates=False)
+@compiled(by_content=True)
 def finish_sums(mask: FloatArray, system: WindowSystem, row: PairRow, out: WindowMoments) -> None:
     """Fill h from the sums of uploads."""
     swing = system.covariance * (system.affine_own - 1.0) ** 2
