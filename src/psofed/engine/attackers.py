@@ -77,7 +77,9 @@ def make_attack_side(
     streams = [make_stream(seed, "attack", trials, g) for g in range(len(masks))]
     size = (len(trials), *uploads) if len(masks) > 1 else (0, 0, 0)
     side = AttackSide(
-        kinds=np.array([ON_SAMPLES if a.poisons_samples() else ON_UPLOADS for a in scenario.attacks], np.int64),
+        kinds=np.array(
+            [ON_SAMPLES if a.poisons_samples() else ON_UPLOADS for a in scenario.attacks], np.int64
+        ),
         addresses=np.array([hook.address for hook, _ in hooks], np.int64),
         remember=np.array([remember.address for _, remember in hooks], np.int64),
         options=_padded([hook.options for hook, _ in hooks]),
@@ -120,7 +122,9 @@ def make_attackers(
     most_group, most_client = sizes.max(axis=0, initial=0)
     everyone = np.any(masks, axis=0) if groups else np.zeros(0, np.bool_)
     return AttackState(
-        stream=np.concatenate([np.zeros((2, 0), np.uint64), *(np.array(stream) for stream in streams)], axis=1),
+        stream=np.concatenate(
+            [np.zeros((2, 0), np.uint64), *(np.array(stream) for stream in streams)], axis=1
+        ),
         probability=np.array([attack.probability for attack in attacks], np.float64),
         is_redrawn=any(attack.byzantine_set == "redrawn" for attack in attacks),
         is_byzantine=np.repeat(np.array(masks, np.bool_).reshape(groups, clients), trials, axis=0),
@@ -145,17 +149,17 @@ def draw_byzantine(attack: Attack, stream: Stream, first: int, count: int, clien
 def set_byzantine(sets: IndexArray, t: int, attackers: AttackState) -> None:
     """Make ``sets[t]`` (L, |S_B|) the Byzantine sets."""
     is_byzantine, members = attackers.is_byzantine, attackers.members
-    for l in range(sets.shape[1]):
-        for j in range(attackers.sizes[l]):
-            is_byzantine[l, members[l, j]] = False
+    for trial in range(sets.shape[1]):
+        for j in range(attackers.sizes[trial]):
+            is_byzantine[trial, members[trial, j]] = False
         for j in range(sets.shape[2]):
-            is_byzantine[l, sets[t, l, j]] = True
+            is_byzantine[trial, sets[t, trial, j]] = True
         size = 0
         for k in range(is_byzantine.shape[1]):
-            if is_byzantine[l, k]:
-                members[l, size] = k
+            if is_byzantine[trial, k]:
+                members[trial, size] = k
                 size += 1
-        attackers.sizes[l] = size
+        attackers.sizes[trial] = size
 
 
 @kernel_part

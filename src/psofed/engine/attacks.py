@@ -30,7 +30,9 @@ _NOTHING, _NOBODY = np.zeros(0), np.zeros(0, np.int64)
 
 def hooks_of(attack: Attack) -> tuple[Hook, Hook]:
     """Return the hook of an attack, and of what it remembers of its clients' models."""
-    remember = make_hook(attack, "remember", REMEMBER, _make_remembering) if attack.remembers_models() else NO_HOOK
+    remember = (
+        make_hook(attack, "remember", REMEMBER, _make_remembering) if attack.remembers_models() else NO_HOOK
+    )
     if attack.poisons_samples():
         return make_hook(attack, "poison", POISON, _make_poisoning), remember
     if attack.crafts_vectors():
@@ -130,28 +132,28 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         trials, _, shared = sent.shape
         num_clients, dimension, stream = attackers.is_byzantine.shape[1], target.size, attackers.stream
-        for l in range(trials):
-            row = group * trials + l
-            for p in range(uploads.rows[l]):
-                client = np.int64(clients[l, p])
+        for trial in range(trials):
+            row = group * trials + trial
+            for p in range(uploads.rows[trial]):
+                client = np.int64(clients[trial, p])
                 # NaN: the client is not available.
-                if not attackers.is_byzantine[row, client] or sent[l, p, 0] != sent[l, p, 0]:
+                if not attackers.is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
                     continue
                 word = first_word(n, num_clients, client, dimension)
                 if uniform_at(stream, row, word) >= attackers.probability[group]:
                     continue
                 for m in range(shared):
-                    i = np.int64(entries[l, p if entries.shape[1] > 1 else 0, m])
+                    i = np.int64(entries[trial, p if entries.shape[1] > 1 else 0, m])
                     known = UploadAndEveryone(
-                        target[i] - sent[l, p, m], i, client, n, normal_at(stream, row, word + 1, i),
-                        common_normal(stream, row, n, dimension, i), target[i] - server[l, i], _NOTHING, _NOTHING,
+                        target[i] - sent[trial, p, m], i, client, n, normal_at(stream, row, word + 1, i),
+                        common_normal(stream, row, n, dimension, i), target[i] - server[trial, i], _NOTHING, _NOTHING,
                         _NOBODY, _group_of(attackers, row), _byzantine_of(attackers, row),
                     )  # fmt: skip
                     if has_memory:
                         memory = attackers.client_memory[row, client, : attackers.memory_sizes[group, 1]]
-                        sent[l, p, m] = target[i] - body(self, see(known), memory)
+                        sent[trial, p, m] = target[i] - body(self, see(known), memory)
                     else:
-                        sent[l, p, m] = target[i] - body(self, see(known))
+                        sent[trial, p, m] = target[i] - body(self, see(known))
 
     return frame
 
@@ -173,48 +175,48 @@ def _make_together(unpack: Body, body: Body, see: Body) -> Frame:
         clean = np.empty((most, shared))
         accomplices, honest = np.empty(most), np.empty(most)
         accomplice_clients = np.empty(most, np.int64)
-        for l in range(trials):
-            row, participants = group * trials + l, uploads.rows[l]
-            if find_attackers(n, attackers, group, dimension, uploads, l, attacking) == 0:
+        for trial in range(trials):
+            row, participants = group * trials + trial, uploads.rows[trial]
+            if find_attackers(n, attackers, group, dimension, uploads, trial, attacking) == 0:
                 continue
             for p in range(participants):
                 r = p if entries.shape[1] > 1 else 0
                 for m in range(shared):
-                    clean[p, m] = target[entries[l, r, m]] - sent[l, p, m]
-                    place[p, entries[l, r, m]] = m if sent[l, p, 0] == sent[l, p, 0] else -1
-            order = np.argsort(clients[l, :participants])
+                    clean[p, m] = target[entries[trial, r, m]] - sent[trial, p, m]
+                    place[p, entries[trial, r, m]] = m if sent[trial, p, 0] == sent[trial, p, 0] else -1
+            order = np.argsort(clients[trial, :participants])
             for p in range(participants):
                 if not attacking[p]:
                     continue
-                client, r = np.int64(clients[l, p]), p if entries.shape[1] > 1 else 0
+                client, r = np.int64(clients[trial, p]), p if entries.shape[1] > 1 else 0
                 word = first_word(n, num_clients, client, dimension)
                 for m in range(shared):
-                    i = np.int64(entries[l, r, m])
+                    i = np.int64(entries[trial, r, m])
                     num_accomplices = num_honest = 0
                     for other in order:
                         if place[other, i] < 0:
                             continue
                         if attacking[other]:
                             accomplices[num_accomplices] = clean[other, place[other, i]]
-                            accomplice_clients[num_accomplices] = clients[l, other]
+                            accomplice_clients[num_accomplices] = clients[trial, other]
                             num_accomplices += 1
                         else:
                             honest[num_honest] = clean[other, place[other, i]]
                             num_honest += 1
                     known = UploadAndEveryone(
                         clean[p, m], i, client, n, normal_at(stream, row, word + 1, i),
-                        common_normal(stream, row, n, dimension, i), target[i] - server[l, i],
+                        common_normal(stream, row, n, dimension, i), target[i] - server[trial, i],
                         accomplices[:num_accomplices], honest[:num_honest], accomplice_clients[:num_accomplices],
                         _group_of(attackers, row), _byzantine_of(attackers, row),
                     )  # fmt: skip
                     if has_memory:
                         memory = attackers.client_memory[row, client, : attackers.memory_sizes[group, 1]]
-                        sent[l, p, m] = target[i] - body(self, see(known), memory)
+                        sent[trial, p, m] = target[i] - body(self, see(known), memory)
                     else:
-                        sent[l, p, m] = target[i] - body(self, see(known))
+                        sent[trial, p, m] = target[i] - body(self, see(known))
             for p in range(participants):
                 for m in range(shared):
-                    place[p, entries[l, p if entries.shape[1] > 1 else 0, m]] = -1
+                    place[p, entries[trial, p if entries.shape[1] > 1 else 0, m]] = -1
 
     return frame
 
@@ -233,18 +235,20 @@ def _make_crafting(unpack: Body, body: Body) -> Frame:
         group_size, client_size = attackers.memory_sizes[group, 0], attackers.memory_sizes[group, 1]
         attacking = np.empty(most, np.bool_)
         column, row_of = np.empty(most, np.int64), np.full(dimension, -1)
-        for l in range(trials):
-            row, participants = group * trials + l, uploads.rows[l]
-            count, present = find_attackers(n, attackers, group, dimension, uploads, l, attacking), 0
+        for trial in range(trials):
+            row, participants = group * trials + trial, uploads.rows[trial]
+            count, present = find_attackers(n, attackers, group, dimension, uploads, trial, attacking), 0
             if count == 0 and group_size == 0:
                 continue
             for p in range(participants):
-                is_present = sent[l, p, 0] == sent[l, p, 0]
+                is_present = sent[trial, p, 0] == sent[trial, p, 0]
                 present += is_present
-                column[p] = clients[l, p] if is_present else num_clients  # those that are absent come last
+                column[p] = (
+                    clients[trial, p] if is_present else num_clients
+                )  # those that are absent come last
                 if is_present:
                     for m in range(shared):
-                        row_of[entries[l, p if entries.shape[1] > 1 else 0, m]] = 0
+                        row_of[entries[trial, p if entries.shape[1] > 1 else 0, m]] = 0
             met = 0
             for i in range(dimension):
                 if row_of[i] == 0:
@@ -254,7 +258,7 @@ def _make_crafting(unpack: Body, body: Body) -> Frame:
             for i in range(dimension):
                 if row_of[i] >= 0:
                     entry_of[row_of[i]] = i
-                    own[row_of[i]] = target[i] - server[l, i]
+                    own[row_of[i]] = target[i] - server[trial, i]
                     common[row_of[i]] = common_normal(attackers.stream, row, n, dimension, i)
             updates, shares = np.zeros((2, present, met)), np.zeros((2, present, met), np.bool_)
             numbers, sizes = np.empty((2, present), np.int64), np.zeros(2, np.int64)
@@ -263,8 +267,8 @@ def _make_crafting(unpack: Body, body: Body) -> Frame:
                 side = 1 if attacking[p] else 0
                 place = sizes[side]
                 for m in range(shared):
-                    i = entries[l, p if entries.shape[1] > 1 else 0, m]
-                    updates[side, place, row_of[i]] = server[l, i] - sent[l, p, m]
+                    i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                    updates[side, place, row_of[i]] = server[trial, i] - sent[trial, p, m]
                     shares[side, place, row_of[i]] = True
                 numbers[side, place] = column[p]
                 sizes[side] += 1
@@ -285,8 +289,8 @@ def _make_crafting(unpack: Body, body: Body) -> Frame:
             for p in order:
                 if attacking[p]:
                     for m in range(shared):
-                        i = entries[l, p if entries.shape[1] > 1 else 0, m]
-                        sent[l, p, m] = server[l, i] - out[place, row_of[i]]
+                        i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                        sent[trial, p, m] = server[trial, i] - out[place, row_of[i]]
                     place += 1
             for j in range(met):
                 row_of[entry_of[j]] = -1
@@ -306,28 +310,30 @@ def _make_poisoning(unpack: Body, body: Body) -> Frame:
         dimension, stream = inputs.shape[1], attackers.stream
         trials = attackers.is_byzantine.shape[0] // attackers.probability.size
         word = first_word(n, attackers.is_byzantine.shape[1], k, dimension)
-        for l in range(trials):
-            row = group * trials + l
+        for trial in range(trials):
+            row = group * trials + trial
             if not attackers.is_byzantine[row, k]:
                 continue
             if uniform_at(stream, row, word) >= attackers.probability[group]:
                 continue
             clean, normals = np.empty(dimension), np.empty(dimension)
-            label = residual[s, l]
+            label = residual[s, trial]
             for i in range(dimension):
-                clean[i] = inputs[s, i, l]
+                clean[i] = inputs[s, i, trial]
                 normals[i] = normal_at(stream, row, word + 1, i)
                 label += target[i] * clean[i]
-            sample = Sample(clean, label, normals, k, n, _group_of(attackers, row), _byzantine_of(attackers, row))
+            sample = Sample(
+                clean, label, normals, k, n, _group_of(attackers, row), _byzantine_of(attackers, row)
+            )
             if has_memory:
                 memory = attackers.client_memory[row, k, : attackers.memory_sizes[group, 1]]
                 poisoned, wrong = body(self, sample, memory)
             else:
                 poisoned, wrong = body(self, sample)
             for i in range(dimension):
-                inputs[s, i, l] = poisoned[i]
+                inputs[s, i, trial] = poisoned[i]
                 wrong -= target[i] * poisoned[i]
-            residual[s, l] = wrong
+            residual[s, trial] = wrong
 
     return frame
 
@@ -344,11 +350,11 @@ def _make_remembering(unpack: Body, body: Body) -> Frame:
         num_clients, dimension = attackers.is_byzantine.shape[1], target.size
         model, size = np.empty(dimension), attackers.memory_sizes[group, 1]
         for k in range(num_clients):
-            for l in range(trials):
-                row = group * trials + l
+            for trial in range(trials):
+                row = group * trials + trial
                 if attackers.is_redrawn or attackers.is_byzantine[row, k]:
                     for i in range(dimension):
-                        model[i] = target[i] - models[k >> shift, i, l + (k & mask)]
+                        model[i] = target[i] - models[k >> shift, i, trial + (k & mask)]
                     body(self, Moment(model, k, n), attackers.client_memory[row, k, :size])
 
     return frame

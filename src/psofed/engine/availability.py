@@ -65,7 +65,12 @@ class AvailableClients:
     """
 
     def __init__(
-        self, availability: Availability, shares: FloatArray, stream: Stream, layout: Layout, memory_size: int = 0
+        self,
+        availability: Availability,
+        shares: FloatArray,
+        stream: Stream,
+        layout: Layout,
+        memory_size: int = 0,
     ) -> None:
         check_size(f'availability.kind = "{availability.kind}"', shares.size * memory_size)
         self._stream, self._shares, self._layout = np.array(stream), shares, layout
@@ -83,9 +88,7 @@ class AvailableClients:
         out[:] = False
         out[0] = self._before
         shift, mask = self._layout.shift, self._layout.mask
-        self._fill(
-            first, self._stream, self._shares, self._client_uniforms, self._memory, shift, mask, out
-        )
+        self._fill(first, self._stream, self._shares, self._client_uniforms, self._memory, shift, mask, out)
         self._before = out[-1].copy()
         drawn: BoolArray = out[1:]
         return drawn
@@ -104,15 +107,15 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
             n = first + t - 1
             for k in range(num_clients):
                 v = k >> shift
-                for l in range(trials):
-                    lane = l + (k & mask)
+                for trial in range(trials):
+                    lane = trial + (k & mask)
                     # The first K words are drawn once per client.
-                    uniform = uniform_at(stream, l, (n + 1) * num_clients + k)
+                    uniform = uniform_at(stream, trial, (n + 1) * num_clients + k)
                     presence = Presence(
-                        n, k, num_clients, shares[k], uniform, client_uniforms[l, k], out[t - 1, v, lane]
+                        n, k, num_clients, shares[k], uniform, client_uniforms[trial, k], out[t - 1, v, lane]
                     )
                     if has_memory:
-                        out[t, v, lane] = bool(body(self, presence, memory[l, k]))
+                        out[t, v, lane] = bool(body(self, presence, memory[trial, k]))
                     else:
                         out[t, v, lane] = bool(body(self, presence))
 
@@ -140,7 +143,9 @@ class Drawing:
             size = availability.memory_size(scenario.dimension)
             self._available = AvailableClients(availability, shares, stream, layout, size)
         counts = links is not None and any(channel.kind == "private" for channel in links.up)
-        self.upload_counts: IntArray = np.zeros((scenario.num_clients if counts else 0, len(trials)), np.int64)
+        self.upload_counts: IntArray = np.zeros(
+            (scenario.num_clients if counts else 0, len(trials)), np.int64
+        )
 
     def draw(self, first: int, count: int, exchanges: IntArray) -> Participants:
         """Draw `count` iterations from number `first` on; ``exchanges`` (T,) of those drawn take part in each."""
@@ -156,7 +161,9 @@ class Drawing:
                 fill_places(present, layout.shift, layout.mask, clients, asked, participants)
             is_asked = np.arange(self._most) < exchanges[:, None, None]
             downloads = uploads = (
-                downloads & is_asked if downloads.size else np.broadcast_to(is_asked, participants.shape).copy()
+                downloads & is_asked
+                if downloads.size
+                else np.broadcast_to(is_asked, participants.shape).copy()
             )
             asked = np.minimum(asked, exchanges[:, None])
         if self.upload_counts.size:
@@ -188,6 +195,6 @@ class Drawing:
 def _count_uploads(uploaders: IndexArray, uploads: BoolArray, out: IntArray) -> None:
     """Count how often each client uploads; an empty array of uploads stands for all."""
     for t in range(uploaders.shape[0]):
-        for l in range(uploaders.shape[1]):
+        for trial in range(uploaders.shape[1]):
             for p in range(uploaders.shape[2]):
-                out[uploaders[t, l, p], l] += uploads.size == 0 or uploads[t, l, p]
+                out[uploaders[t, trial, p], trial] += uploads.size == 0 or uploads[t, trial, p]

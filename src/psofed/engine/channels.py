@@ -111,35 +111,35 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
         width, room = target.size + 1, numbers.size - 3 * size
         values, own = part_of(numbers, room, (size,)), part_of(numbers, room + size, (size,))
         out = part_of(numbers, room + 2 * size, (size,))
-        for l in range(trials):
-            participants = messages.rows[l]
+        for trial in range(trials):
+            participants = messages.rows[trial]
             if draws:
                 for p in range(participants):
                     # The first word is the message's own.
-                    first = (n * num_clients + np.int64(clients[l, p])) * width + 1
+                    first = (n * num_clients + np.int64(clients[trial, p])) * width + 1
                     for m in range(size):
-                        word = np.uint64(first + entries[l, p if entries.shape[1] > 1 else 0, m])
-                        words[p * size + m] = stream[0, l] + word * stream[1, l]
+                        word = np.uint64(first + entries[trial, p if entries.shape[1] > 1 else 0, m])
+                        words[p * size + m] = stream[0, trial] + word * stream[1, trial]
                 fill_draws(draws == _NORMALS, words, participants * size, numbers)
             for p in range(participants):
                 is_sent = False
                 for m in range(size):
-                    i, value = entries[l, p if entries.shape[1] > 1 else 0, m], sent[l, p, m]
+                    i, value = entries[trial, p if entries.shape[1] > 1 else 0, m], sent[trial, p, m]
                     is_sent = is_sent or value == value
                     places[m] = i
-                    values[m], own[m] = target[i] - value, target[i] - receiver[l, p, m]
+                    values[m], own[m] = target[i] - value, target[i] - receiver[trial, p, m]
                 if not is_sent:
                     continue
-                client = np.int64(clients[l, p])
-                chance = uniform_at(stream, l, (n * num_clients + client) * width)
+                client = np.int64(clients[trial, p])
+                chance = uniform_at(stream, trial, (n * num_clients + client) * width)
                 normals = part_of(numbers, p * size, (size if draws == _NORMALS else 0,))
                 uniforms = part_of(numbers, p * size, (size if draws == _UNIFORMS else 0,))
                 message = Transmission(values, own, places, client, n, normals, uniforms, chance)
                 if has_memory:
-                    body(self, message, memory[l, client], out)
+                    body(self, message, memory[trial, client], out)
                 else:
                     body(self, message, out)
                 for m in range(size):
-                    sent[l, p, m] = target[places[m]] - out[m]
+                    sent[trial, p, m] = target[places[m]] - out[m]
 
     return frame

@@ -47,7 +47,7 @@ def make_watching(
     dimension: int,
     trials: int,
 ) -> Watching:
-    """Return a defence's memory and scratch, empty for no trials; `numbers` is the largest number of values in an upload."""
+    """Return a defence's memory and scratch, empty for no trials; an upload has at most `numbers` values."""
     if not trials:
         clients = participants = numbers = dimension = 0
     rows, whole = min(dimension, participants * numbers), (trials, clients)
@@ -115,17 +115,17 @@ def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: Fl
 
 
 @register_jitable
-def _group(l: int, uploads: Uploads, watch: Watching, values: FloatArray) -> int:
+def _group(trial: int, uploads: Uploads, watch: Watching, values: FloatArray) -> int:
     """Group the values of included clients by entry, one row per entry; return the number of entries."""
-    entries, sent, row_of, participants = uploads.entries, uploads.sent, watch.row_of, uploads.rows[l]
+    entries, sent, row_of, participants = uploads.entries, uploads.sent, watch.row_of, uploads.rows[trial]
     met = 0
     for p in range(participants):
-        if watch.left[l, uploads.clients[l, p]] != 0:
+        if watch.left[trial, uploads.clients[trial, p]] != 0:
             continue
         for m in range(sent.shape[2]):
-            number = sent[l, p, m]
+            number = sent[trial, p, m]
             if abs(number) <= LARGEST:
-                i = entries[l, p if entries.shape[1] > 1 else 0, m]
+                i = entries[trial, p if entries.shape[1] > 1 else 0, m]
                 row = row_of[i]
                 if row < 0:
                     row = met
@@ -139,61 +139,59 @@ def _group(l: int, uploads: Uploads, watch: Watching, values: FloatArray) -> int
 
 
 @register_jitable
-def _follow(typical: float, l: int, watch: Watching) -> None:
+def _follow(typical: float, trial: int, watch: Watching) -> None:
     """Update the fleet's level from the median of an iteration."""
-    level = watch.level[l]
+    level = watch.level[trial]
     if level == 0.0:
-        watch.level[l] = typical
+        watch.level[trial] = typical
     elif typical > 0.0:
         ratio = min(max(typical / level, 1.0 / LEVEL_FACTOR), LEVEL_FACTOR)
-        watch.level[l] = level * ratio**LEVEL_RATE
+        watch.level[trial] = level * ratio**LEVEL_RATE
 
 
 @register_jitable
-def _count_peak(suspicion: float, l: int, k: int, watch: Watching) -> None:
+def _count_peak(suspicion: float, trial: int, k: int, watch: Watching) -> None:
     """Count the highest suspicion of an excursion once it has fallen to half of it."""
-    peak = watch.peak[l, k]
+    peak = watch.peak[trial, k]
     if suspicion > peak:
-        watch.peak[l, k] = suspicion
+        watch.peak[trial, k] = suspicion
     elif suspicion <= 0.5 * peak:
         if peak >= LOWEST_PEAK:
             b = int(np.log(peak / LOWEST_PEAK) / np.log(PEAK_RATIO))
-            watch.peaks[l, min(b, watch.peaks.shape[1] - 1)] += 1
-        watch.peak[l, k] = suspicion
+            watch.peaks[trial, min(b, watch.peaks.shape[1] - 1)] += 1
+        watch.peak[trial, k] = suspicion
 
 
 @register_jitable
-def _take_note(suspicion: float, n: int, l: int, k: int, watch: Watching) -> None:
+def _take_note(suspicion: float, n: int, trial: int, k: int, watch: Watching) -> None:
     """Exclude or readmit a client."""
     if watch.peaks.shape[1]:
-        _count_peak(suspicion, l, k, watch)
+        _count_peak(suspicion, trial, k, watch)
     if not suspicion <= watch.threshold:
-        if watch.left[l, k] == 0:
-            watch.exclusions[l, k] += 1
-            watch.since[l, k] = n
-            if watch.first[l, k] < 0:
-                watch.first[l, k] = n
-        watch.left[l, k] = watch.return_after
+        if watch.left[trial, k] == 0:
+            watch.exclusions[trial, k] += 1
+            watch.since[trial, k] = n
+            if watch.first[trial, k] < 0:
+                watch.first[trial, k] = n
+        watch.left[trial, k] = watch.return_after
         for j in range(watch.memory.shape[2]):
-            watch.memory[l, k, j] = 0.0
-    elif watch.left[l, k] > 0:
-        watch.left[l, k] -= 1
-        if watch.left[l, k] == 0:
-            watch.finished[l, k] += n - watch.since[l, k]
+            watch.memory[trial, k, j] = 0.0
+    elif watch.left[trial, k] > 0:
+        watch.left[trial, k] -= 1
+        if watch.left[trial, k] == 0:
+            watch.finished[trial, k] += n - watch.since[trial, k]
 
 
 def _make_frame(unpack: Body, body: Body) -> Frame:
-    def frame(
-        options: FloatArray, n: int, server: FloatArray, uploads: Uploads, watch: Watching
-    ) -> None:
+    def frame(options: FloatArray, n: int, server: FloatArray, uploads: Uploads, watch: Watching) -> None:
         self = unpack(options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
         trials, _, shared = sent.shape
         estimated, at = watch.variance.shape[0] == 0, min(n, watch.variance.shape[0] - 1)
         numbers, row_of = watch.numbers, watch.row_of
-        for l in range(trials):
+        for trial in range(trials):
             # Residuals by participant and number; their mean squares, scales, ratios; scratch for medians; scores.
-            participants, met = uploads.rows[l], 0
+            participants, met = uploads.rows[trial], 0
             offset = participants * shared
             residuals = part_of(numbers, 0, (participants, shared))
             squares = part_of(numbers, offset, (participants,))
@@ -204,14 +202,14 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
             groups = offset + 4 * participants + 1 + shared
             values = part_of(numbers, groups, (numbers.size - groups,))
             if not watch.by_server:
-                met = _group(l, uploads, watch, values)
+                met = _group(trial, uploads, watch, values)
             for p in range(participants):
                 count, square = 0, 0.0
                 for m in range(shared):
-                    number, i = sent[l, p, m], entries[l, p if entries.shape[1] > 1 else 0, m]
+                    number, i = sent[trial, p, m], entries[trial, p if entries.shape[1] > 1 else 0, m]
                     if number != number:
                         continue
-                    expected = server[l, i]
+                    expected = server[trial, i]
                     if not watch.by_server and row_of[i] >= 0:
                         expected = _expect(p, participants, expected, row_of[i], values, scratch)
                     # Errors have the other sign than models.
@@ -223,44 +221,44 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
             for row in range(met):
                 row_of[watch.entry_of[row]] = -1
             for p in range(participants):
-                k = clients[l, p]
-                scales[p] = watch.relative[l, k] if estimated else max(watch.variance[at, k], 1e-300)
-                ratios[p] = squares[p] / scales[p] if watch.left[l, k] == 0 else nan
+                k = clients[trial, p]
+                scales[p] = watch.relative[trial, k] if estimated else max(watch.variance[at, k], 1e-300)
+                ratios[p] = squares[p] / scales[p] if watch.left[trial, k] == 0 else nan
             typical = _middle_of_others(-1, participants, ratios, scratch)
             if typical == typical:
-                _follow(typical / MEDIAN_SQUARE, l, watch)
-            level = watch.level[l]
+                _follow(typical / MEDIAN_SQUARE, trial, watch)
+            level = watch.level[trial]
             if not estimated:
-                watch.log_levels[l] += log(level)
+                watch.log_levels[trial] += log(level)
                 level = max(1.0, level / watch.usual_level)
             for p in range(participants):
                 scales[p] = max(level * scales[p], 1e-300)
-                ratios[p] = squares[p] / scales[p] if watch.left[l, clients[l, p]] == 0 else nan
+                ratios[p] = squares[p] / scales[p] if watch.left[trial, clients[trial, p]] == 0 else nan
             for p in range(participants):
                 if squares[p] != squares[p]:
                     continue
-                client = np.int64(clients[l, p])
+                client = np.int64(clients[trial, p])
                 calm = _middle_of_others(p, participants, ratios, scratch) / MEDIAN_SQUARE
                 deviation = sqrt(scales[p] * (calm if calm > 1.0 else 1.0))
                 count = 0
                 for m in range(shared):
-                    if sent[l, p, m] == sent[l, p, m]:
+                    if sent[trial, p, m] == sent[trial, p, m]:
                         score = residuals[p, m] / deviation
                         scores[count] = min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
                         count += 1
                 evidence = Evidence(part_of(scores, 0, (count,)), client, n)
-                _take_note(body(self, evidence, watch.memory[l, client]), n, l, client, watch)
+                _take_note(body(self, evidence, watch.memory[trial, client]), n, trial, client, watch)
             # After all notes: several delayed uploads of a client may arrive together.
             for p in range(participants):
                 if squares[p] != squares[p]:
                     continue
-                k = clients[l, p]
-                if watch.left[l, k] != 0:
+                k = clients[trial, p]
+                if watch.left[trial, k] != 0:
                     for m in range(shared):
-                        sent[l, p, m] = nan
-                elif estimated and watch.level[l] > 0.0:
-                    own = watch.relative[l, k]
-                    own += OWN_RATE * (min(squares[p] / watch.level[l], OWN_MOST * own) - own)
-                    watch.relative[l, k] = min(max(own, OWN_LOW), OWN_HIGH)
+                        sent[trial, p, m] = nan
+                elif estimated and watch.level[trial] > 0.0:
+                    own = watch.relative[trial, k]
+                    own += OWN_RATE * (min(squares[p] / watch.level[trial], OWN_MOST * own) - own)
+                    watch.relative[trial, k] = min(max(own, OWN_LOW), OWN_HIGH)
 
     return frame

@@ -67,7 +67,13 @@ class Delays:
     """Delays of several trials, their uploads on the way, and room for those that `arrived` in an iteration."""
 
     def __init__(
-        self, delay: Delay | None, stream: Stream, num_clients: int, participants: int, shared: int, dimension: int
+        self,
+        delay: Delay | None,
+        stream: Stream,
+        num_clients: int,
+        participants: int,
+        shared: int,
+        dimension: int,
     ) -> None:
         self._stream, trials = np.array(stream), stream.key.size
         self._draw: Callable[..., None] | None = None
@@ -127,57 +133,57 @@ def pass_time(
     ring = side.head.shape[1]
     trials, pending, shared = side.sent.shape
     participants, slot, one_mask = pending // ring, n % ring, uploads.entries.shape[1] == 1
-    for l in range(trials):
-        for p in range(uploads.rows[l]):
+    for trial in range(trials):
+        for p in range(uploads.rows[trial]):
             is_sent = False
             for m in range(shared):
-                is_sent = is_sent or abs(uploads.sent[l, p, m]) <= LARGEST
-            delay = side.durations[t, l, p]
+                is_sent = is_sent or abs(uploads.sent[trial, p, m]) <= LARGEST
+            delay = side.durations[t, trial, p]
             if not is_sent or delay < 0:
                 continue
             number, due = slot * participants + p, (n + delay) % ring
-            side.clients[l, number], side.ages[l, number] = uploads.clients[l, p], delay
+            side.clients[trial, number], side.ages[trial, number] = uploads.clients[trial, p], delay
             for m in range(shared):
-                side.entries[l, number, m] = uploads.entries[l, 0 if one_mask else p, m]
-                side.sent[l, number, m] = uploads.sent[l, p, m]
-            side.following[l, number] = side.head[l, due]
-            side.head[l, due] = number
-        count, number = 0, side.head[l, slot]
+                side.entries[trial, number, m] = uploads.entries[trial, 0 if one_mask else p, m]
+                side.sent[trial, number, m] = uploads.sent[trial, p, m]
+            side.following[trial, number] = side.head[trial, due]
+            side.head[trial, due] = number
+        count, number = 0, side.head[trial, slot]
         while number >= 0:
             count += 1
-            number = side.following[l, number]
-        arrived.rows[l] = arrived.asked[l] = count
+            number = side.following[trial, number]
+        arrived.rows[trial] = arrived.asked[trial] = count
         # The newest is first in its chain; a defence sees the oldest first.
-        number = side.head[l, slot]
-        side.head[l, slot] = -1
+        number = side.head[trial, slot]
+        side.head[trial, slot] = -1
         while number >= 0:
             count -= 1
-            age = side.ages[l, number]
+            age = side.ages[trial, number]
             factor = side.weight**age
-            arrived.clients[l, count], side.arrived_ages[l, count] = side.clients[l, number], age
+            arrived.clients[trial, count], side.arrived_ages[trial, count] = side.clients[trial, number], age
             for m in range(shared):
-                i, value = side.entries[l, number, m], side.sent[l, number, m]
+                i, value = side.entries[trial, number, m], side.sent[trial, number, m]
                 if factor != 1.0:
-                    value = server[l, i] + factor * (value - server[l, i])
-                arrived.entries[l, count, m], arrived.sent[l, count, m] = i, value
-            number = side.following[l, number]
+                    value = server[trial, i] + factor * (value - server[trial, i])
+                arrived.entries[trial, count, m], arrived.sent[trial, count, m] = i, value
+            number = side.following[trial, number]
 
 
 @kernel_part
 def weigh_by_delay(side: DelaySide, server: FloatArray, uploads: Uploads) -> None:
     """Scale updates by |A_n| / |A_{n,l}|, so that the mean over all arrivals is the sum of the means by delay."""
     trials, _, shared = uploads.sent.shape
-    for l in range(trials):
-        count = uploads.rows[l]
+    for trial in range(trials):
+        count = uploads.rows[trial]
         for p in range(count):
-            side.tally[side.arrived_ages[l, p]] += 1
+            side.tally[side.arrived_ages[trial, p]] += 1
         for p in range(count):
-            factor = count / side.tally[side.arrived_ages[l, p]]
+            factor = count / side.tally[side.arrived_ages[trial, p]]
             for m in range(shared):
-                own = server[l, uploads.entries[l, p if uploads.entries.shape[1] > 1 else 0, m]]
-                uploads.sent[l, p, m] = own + factor * (uploads.sent[l, p, m] - own)
+                own = server[trial, uploads.entries[trial, p if uploads.entries.shape[1] > 1 else 0, m]]
+                uploads.sent[trial, p, m] = own + factor * (uploads.sent[trial, p, m] - own)
         for p in range(count):
-            side.tally[side.arrived_ages[l, p]] = 0
+            side.tally[side.arrived_ages[trial, p]] = 0
 
 
 def _make_frame(unpack: Body, body: Body) -> Frame:
@@ -192,16 +198,16 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
         num_clients = memory.shape[1]
         for t in range(iterations):
             n = first + t
-            for l in range(trials):
+            for trial in range(trials):
                 for p in range(participants):
-                    out[t, l, p] = -1
-                    if p >= asked[t, l]:
+                    out[t, trial, p] = -1
+                    if p >= asked[t, trial]:
                         continue
-                    client = np.int64(clients[t, l, p])
-                    departure = Departure(client, n, uniform_at(stream, l, n * num_clients + client))
+                    client = np.int64(clients[t, trial, p])
+                    departure = Departure(client, n, uniform_at(stream, trial, n * num_clients + client))
                     if has_memory:
-                        out[t, l, p] = body(self, departure, memory[l, client])
+                        out[t, trial, p] = body(self, departure, memory[trial, client])
                     else:
-                        out[t, l, p] = body(self, departure)
+                        out[t, trial, p] = body(self, departure)
 
     return frame

@@ -54,16 +54,16 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
         half = (dimension + 1) // 2
         normals, before, unit = np.empty(2 * half), np.empty(dimension), np.empty(dimension)
         for t in range(out.shape[0]):
-            for l in range(trials):
+            for trial in range(trials):
                 # The first words are the direction's.
                 for j in range(half):
-                    normals[2 * j], normals[2 * j + 1] = normals_at(stream, l, (first + t + 1) * half + j)
+                    normals[2 * j], normals[2 * j + 1] = normals_at(stream, trial, (first + t + 1) * half + j)
                 for i in range(dimension):
-                    before[i] = position[i, l]
-                    unit[i] = direction[i, l]
+                    before[i] = position[i, trial]
+                    unit[i] = direction[i, trial]
                 after = body(self, Step(first + t, before, normals[:dimension], unit))
                 for i in range(dimension):
-                    position[i, l] = after[i]
-                    out[t, i, l] = after[i]
+                    position[i, trial] = after[i]
+                    out[t, i, trial] = after[i]
 
     return frame

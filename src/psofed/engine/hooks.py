@@ -79,7 +79,9 @@ def make_hook(part: Part, method: str, signature: Any, make_frame: MakeFrame, *e
     """Return the hook of a part's method; `extra` numbers follow the part's own in its options."""
     kind = type(part)
     frame = _compiled_frame(kind, method, make_frame)
-    call = None if frame is None else _attempt(kind, lambda: _compiled_hook(kind, method, signature, make_frame))
+    call = (
+        None if frame is None else _attempt(kind, lambda: _compiled_hook(kind, method, signature, make_frame))
+    )
     if call is not None:
         return Hook(call.address, np.array([*_numbers_of(part), *extra], np.float64))
     token = next(_TOKENS)
@@ -227,7 +229,9 @@ def _prepare(kind: type[Part], method: str, make_frame: MakeFrame) -> Any:
 def _compiled_hook(kind: type[Part], method: str, signature: Any, make_frame: MakeFrame) -> Any:
     frame, body = _prepare(kind, method, make_frame).py_func, getattr(kind, method)
     with _cache_of(kind, body, make_frame), warnings.catch_warnings():
-        warnings.simplefilter("ignore", numba.core.errors.NumbaWarning)  # such as that it cannot be kept on disk
+        warnings.simplefilter(
+            "ignore", numba.core.errors.NumbaWarning
+        )  # such as that it cannot be kept on disk
         return numba.cfunc(signature, cache=True, error_model="numpy")(frame)
 
 
@@ -252,7 +256,15 @@ def _reason(error: Exception) -> str:
     if call:
         return f"Numba cannot compile {call[2].strip()}"
     lines = [line.strip() for line in text.split("\n") if line.strip()]
-    headings = ("Failed in nopython", "During:", "File ", "There are", "- Of which", "raised from", "Overload")
+    headings = (
+        "Failed in nopython",
+        "During:",
+        "File ",
+        "There are",
+        "- Of which",
+        "raised from",
+        "Overload",
+    )
     told = [line for line in lines if not line.startswith(headings)]
     return re.sub(r" at 0x[0-9a-f]+", "", (told or lines or [type(error).__name__])[0])[:200]
 

@@ -167,7 +167,13 @@ def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics
     layout, source, inputs, learning, sampling = (
         block.layout, block.source, block.inputs, block.learning, block.sampling,
     )  # fmt: skip
-    exchange, attack, attackers, up, down = block.exchange, block.attack, block.attackers, block.up, block.down
+    exchange, attack, attackers, up, down = (
+        block.exchange,
+        block.attack,
+        block.attackers,
+        block.up,
+        block.down,
+    )
     delay, arrived, defence, watching = block.delay, block.arrived, block.defence, block.watching
     rule, root, rival, tests, state = block.rule, block.root, block.rival, block.tests, block.state
     work, mixed = block.rule_scratch.work, block.rule_scratch.mixed
@@ -175,7 +181,13 @@ def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics
         block.rival_memory.clients, block.rival_memory.server, block.rival_memory.read,
     )  # fmt: skip
     scratch, tally = block.scratch, block.tally
-    is_plain, target, base, models, server = state.is_plain, state.target, state.base, state.models, state.server
+    is_plain, target, base, models, server = (
+        state.is_plain,
+        state.target,
+        state.base,
+        state.models,
+        state.server,
+    )
     is_rival, sends_models, is_late = rival.is_on, not rival.is_on or rival.sends_model, delay.is_on
     known = server if sends_models else state.nothing
     poisons = False
@@ -198,7 +210,17 @@ def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics
             learns = exchange.learns[t] if exchange.learns.size else exchange.all_learn
             if is_plain:
                 learn(
-                    n, 0, models.shape[0], layout, source, inputs, learning.stepsizes, learns, models, scratch, tally
+                    n,
+                    0,
+                    models.shape[0],
+                    layout,
+                    source,
+                    inputs,
+                    learning.stepsizes,
+                    learns,
+                    models,
+                    scratch,
+                    tally,
                 )
             else:
                 learn_in_general(
@@ -219,7 +241,9 @@ def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics
                 else:
                     _remember(n, layout, attack, attackers, target, models)
                     _upload(t, layout, exchange, state)
-                uploads = Uploads(exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked)
+                uploads = Uploads(
+                    exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked
+                )
                 _corrupt(n, attack, attackers, base, known, uploads)
                 if up.addresses.size:
                     _fill_receiver(up.receiver, uploads, known)
@@ -235,36 +259,47 @@ def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics
                     aggregate(rule, root, work, mixed, n, layout.clients, base, uploads, server)
                 else:
                     apply_uploads(
-                        rival, server_momenta, rule, root, work, mixed, n, layout.clients, uploads, count, read, server
+                        rival,
+                        server_momenta,
+                        rule,
+                        root,
+                        work,
+                        mixed,
+                        n,
+                        layout.clients,
+                        uploads,
+                        count,
+                        read,
+                        server,
                     )
         done = (t - start) % WIDTH + 1
         if phase & BEFORE and (done == WIDTH or t == stop - 1):
-            for l in range(server.shape[0]):
-                measure(state.path, state.measured, tests, l, done, t + 1 - done, metrics)
+            for trial in range(server.shape[0]):
+                measure(state.path, state.measured, tests, trial, done, t + 1 - done, metrics)
 
 
 @kernel_part
 def _note_server(step: int, t: int, moves: FloatArray, state: State) -> None:
     """Note the server's errors, for the metrics of sixteen iterations at once, and where lanes are needed."""
     server, path, lanes = state.server, state.path, state.server_lanes
-    for l in range(server.shape[0]):
+    for trial in range(server.shape[0]):
         for i in range(server.shape[1]):
-            move = moves[t, i, l] if moves.size else 0.0
-            path[l, i, step % WIDTH] = server[l, i] + move
-            lanes[0, i, l] = server[l, i]
+            move = moves[t, i, trial] if moves.size else 0.0
+            path[trial, i, step % WIDTH] = server[trial, i] + move
+            lanes[0, i, trial] = server[trial, i]
 
 
 @kernel_part
 def _note_errors(t: int, num_clients: int, tests_on_next: bool, tally: Tally, metrics: FloatArray) -> None:
     """Write the network MSE, and the test MSE where tests are the clients' next samples."""
     sums, tests, share = tally.sums, tally.tests, 1.0 / num_clients
-    for l in range(metrics.shape[2]):
+    for trial in range(metrics.shape[2]):
         total = 0.0
         for b in range(sums.shape[0]):
-            total += sums[b, l]
-        metrics[t, 0, l] = share * total
+            total += sums[b, trial]
+        metrics[t, 0, trial] = share * total
         if tests_on_next:
-            metrics[t, 2, l] = share * tests[l]
+            metrics[t, 2, trial] = share * tests[trial]
 
 
 @kernel_part
@@ -293,42 +328,50 @@ def _download(
 ) -> None:
     """Let the participants that are reached, and not excluded, download their entries."""
     participants, entries, reached = exchange.participants, exchange.downloaded, exchange.downloads
-    server, models, received, shift, mask = state.server, state.models, state.received, layout.shift, layout.mask
+    server, models, received, shift, mask = (
+        state.server,
+        state.models,
+        state.received,
+        layout.shift,
+        layout.mask,
+    )
     rows, shared, trials, count = entries.shape[2], entries.shape[3], server.shape[0], participants.shape[2]
     excludes, has_channels = defence.address != 0 and not defence.excluded_download, down.addresses.size > 0
     if not has_channels and not excludes and reached.size == 0:
-        for l in range(trials):
+        for trial in range(trials):
             for r in range(rows):
                 for m in range(shared):
-                    i = entries[t, l, r, m]
-                    own = server[l, i]
+                    i = entries[t, trial, r, m]
+                    own = server[trial, i]
                     for p in range(r, count if rows == 1 else r + 1):
-                        k = np.int64(participants[t, l, p])
-                        models[k >> shift, i, l + (k & mask)] = own
+                        k = np.int64(participants[t, trial, p])
+                        models[k >> shift, i, trial + (k & mask)] = own
         return
-    for l in range(trials):
+    for trial in range(trials):
         for p in range(count):
-            is_out = excludes and left[l, participants[t, l, p]] != 0
-            takes = not is_out and (reached.size == 0 or reached[t, l, p])
+            is_out = excludes and left[trial, participants[t, trial, p]] != 0
+            takes = not is_out and (reached.size == 0 or reached[t, trial, p])
             for m in range(shared):
-                received[l, p, m] = server[l, entries[t, l, p if rows > 1 else 0, m]] if takes else np.nan
+                received[trial, p, m] = (
+                    server[trial, entries[t, trial, p if rows > 1 else 0, m]] if takes else np.nan
+                )
     if has_channels:
         own_values = down.receiver
-        for l in range(trials):
+        for trial in range(trials):
             for p in range(count):
-                k = np.int64(participants[t, l, p])
+                k = np.int64(participants[t, trial, p])
                 for m in range(shared):
-                    i = entries[t, l, p if rows > 1 else 0, m]
-                    own_values[l, p, m] = models[k >> shift, i, l + (k & mask)]
+                    i = entries[t, trial, p if rows > 1 else 0, m]
+                    own_values[trial, p, m] = models[k >> shift, i, trial + (k & mask)]
         messages = Uploads(participants[t], entries[t], received, state.rows, state.asked)
         transmit(down, n, layout.clients, state.target, messages)
-    for l in range(trials):
+    for trial in range(trials):
         for p in range(count):
-            k = np.int64(participants[t, l, p])
+            k = np.int64(participants[t, trial, p])
             for m in range(shared):
-                i, value = entries[t, l, p if rows > 1 else 0, m], received[l, p, m]
+                i, value = entries[t, trial, p if rows > 1 else 0, m], received[trial, p, m]
                 if value == value:
-                    models[k >> shift, i, l + (k & mask)] = value
+                    models[k >> shift, i, trial + (k & mask)] = value
 
 
 @kernel_part
@@ -337,14 +380,14 @@ def _receive(n: int, t: int, num_clients: int, exchange: Exchange, down: Channel
     received, server, reached, target = state.received, state.server, exchange.downloads, state.target
     rows, own_values, has_channels = state.rows, down.receiver, down.addresses.size > 0
     trials, count, dimension = received.shape
-    for l in range(trials):
-        rows[l] = count
+    for trial in range(trials):
+        rows[trial] = count
         for p in range(count):
-            takes = reached.size == 0 or reached[t, l, p]
+            takes = reached.size == 0 or reached[t, trial, p]
             for i in range(dimension):
-                received[l, p, i] = server[l, i] if takes else np.nan
+                received[trial, p, i] = server[trial, i] if takes else np.nan
                 if has_channels:
-                    own_values[l, p, i] = target[i]
+                    own_values[trial, p, i] = target[i]
     if has_channels:
         messages = Uploads(exchange.participants[t], state.every, received, rows, state.asked)
         transmit(down, n, num_clients, target, messages)
@@ -357,18 +400,18 @@ def _upload(t: int, layout: Layout, exchange: Exchange, state: State) -> None:
     sent, models, shift, mask = state.sent, state.models, layout.shift, layout.mask
     asked, all_asked, rows = state.asked, exchange.asked, entries.shape[2]
     trials, count, shared = sent.shape
-    for l in range(trials):
-        asked[l] = all_asked[t, l]
+    for trial in range(trials):
+        asked[trial] = all_asked[t, trial]
         for p in range(count):
-            k, r = np.int64(uploaders[t, l, p]), p if rows > 1 else 0
+            k, r = np.int64(uploaders[t, trial, p]), p if rows > 1 else 0
             for m in range(shared):
-                sent[l, p, m] = models[k >> shift, entries[t, l, r, m], l + (k & mask)]
+                sent[trial, p, m] = models[k >> shift, entries[t, trial, r, m], trial + (k & mask)]
     if reached.size:
-        for l in range(trials):
+        for trial in range(trials):
             for p in range(count):
                 for m in range(shared):
-                    if not reached[t, l, p]:
-                        sent[l, p, m] = np.nan
+                    if not reached[t, trial, p]:
+                        sent[trial, p, m] = np.nan
 
 
 @kernel_part
@@ -376,30 +419,36 @@ def _upload_encoded(
     t: int, count: int, exchange: Exchange, encoded: FloatArray, sends_model: bool, state: State
 ) -> None:
     """Let participants send encoded updates, added to the model they received where models are sent."""
-    sent, received, reached, rows, asked = state.sent, state.received, exchange.uploads, state.rows, state.asked
+    sent, received, reached, rows, asked = (
+        state.sent,
+        state.received,
+        exchange.uploads,
+        state.rows,
+        state.asked,
+    )
     trials, _, numbers = sent.shape
-    for l in range(trials):
-        rows[l], asked[l] = count, exchange.asked[t, l]
+    for trial in range(trials):
+        rows[trial], asked[trial] = count, exchange.asked[t, trial]
         for p in range(count):
-            is_present = reached.size == 0 or reached[t, l, p]
+            is_present = reached.size == 0 or reached[t, trial, p]
             for i in range(received.shape[2]):
-                is_present = is_present and received[l, p, i] == received[l, p, i]
+                is_present = is_present and received[trial, p, i] == received[trial, p, i]
             for j in range(numbers):
-                value = -encoded[l, p, j]
+                value = -encoded[trial, p, j]
                 if sends_model:
-                    value += received[l, p, j]
-                sent[l, p, j] = value if is_present else np.nan
+                    value += received[trial, p, j]
+                sent[trial, p, j] = value if is_present else np.nan
 
 
 @kernel_part
 def _fill_receiver(receiver: FloatArray, uploads: Uploads, server: FloatArray) -> None:
     """Write the server's own values of what is uploaded."""
     entries, rows = uploads.entries, uploads.rows
-    for l in range(receiver.shape[0]):
-        for p in range(rows[l]):
+    for trial in range(receiver.shape[0]):
+        for p in range(rows[trial]):
             r = p if entries.shape[1] > 1 else 0
             for m in range(receiver.shape[2]):
-                receiver[l, p, m] = server[l, entries[l, r, m]]
+                receiver[trial, p, m] = server[trial, entries[trial, r, m]]
 
 
 @kernel_part
@@ -416,24 +465,24 @@ def _corrupt(
     several = kinds.size > 1
     trials, _, shared = sent.shape
     if several:
-        for l in range(trials):
-            for p in range(rows[l]):
+        for trial in range(trials):
+            for p in range(rows[trial]):
                 for m in range(shared):
-                    clean[l, p, m] = changed[l, p, m] = sent[l, p, m]
+                    clean[trial, p, m] = changed[trial, p, m] = sent[trial, p, m]
     for g in range(kinds.size):
         if kinds[g] != ON_UPLOADS:
             continue
         take_attack(attack.addresses[g])(attack.options[g], n, g, attackers, target, server, uploads)
         if several:
             is_byzantine, clients = attackers.is_byzantine, uploads.clients
-            for l in range(trials):
-                for p in range(rows[l]):
+            for trial in range(trials):
+                for p in range(rows[trial]):
                     for m in range(shared):
-                        if is_byzantine[g * trials + l, clients[l, p]]:
-                            changed[l, p, m] = sent[l, p, m]
-                        sent[l, p, m] = clean[l, p, m]
+                        if is_byzantine[g * trials + trial, clients[trial, p]]:
+                            changed[trial, p, m] = sent[trial, p, m]
+                        sent[trial, p, m] = clean[trial, p, m]
     if several:
-        for l in range(trials):
-            for p in range(rows[l]):
+        for trial in range(trials):
+            for p in range(rows[trial]):
                 for m in range(shared):
-                    sent[l, p, m] = changed[l, p, m]
+                    sent[trial, p, m] = changed[trial, p, m]

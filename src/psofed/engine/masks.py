@@ -62,15 +62,15 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
         iterations, trials, rows, shared = out.shape
         for t in range(iterations):
             n = first + t
-            for l in range(trials):
+            for trial in range(trials):
                 for p in range(rows):
-                    client = 0 if coordinated else np.int64(clients[t, l, p])
+                    client = 0 if coordinated else np.int64(clients[t, trial, p])
                     number = n if coordinated else n * num_clients + client
                     for m in range(shared):
-                        uniforms[m] = half_uniform_at(stream, l, number * shared + m)
-                    own = half_uniform_at(stream, l, client)
+                        uniforms[m] = half_uniform_at(stream, trial, number * shared + m)
+                    own = half_uniform_at(stream, trial, client)
                     body(self, Mask(n, client, dimension, shared, uniforms, own), chosen)
                     for m in range(shared):
-                        out[t, l, p, m] = chosen[m]
+                        out[t, trial, p, m] = chosen[m]
 
     return frame

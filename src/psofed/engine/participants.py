@@ -24,7 +24,9 @@ def draw_participants(stream: WordArray, first: int, num_clients: int, out: Inde
 
 
 @kernel_part
-def _choose(word: np.uint64, gamma: np.uint64, size: int, numbers: IndexArray, swapped: IntArray, out: IndexArray) -> None:
+def _choose(
+    word: np.uint64, gamma: np.uint64, size: int, numbers: IndexArray, swapped: IntArray, out: IndexArray
+) -> None:
     """Fill ``out`` with distinct members of the first `size` of ``numbers``, which are swapped and swapped back."""
     count = out.size
     for c in range(count):
@@ -67,35 +69,37 @@ def fill_participants(
     """
     iterations, trials, participants = out.shape
     for t in range(iterations):
-        for l in range(trials):
-            gamma = stream[1, l]
-            word = stream[0, l] + np.uint64((first + t) * participants) * gamma
+        for trial in range(trials):
+            gamma = stream[1, trial]
+            word = stream[0, trial] + np.uint64((first + t) * participants) * gamma
             size = numbers.size
             if present.size:
                 size = 0
                 for k in range(numbers.size):
-                    if present[t, k >> shift, l + (k & mask)]:
+                    if present[t, k >> shift, trial + (k & mask)]:
                         numbers[size] = k
                         size += 1
-                asked[t, l] = min(participants, size)
-            _choose(word, gamma, size, numbers, swapped, out[t, l])
+                asked[t, trial] = min(participants, size)
+            _choose(word, gamma, size, numbers, swapped, out[t, trial])
             if present.size:
                 for p in range(participants):
-                    reached[t, l, p] = p < size
+                    reached[t, trial, p] = p < size
                     if p >= size:
-                        out[t, l, p] = 0
+                        out[t, trial, p] = 0
 
 
 @compiled
-def fill_places(present: BoolArray, shift: int, mask: int, num_clients: int, counts: IntArray, out: IndexArray) -> None:
-    """Put different clients that are not in ``present`` (T, V, 16) into places of ``out`` (T, L, P) beyond ``counts``."""
+def fill_places(
+    present: BoolArray, shift: int, mask: int, num_clients: int, counts: IntArray, out: IndexArray
+) -> None:
+    """Put different clients that are not ``present`` (T, V, 16) into places of ``out`` (T, L, P) beyond ``counts``."""
     iterations, trials, participants = out.shape
     for t in range(iterations):
-        for l in range(trials):
-            place = counts[t, l]
+        for trial in range(trials):
+            place = counts[t, trial]
             for k in range(num_clients):
-                if place < participants and not present[t, k >> shift, l + (k & mask)]:
-                    out[t, l, place] = k
+                if place < participants and not present[t, k >> shift, trial + (k & mask)]:
+                    out[t, trial, place] = k
                     place += 1
 
 
@@ -103,7 +107,7 @@ def fill_places(present: BoolArray, shift: int, mask: int, num_clients: int, cou
 def find_reached(present: BoolArray, shift: int, mask: int, clients: IndexArray, out: BoolArray) -> None:
     """Fill ``out`` (T, L, P): whether each of the ``clients`` is in ``present`` (T, V, 16)."""
     for t in range(out.shape[0]):
-        for l in range(out.shape[1]):
+        for trial in range(out.shape[1]):
             for p in range(out.shape[2]):
-                k = np.int64(clients[t, l, p])
-                out[t, l, p] = present[t, k >> shift, l + (k & mask)]
+                k = np.int64(clients[t, trial, p])
+                out[t, trial, p] = present[t, k >> shift, trial + (k & mask)]

@@ -129,7 +129,12 @@ def make_rival_side(
     scenario: "Scenario", seed: int, trials: range, participants: int
 ) -> tuple[RivalSide, RivalMemory, tuple[Hook, ...]]:
     """Return the algorithm of several trials, its memory and its hooks; off for PSO-Fed."""
-    algorithm, count, clients, dimension = scenario.algorithm, len(trials), scenario.num_clients, scenario.dimension
+    algorithm, count, clients, dimension = (
+        scenario.algorithm,
+        len(trials),
+        scenario.num_clients,
+        scenario.dimension,
+    )
     is_on = not algorithm.holds_models
     if is_on:
         exchange = algorithm.exchange(scenario)
@@ -200,20 +205,20 @@ def _make_momenta(momentum: Momentum | None, trials: int, clients: int, numbers:
 
 @kernel_part
 def take_in(momenta: Momenta, clients: IndexArray, count: int, updates: FloatArray) -> None:
-    """Update the momenta with ``updates`` (L, P, N) of the first `count` ``clients`` (L, P); too large ones are dropped."""
+    """Update momenta with ``updates`` (L, P, N) of the first `count` ``clients`` (L, P), unless they are too large."""
     values, place = momenta.values, momenta.place
     trials, num_clients, numbers = values.shape
-    for l in range(trials):
+    for trial in range(trials):
         for p in range(count):
-            place[clients[l, p]] = p
+            place[clients[trial, p]] = p
         for k in range(num_clients):
             p = place[k]
             place[k] = -1
             for i in range(numbers):
                 factor, new = momenta.absent, 0.0
-                if p >= 0 and abs(updates[l, p, i]) <= LARGEST:
-                    factor, new = momenta.keep, momenta.take * updates[l, p, i]
-                values[l, k, i] = factor * values[l, k, i] + new
+                if p >= 0 and abs(updates[trial, p, i]) <= LARGEST:
+                    factor, new = momenta.keep, momenta.take * updates[trial, p, i]
+                values[trial, k, i] = factor * values[trial, k, i] + new
 
 
 @kernel_part
@@ -223,14 +228,14 @@ def form_updates(
     """Write μ_k x_k e_k of the first `count` ``clients`` (L, P), e_k at the model that each received, (L, P, D)."""
     sample, residual, updates = sampling.sample, sampling.residual, rival.updates
     trials, _, dimension = updates.shape
-    for l in range(trials):
+    for trial in range(trials):
         for p in range(count):
-            k, product = clients[l, p], 0.0
+            k, product = clients[trial, p], 0.0
             for i in range(dimension):
-                product = fma(sample[k, i, l], received[l, p, i], product)
-            error = product + residual[k, l]
+                product = fma(sample[k, i, trial], received[trial, p, i], product)
+            error = product + residual[k, trial]
             for i in range(dimension):
-                updates[l, p, i] = rival.stepsizes[k] * error * sample[k, i, l]
+                updates[trial, p, i] = rival.stepsizes[k] * error * sample[k, i, trial]
 
 
 @kernel_part
@@ -238,14 +243,14 @@ def draw_shared(rival: RivalSide, n: int) -> None:
     """Fill the random numbers that server and clients share in iteration n: normals, then uniforms."""
     normals, uniforms = rival.normals, rival.uniforms
     pairs = (normals.shape[1] + 1) // 2
-    for l in range(normals.shape[0]):
+    for trial in range(normals.shape[0]):
         for j in range(pairs):
-            x, y = normals_at(rival.stream, l, n * rival.words + j)
-            normals[l, 2 * j] = x
+            x, y = normals_at(rival.stream, trial, n * rival.words + j)
+            normals[trial, 2 * j] = x
             if 2 * j + 1 < normals.shape[1]:
-                normals[l, 2 * j + 1] = y
+                normals[trial, 2 * j + 1] = y
         for j in range(uniforms.shape[1]):
-            uniforms[l, j] = uniform_at(rival.stream, l, n * rival.words + pairs + j)
+            uniforms[trial, j] = uniform_at(rival.stream, trial, n * rival.words + pairs + j)
 
 
 @kernel_part
@@ -254,17 +259,17 @@ def encode_updates(rival: RivalSide, momenta: Momenta, n: int, clients: IndexArr
     own, updates = rival.client_uniforms, rival.updates
     trials, _, width = own.shape
     before = (rival.normals.shape[1] + 1) // 2 + rival.uniforms.shape[1]
-    for l in range(trials):
+    for trial in range(trials):
         for p in range(count):
             for j in range(width):
-                word = n * rival.words + before + np.int64(clients[l, p]) * width + j
-                own[l, p, j] = uniform_at(rival.stream, l, word)
+                word = n * rival.words + before + np.int64(clients[trial, p]) * width + j
+                own[trial, p, j] = uniform_at(rival.stream, trial, word)
     if momenta.is_on:
         take_in(momenta, clients, count, updates)
-        for l in range(trials):
+        for trial in range(trials):
             for p in range(count):
                 for i in range(updates.shape[2]):
-                    updates[l, p, i] = momenta.values[l, clients[l, p], i]
+                    updates[trial, p, i] = momenta.values[trial, clients[trial, p], i]
     take_code(rival.encode)(
         rival.encode_options, count, count, rival.stepsizes, clients, updates, rival.normals, rival.uniforms, own,
         rival.memory, rival.encoded,
@@ -277,35 +282,35 @@ def _read_uploads(rival: RivalSide, momenta: Momenta, uploads: Uploads, count: i
     sent, decoded = uploads.sent, rival.decoded
     trials, _, size = read.sent.shape
     if rival.decode_each:
-        for l in range(trials):
+        for trial in range(trials):
             for p in range(count):
                 for j in range(sent.shape[2]):
-                    sent[l, p, j] = -sent[l, p, j]
+                    sent[trial, p, j] = -sent[trial, p, j]
         take_code(rival.decode)(
             rival.decode_options, count, count, rival.mean_stepsize, uploads.clients, sent, rival.normals,
             rival.uniforms, rival.client_uniforms, rival.memory, rival.decoded,
         )  # fmt: skip
     if momenta.is_on and rival.decode_each:
-        for l in range(trials):
+        for trial in range(trials):
             for p in range(count):
                 for i in range(size):
-                    decoded[l, p, i] = -decoded[l, p, i]
+                    decoded[trial, p, i] = -decoded[trial, p, i]
         take_in(momenta, uploads.clients, count, decoded)
     elif momenta.is_on:
         take_in(momenta, uploads.clients, count, sent)
-    for l in range(trials):
+    for trial in range(trials):
         if not momenta.is_on:
-            read.rows[l], read.asked[l] = count, uploads.asked[l]
-        for p in range(read.rows[l]):
+            read.rows[trial], read.asked[trial] = count, uploads.asked[trial]
+        for p in range(read.rows[trial]):
             if not momenta.is_on:
-                read.clients[l, p] = uploads.clients[l, p]
+                read.clients[trial, p] = uploads.clients[trial, p]
             for i in range(size):
                 if momenta.is_on:
-                    read.sent[l, p, i] = momenta.values[l, p, i]
+                    read.sent[trial, p, i] = momenta.values[trial, p, i]
                 elif rival.decode_each:
-                    read.sent[l, p, i] = -decoded[l, p, i]
+                    read.sent[trial, p, i] = -decoded[trial, p, i]
                 else:
-                    read.sent[l, p, i] = sent[l, p, i]
+                    read.sent[trial, p, i] = sent[trial, p, i]
 
 
 @kernel_part
@@ -327,13 +332,13 @@ def apply_uploads(
     _read_uploads(rival, momenta, uploads, count, read)
     joined, decoded, change = rival.joined, rival.decoded, rival.change
     trials, size = joined.shape
-    for l in range(trials):
+    for trial in range(trials):
         for i in range(size):
-            joined[l, i] = 0.0
+            joined[trial, i] = 0.0
     aggregate(rule, root, work, mixed, n, num_clients, rival.zeros, read, joined)
-    for l in range(trials):
+    for trial in range(trials):
         for i in range(size):
-            joined[l, i] = -joined[l, i]
+            joined[trial, i] = -joined[trial, i]
     result = joined.reshape((trials, 1, size))
     if rival.decode_joined:
         take_code(rival.decode)(
@@ -345,9 +350,9 @@ def apply_uploads(
         rival.apply_options, 1, count, rival.mean_stepsize, uploads.clients, result, rival.normals, rival.uniforms,
         rival.client_uniforms, rival.memory, change,
     )  # fmt: skip
-    for l in range(trials):
+    for trial in range(trials):
         for i in range(server.shape[1]):
-            server[l, i] -= change[l, 0, i]
+            server[trial, i] -= change[trial, 0, i]
 
 
 def _make_encode(unpack: Body, body: Body) -> Frame:
@@ -357,11 +362,13 @@ def _make_encode(unpack: Body, body: Body) -> Frame:
         memory: FloatArray, out: FloatArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        for l in range(inputs.shape[0]):
+        for trial in range(inputs.shape[0]):
             for p in range(rows):
-                stepsize = stepsizes[clients[l, p]]
-                message = Message(inputs[l, p], stepsize, normals[l], uniforms[l], client_uniforms[l, p])
-                body(self, message, out[l, p])
+                stepsize = stepsizes[clients[trial, p]]
+                message = Message(
+                    inputs[trial, p], stepsize, normals[trial], uniforms[trial], client_uniforms[trial, p]
+                )
+                body(self, message, out[trial, p])
 
     return frame
 
@@ -373,10 +380,12 @@ def _make_decode(unpack: Body, body: Body) -> Frame:
         memory: FloatArray, out: FloatArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        for l in range(inputs.shape[0]):
+        for trial in range(inputs.shape[0]):
             for p in range(rows):
-                received = Received(inputs[l, p], participants, stepsizes[0], normals[l], uniforms[l])
-                body(self, received, out[l, p])
+                received = Received(
+                    inputs[trial, p], participants, stepsizes[0], normals[trial], uniforms[trial]
+                )
+                body(self, received, out[trial, p])
 
     return frame
 
@@ -388,8 +397,8 @@ def _make_apply(unpack: Body, body: Body) -> Frame:
         memory: FloatArray, out: FloatArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        for l in range(inputs.shape[0]):
-            received = Received(inputs[l, 0], participants, stepsizes[0], normals[l], uniforms[l])
-            body(self, received, memory[l], out[l, 0])
+        for trial in range(inputs.shape[0]):
+            received = Received(inputs[trial, 0], participants, stepsizes[0], normals[trial], uniforms[trial])
+            body(self, received, memory[trial], out[trial, 0])
 
     return frame

@@ -55,16 +55,16 @@ def draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> Ro
 def own_step(root: RootSet, server: FloatArray, out: FloatArray) -> None:
     """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (L, D)."""
     trials, dimension = server.shape
-    for l in range(trials):
+    for trial in range(trials):
         for i in range(dimension):
-            out[l, i] = 0.0
+            out[trial, i] = 0.0
         for r in range(root.rows.shape[1]):
-            error = root.rows[l, r, dimension]
+            error = root.rows[trial, r, dimension]
             for i in range(dimension):
-                error += root.rows[l, r, i] * server[l, i]
+                error += root.rows[trial, r, i] * server[trial, i]
             error *= root.scale
             if root.is_gram:
-                out[l, r] = -error
+                out[trial, r] = -error
             else:
                 for i in range(dimension):
-                    out[l, i] -= error * root.rows[l, r, i]
+                    out[trial, i] -= error * root.rows[trial, r, i]

@@ -133,14 +133,22 @@ class Run:
 
         self._drawing = Drawing(scenario, seed, trials, self._layout, participants)
         self._masks = Masks(scenario, make_stream(seed, "masks", trials)) if algorithm.holds_models else None
-        attack, attackers, attack_hooks = make_attack_side(scenario, fleet, seed, trials, (participants, numbers))
+        attack, attackers, attack_hooks = make_attack_side(
+            scenario, fleet, seed, trials, (participants, numbers)
+        )
         links = scenario.channel
         up, up_hooks = make_channels(
             () if links is None else links.up, "channel_up", seed, trials, (participants, numbers),
             dimension if exchange is None else numbers, clients,
         )  # fmt: skip
         below, down_hooks = make_channels(
-            () if links is None else links.down, "channel_down", seed, trials, (participants, down), dimension, clients
+            () if links is None else links.down,
+            "channel_down",
+            seed,
+            trials,
+            (participants, down),
+            dimension,
+            clients,
         )
         self._delays = Delays(
             scenario.delay, make_stream(seed, "delay", trials), clients, participants, numbers, dimension
@@ -188,8 +196,8 @@ class Run:
             watched_from=0,
         )
         self._block = Block(
-            self._layout, make_source(data, self._layout, (dimension + 2) // 2), inputs, learning, sampling, _NOT_YET_DRAWN,
-            attack, attackers, up, below, self._delays.side, self._delays.arrived,
+            self._layout, make_source(data, self._layout, (dimension + 2) // 2), inputs, learning, sampling,
+            _NOT_YET_DRAWN, attack, attackers, up, below, self._delays.side, self._delays.arrived,
             DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rule_scratch, rival,
             rival_memory, tests, state, make_step_scratch(dimension), tally,
         )  # fmt: skip
@@ -221,7 +229,9 @@ class Run:
         """Errors w − w_{k,n} of all trials, shape (K, D, L): a copy."""
         models, (clients, _, mask) = self._block.state.models, self._layout
         if mask:
-            return np.ascontiguousarray(models.transpose(0, 2, 1).reshape(-1, models.shape[1])[:clients, :, None])
+            return np.ascontiguousarray(
+                models.transpose(0, 2, 1).reshape(-1, models.shape[1])[:clients, :, None]
+            )
         return models[:, :, : len(self.server)].copy()
 
     def set_models(self, clients: FloatArray, server: FloatArray) -> None:
@@ -322,9 +332,7 @@ class TrialByTrial:
         How many iterations :meth:`advance` should be asked for at a time.
     """
 
-    def __init__(
-        self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, threads: int
-    ) -> None:
+    def __init__(self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, threads: int) -> None:
         self._runs = [
             Run(scenario, fleet, seed, range(j, j + 1), over_clients=True, threads=threads) for j in trials
         ]

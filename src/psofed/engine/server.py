@@ -13,7 +13,7 @@ from psofed.engine.root_data import RootSet, draw_root, own_step
 from psofed.engine.signatures import AGGREGATION, MIX, Uploads, Work, take_aggregation, take_mix
 from psofed.engine.streams import Stream, WordArray
 from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Numbers, Updates, scratch_size
 from psofed.parts.part import takes_memory
 from psofed.parts.plain import LARGEST
@@ -77,7 +77,9 @@ def make_rule_side(
     entries, mixed, after = 0, 0, [0]
     if pre is not None:
         entries, mixed = numbers, pre.uploads_after(joined)
-        if scenario.algorithm.holds_models and not (scenario.selection.coordinated and scenario.delay is None):
+        if scenario.algorithm.holds_models and not (
+            scenario.selection.coordinated and scenario.delay is None
+        ):
             entries = min(scenario.dimension, joined * numbers)
         after = [0, *(pre.uploads_after(count) for count in range(1, joined + 1))]
     clients = scenario.num_clients
@@ -149,7 +151,9 @@ def aggregate(
     else:
         if root.rows.shape[1]:
             own_step(root, server, step)
-        take_aggregation(address)(rule.options, n, num_clients, target, uploads, step, rule.memory, work, server)
+        take_aggregation(address)(
+            rule.options, n, num_clients, target, uploads, step, rule.memory, work, server
+        )
 
 
 @kernel_part
@@ -160,23 +164,23 @@ def _move_by_mean(uploads: Uploads, change: FloatArray, server: FloatArray) -> N
     """
     entries, sent = uploads.entries, uploads.sent
     trials, rows, shared = sent.shape[0], entries.shape[1], sent.shape[2]
-    for l in range(trials):
-        participants, asked = uploads.rows[l], max(uploads.asked[l], 1)
+    for trial in range(trials):
+        participants, asked = uploads.rows[trial], max(uploads.asked[trial], 1)
         # One mask for all: entry by entry. Else upload by upload.
         for r in range(min(rows, participants)):
             for m in range(shared):
-                i = entries[l, r, m]
-                total, own = change[l, i], server[l, i]
+                i = entries[trial, r, m]
+                total, own = change[trial, i], server[trial, i]
                 for p in range(r, participants if rows == 1 else r + 1):
-                    number = sent[l, p, m]
+                    number = sent[trial, p, m]
                     if abs(number) <= LARGEST:
                         total += number - own
-                change[l, i] = total
+                change[trial, i] = total
         for r in range(min(rows, participants)):
             for m in range(shared):
-                i = entries[l, r, m]
-                server[l, i] += change[l, i] / asked
-                change[l, i] = 0.0
+                i = entries[trial, r, m]
+                server[trial, i] += change[trial, i] / asked
+                change[trial, i] = 0.0
 
 
 def _make_over_entries(unpack: Body, body: Body) -> Frame:
@@ -190,14 +194,14 @@ def _make_over_entries(unpack: Body, body: Body) -> Frame:
         entries, sent, counts, numbers = uploads.entries, uploads.sent, work.counts, work.numbers
         trials, most, shared = sent.shape
         quorum, one_mask = int(options[options.size - 1]), entries.shape[1] == 1
-        for l in range(trials):
-            asked = uploads.asked[l]
+        for trial in range(trials):
+            asked = uploads.asked[trial]
             fewest = min(quorum, asked)
-            for p in range(uploads.rows[l]):
+            for p in range(uploads.rows[trial]):
                 for m in range(shared):
-                    number = sent[l, p, m]
+                    number = sent[trial, p, m]
                     if abs(number) <= LARGEST:
-                        i = entries[l, 0 if one_mask else p, m]
+                        i = entries[trial, 0 if one_mask else p, m]
                         numbers[i * most + counts[i]] = target[i] - number
                         counts[i] += 1
             for i in range(server.shape[1]):
@@ -205,13 +209,13 @@ def _make_over_entries(unpack: Body, body: Body) -> Frame:
                 if arrived == 0:
                     continue
                 counts[i] = 0
-                own = target[i] - server[l, i]
+                own = target[i] - server[trial, i]
                 for j in range(arrived, fewest):
                     numbers[i * most + j] = own
                 seen = Numbers(part_of(numbers, i * most, (max(arrived, fewest),)), own, i)
-                agreed = body(self, seen, memory[l]) if has_memory else body(self, seen)
+                agreed = body(self, seen, memory[trial]) if has_memory else body(self, seen)
                 if abs(agreed) <= LARGEST:
-                    server[l, i] -= arrived / asked * (agreed - own)
+                    server[trial, i] -= arrived / asked * (agreed - own)
 
     return frame
 
@@ -234,16 +238,22 @@ def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Frame:
     ) -> None:  # fmt: skip
         self = unpack(options)
         clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
-        row_of, entry_of, rank, numbers, flags = work.row_of, work.entry_of, work.counts, work.numbers, work.flags
+        row_of, entry_of, rank, numbers, flags = (
+            work.row_of,
+            work.entry_of,
+            work.counts,
+            work.numbers,
+            work.flags,
+        )
         trials, _, shared = sent.shape
         one_mask = entries.shape[1] == 1
-        for l in range(trials):
-            participants, met, answered = uploads.rows[l], 0, 0
+        for trial in range(trials):
+            participants, met, answered = uploads.rows[trial], 0, 0
             for p in range(participants):
                 has_answered = False
                 for m in range(shared):
-                    if abs(sent[l, p, m]) <= LARGEST:
-                        i = entries[l, 0 if one_mask else p, m]
+                    if abs(sent[trial, p, m]) <= LARGEST:
+                        i = entries[trial, 0 if one_mask else p, m]
                         has_answered = True
                         if row_of[i] < 0:
                             row_of[i] = met
@@ -260,17 +270,17 @@ def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Frame:
                 flags[j] = False
             for q in range(answered):
                 p = rank[q]
-                rank[q] = clients[l, p]
+                rank[q] = clients[trial, p]
                 for m in range(shared):
-                    if abs(sent[l, p, m]) <= LARGEST:
-                        i = entries[l, 0 if one_mask else p, m]
-                        numbers[q * met + row_of[i]] = server[l, i] - sent[l, p, m]
+                    if abs(sent[trial, p, m]) <= LARGEST:
+                        i = entries[trial, 0 if one_mask else p, m]
+                        numbers[q * met + row_of[i]] = server[trial, i] - sent[trial, p, m]
                         flags[q * met + row_of[i]] = True
             for row in range(met):
                 i = entry_of[row]
                 row_of[i] = -1
-                numbers[size + row] = target[i] - server[l, i]
-                numbers[size + met + row] = -own_step[l, i]
+                numbers[size + row] = target[i] - server[trial, i]
+                numbers[size + met + row] = -own_step[trial, i]
                 numbers[size + 2 * met + row] = 0.0
             last = size + 3 * met
             out = part_of(numbers, size + 2 * met, (met,))
@@ -281,11 +291,11 @@ def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Frame:
                 part_of(rank, 0, (answered,)), num_clients,
             )  # fmt: skip
             if writes and has_memory:
-                body(self, updates, memory[l], out)
+                body(self, updates, memory[trial], out)
             elif writes:
                 body(self, updates, out)
             elif has_memory:
-                agreed = body(self, updates, memory[l])
+                agreed = body(self, updates, memory[trial])
                 for row in range(met):
                     out[row] = agreed[row]
             else:
@@ -296,7 +306,7 @@ def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Frame:
                 rank[q] = 0
             for row in range(met):
                 if abs(out[row]) <= LARGEST:
-                    server[l, entry_of[row]] -= answered / uploads.asked[l] * out[row]
+                    server[trial, entry_of[row]] -= answered / uploads.asked[trial] * out[row]
 
     return frame
 
@@ -314,14 +324,14 @@ def _make_mixing(unpack: Body, body: Body) -> Frame:
         row_of, entry_of, numbers, flags = work.row_of, work.entry_of, work.numbers, work.flags
         trials, _, shared = sent.shape
         most, one_mask = mixed.sent.shape[2], entries.shape[1] == 1
-        for l in range(trials):
-            participants, met = min(uploads.asked[l], uploads.rows[l]), 0
+        for trial in range(trials):
+            participants, met = min(uploads.asked[trial], uploads.rows[trial]), 0
             count = after[participants]
-            mixed.rows[l] = mixed.asked[l] = count
+            mixed.rows[trial] = mixed.asked[trial] = count
             for p in range(participants):
                 for m in range(shared):
-                    i = entries[l, 0 if one_mask else p, m]
-                    if abs(sent[l, p, m]) <= LARGEST and row_of[i] < 0:
+                    i = entries[trial, 0 if one_mask else p, m]
+                    if abs(sent[trial, p, m]) <= LARGEST and row_of[i] < 0:
                         row_of[i] = met
                         entry_of[met] = i
                         met += 1
@@ -331,17 +341,17 @@ def _make_mixing(unpack: Body, body: Body) -> Frame:
                 flags[j] = False
             for p in range(participants):
                 for m in range(shared):
-                    i = entries[l, 0 if one_mask else p, m]
-                    if abs(sent[l, p, m]) <= LARGEST:
-                        numbers[p * met + row_of[i]] = server[l, i] - sent[l, p, m]
+                    i = entries[trial, 0 if one_mask else p, m]
+                    if abs(sent[trial, p, m]) <= LARGEST:
+                        numbers[p * met + row_of[i]] = server[trial, i] - sent[trial, p, m]
                         flags[p * met + row_of[i]] = True
             for row in range(met):
                 i = entry_of[row]
                 row_of[i] = -1
-                numbers[size + row] = target[i] - server[l, i]
+                numbers[size + row] = target[i] - server[trial, i]
             first = size + met
             for p in range(participants):
-                numbers[first + p] = uniform_at(stream, l, n * num_clients + np.int64(clients[l, p]))
+                numbers[first + p] = uniform_at(stream, trial, n * num_clients + np.int64(clients[trial, p]))
             start = first + participants
             weights = part_of(numbers, start, (count, participants))
             for r in range(count):
@@ -355,13 +365,13 @@ def _make_mixing(unpack: Body, body: Body) -> Frame:
                     part_of(numbers, last, (numbers.size - last,)),
                 )  # fmt: skip
                 if has_memory:
-                    body(self, updates, memory[l], weights)
+                    body(self, updates, memory[trial], weights)
                 else:
                     body(self, updates, weights)
             for row in range(most):
-                mixed.entries[l, 0, row] = entry_of[row] if row < met else 0
+                mixed.entries[trial, 0, row] = entry_of[row] if row < met else 0
             for r in range(count):
-                mixed.clients[l, r] = r
+                mixed.clients[trial, r] = r
                 for row in range(most):
                     total, anyone = 0.0, False
                     if row < met:
@@ -369,7 +379,7 @@ def _make_mixing(unpack: Body, body: Body) -> Frame:
                             if weights[r, p] != 0.0:
                                 total += weights[r, p] * changes[p, row]
                                 anyone = anyone or held[p, row]
-                    mixed.sent[l, r, row] = server[l, entry_of[row]] - total if anyone else math.nan
+                    mixed.sent[trial, r, row] = server[trial, entry_of[row]] - total if anyone else math.nan
 
     return frame
 

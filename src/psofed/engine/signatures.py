@@ -192,9 +192,7 @@ DEFENCE = types.void(_NUMBERS, int64, _TABLE, UPLOADS, WATCHING)
 
 # mix(options, n, num_clients, stream (2, L), target (D,), server (L, D), uploads, memory (L, any), work,
 #     after (P + 1,), mixed)
-MIX = types.void(
-    _NUMBERS, int64, int64, _STREAM, _NUMBERS, _TABLE, UPLOADS, _TABLE, WORK, _PLACES, UPLOADS
-)
+MIX = types.void(_NUMBERS, int64, int64, _STREAM, _NUMBERS, _TABLE, UPLOADS, _TABLE, WORK, _PLACES, UPLOADS)
 
 # aggregate(options, n, num_clients, target (D,), uploads, own_step (L, D), memory (L, any), work, server (L, D))
 AGGREGATION = types.void(_NUMBERS, int64, int64, _NUMBERS, UPLOADS, _TABLE, _TABLE, WORK, _TABLE)

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.engine.attackers import ON_SAMPLES, AttackSide
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.inputs import GENERAL, InputModel
 from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, fma, load, pick, spread, store
 from psofed.engine.learning import ALONG_INPUT, ANY, Learning, Sampling
 from psofed.engine.normals import mix_word, normal_pair
-from psofed.engine.attackers import ON_SAMPLES, AttackSide
 from psofed.engine.signatures import AttackState, take_draw, take_gain, take_learn, take_poison
 from psofed.engine.streams import Stream, WordArray
 
@@ -190,7 +190,9 @@ def learn(
 
 
 @kernel_part
-def _add_product(residual: Vector, sample: FloatArray, at: int, model: FloatArray, row: int, size: int) -> Vector:
+def _add_product(
+    residual: Vector, sample: FloatArray, at: int, model: FloatArray, row: int, size: int
+) -> Vector:
     """Return residual + Σ_i x_i m_i, m the rows of lanes that begin at `row`."""
     product = spread(0.0)
     for i in range(size):
@@ -199,13 +201,23 @@ def _add_product(residual: Vector, sample: FloatArray, at: int, model: FloatArra
 
 
 @kernel_part
-def _draw_sample(n: int, k: int, inputs: InputModel, sampling: Sampling, scratch: StepScratch, s: int) -> None:
+def _draw_sample(
+    n: int, k: int, inputs: InputModel, sampling: Sampling, scratch: StepScratch, s: int
+) -> None:
     """Write the inputs of client k into ``sampling.sample[s]`` and its noise into ``sampling.residual[s]``."""
     normals, sample = scratch.normals, sampling.sample
     size, at = sample.shape[1], s * sample.shape[1] * WIDTH
     if sampling.draw != 0:
         take_draw(sampling.draw)(
-            sampling.draw_options, n, k, inputs.scale[k], normals, sampling.memory, sampling.numbers, s, sample
+            sampling.draw_options,
+            n,
+            k,
+            inputs.scale[k],
+            normals,
+            sampling.memory,
+            sampling.numbers,
+            s,
+            sample,
         )
     elif inputs.shape == GENERAL:
         for i in range(size):
@@ -259,7 +271,17 @@ def _step_client(
     if learning.shape == ANY:
         store(scratch.error, 0, error)
         take_learn(learning.address)(
-            learning.options, n, k, mu, target, sample, scratch.error, learns, learning.memory, learning.numbers, models
+            learning.options,
+            n,
+            k,
+            mu,
+            target,
+            sample,
+            scratch.error,
+            learns,
+            learning.memory,
+            learning.numbers,
+            models,
         )
         return
     step, keep = -mu * error, 1.0
@@ -363,7 +385,7 @@ def draw_samples(
     out: FloatArray,
     noise: FloatArray,
 ) -> None:
-    """Write the inputs (T, K, d, 16) and the noise (T, K, 16) of iterations `first`, `first` + 1, …; lanes are trials."""
+    """Write inputs (T, K, d, 16) and noise (T, K, 16) of iterations `first`, `first` + 1, …; lanes are trials."""
     gamma, hop = load(source.gamma, 0), load(source.hop, 0)
     for t in range(out.shape[0]):
         word = load(source.origin, 0) + np.uint64(first + t) * load(source.stride, 0)

@@ -78,21 +78,23 @@ def draw_test_set(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> TestS
 
 
 @kernel_part
-def measure(path: FloatArray, scratch: FloatArray, tests: TestSet, l: int, count: int, first: int, out: FloatArray) -> None:
+def measure(
+    path: FloatArray, scratch: FloatArray, tests: TestSet, trial: int, count: int, first: int, out: FloatArray
+) -> None:
     """Write MSD and test MSE of a trial's server errors in sixteen iterations, ``path`` (L, D, 16), into ``out``.
 
     ``out[first + j, 1:3, l]`` is that of iteration j, for the first `count` of them.
     """
     dimension, rows, share = path.shape[1], tests.rows, 1.0 / tests.instances
-    start = l * dimension * WIDTH
+    start = trial * dimension * WIDTH
     msd, total = spread(0.0), spread(0.0)
     for i in range(dimension):
         error = load(path, start + i * WIDTH)
         msd = fma(error, error, msd)
     for r in range(rows.shape[1]):
-        value = spread(rows[l, r, dimension])
+        value = spread(rows[trial, r, dimension])
         for i in range(r if tests.is_gram else 0, dimension):
-            value = fma(rows[l, r, i], load(path, start + i * WIDTH), value)
+            value = fma(rows[trial, r, i], load(path, start + i * WIDTH), value)
         if not tests.is_gram:
             total = fma(value, value, total)
         elif r < dimension:
@@ -102,6 +104,6 @@ def measure(path: FloatArray, scratch: FloatArray, tests: TestSet, l: int, count
     store(scratch, 0, msd)
     store(scratch, WIDTH, share * total)
     for j in range(count):
-        out[first + j, 1, l] = scratch[0, j]
+        out[first + j, 1, trial] = scratch[0, j]
         if rows.shape[1]:  # else tests are the clients' next samples
-            out[first + j, 2, l] = scratch[1, j]
+            out[first + j, 2, trial] = scratch[1, j]
