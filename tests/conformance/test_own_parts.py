@@ -23,7 +23,7 @@ from psofed import (
     load_result,
     simulate,
 )
-from psofed.engine.bodies import why_python
+from psofed.engine.hooks import why_python
 from psofed.parts.attacks import ConstantBias
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names

@@ -11,7 +11,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.participation import draw_participants
+from psofed.engine.participants import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
@@ -150,9 +150,9 @@ def _decode(scenario: Scenario, received: Received) -> FloatArray:
 
 def _ordered_participants(scenario: Scenario, most: int, seed: int, trial: int) -> Any:
     stream = make_stream(seed, "participation", [trial])
-    chosen = np.empty((scenario.iterations, most, 1), np.int32)
-    draw_participants(stream.key, stream.gamma, 0, scenario.num_clients, chosen)
-    return chosen[:, :, 0]
+    chosen = np.empty((scenario.iterations, 1, most), np.int32)
+    draw_participants(np.array(stream), 0, scenario.num_clients, chosen)
+    return chosen[:, 0]
 
 
 def _own_draws(

@@ -16,17 +16,6 @@ pytestmark = pytest.mark.engine
 SIZES = (1, 2, 3, 7, 8, 9, 12, 24, 25, 26, 60)
 
 
-@pytest.fixture(autouse=True)
-def _sorting_in_registers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This alone is no function; every rule's tests sort with it."""
-
-    def sort_eight(out: np.ndarray) -> None:
-        assert out.size <= 8
-        out.sort()
-
-    monkeypatch.setattr(vocabulary, "_sort_eight", sort_eight)
-
-
 def values_of(size: int) -> Iterator[np.ndarray]:
     """Numbers in any order, in order, and many that are equal."""
     rng = np.random.default_rng(size)
