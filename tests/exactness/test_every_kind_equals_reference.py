@@ -21,6 +21,7 @@ from reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
 from every_kind import KINDS, PLAN, scenario_of, start
+from few_trials import advance
 
 pytestmark = pytest.mark.engine
 
@@ -28,12 +29,6 @@ METRICS = ("network_mse", "server_msd", "test_mse")
 # There is no literal form of these.
 WITHOUT_LITERAL_FORM = ("a table", "root data")
 TRIALS = range(10, 12)
-
-
-def run_some(scenario: Scenario, seed: int, iterations: int, **given: object) -> np.ndarray:
-    out = np.empty((iterations, 3, 2))
-    Run(scenario, draw_fleet(scenario), seed, range(2), **given).advance(0, out)
-    return out
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in WITHOUT_LITERAL_FORM])
@@ -120,7 +115,7 @@ def test_models_that_online_fed_uploads_may_arrive_late(grouping: str) -> None:
         availability=Bernoulli(probability=0.6),
         delay=Geometric(ratio=0.5, longest=3, weight=0.6, grouping=grouping),
     )
-    found = run_some(scenario, 5, 12)
+    found = advance(scenario, 5, 12)[0]
     literal = run_trial(scenario, 5, 1)
     for q, metric in enumerate(METRICS):
         assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
@@ -130,7 +125,7 @@ def test_groups_attack_side_by_side() -> None:
     """Two groups that do the same are one group, up to the random numbers they draw."""
     one = SignFlip(clients=(0, 2), probability=1.0)
     two = (SignFlip(clients=(2,), probability=1.0), SignFlip(clients=(0,), probability=1.0))
-    assert np.array_equal(*(run_some(SMALL.replace(attack=a), 3, 6) for a in (one, two)))
+    assert np.array_equal(*(advance(SMALL.replace(attack=a), 3, 6)[0] for a in (one, two)))
 
 
 def test_clients_with_rows_of_their_own_that_always_sleep_learn_alone() -> None:
@@ -139,7 +134,7 @@ def test_clients_with_rows_of_their_own_that_always_sleep_learn_alone() -> None:
     rows = TableSamples(
         [rng.normal(size=(6, 5)) for _ in range(7)], [rng.normal(size=6) for _ in range(7)], 1
     )
-    metrics = run_some(asleep, 3, 6, samples=rows)
+    metrics = advance(asleep, 3, 6, samples=rows)[0]
     alone, _ = lms_errors(rows, draw_fleet(asleep).target, asleep.common_stepsize, 7, 6)
     assert np.allclose(metrics[:, 0], alone.mean(axis=1)[:, None], rtol=1e-12)
     assert (metrics[:, 1] == metrics[0, 1]).all(), "the server hears from nobody"

@@ -50,7 +50,7 @@ def test_the_update_is_that_of_simulate():
     exchange = run._draw_exchange(0, iterations, drawn)
     models, server = np.zeros((3, 4)), np.zeros(4)
     for n in range(iterations):
-        for p, k in enumerate(exchange.participants[n, 0]):
+        for k in exchange.participants[n, 0]:
             entries = exchange.downloaded[n, 0, 0]
             models[k, entries] = server[entries]
         for k in range(3):

@@ -110,6 +110,7 @@ class Run:
         exchange = None if algorithm.holds_models else algorithm.exchange(scenario)
         numbers = scenario.num_shared if exchange is None else exchange.numbers
         down = scenario.num_shared if exchange is None else dimension
+        most_numbers = numbers if exchange is None else max(numbers, dimension)  # decoded or not
         sends_models = exchange is None or exchange.sends_model
         self._layout = Layout(clients, 4, WIDTH - 1) if over_clients else Layout(clients, 0, 0)
         vectors = ((clients - 1) >> self._layout.shift) + 1
@@ -157,7 +158,7 @@ class Run:
         # Root data are drawn as y = wᵀx + ν, and are of the model's entries: there are none for other samples.
         root = make_stream(seed, "root", trials) if sends_models and samples is None else None
         stream = make_stream(seed, "pre_aggregation", trials)
-        rule, root_set, rule_scratch, rule_hooks = make_rule_side(scenario, fleet, stream, root, numbers)
+        rule, root_set, rule_scratch, rule_hooks = make_rule_side(scenario, fleet, stream, root, most_numbers)
         judge = NO_HOOK if scenario.defence is None else defence_hook(scenario.defence)
         watching = make_watching(
             scenario.defence, plan or _NOT_WATCHED, clients=clients, participants=max(participants, most),
