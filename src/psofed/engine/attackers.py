@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import kernel_part
-from psofed.engine.normals import normal_pair, uniform_at, word_at
+from psofed.engine.normals import Index, normal_pair, uniform_at, word_at
 from psofed.engine.participants import draw_participants
 from psofed.engine.signatures import AttackState, Uploads
 from psofed.engine.streams import Stream, WordArray, make_stream
@@ -137,7 +137,7 @@ def make_attackers(
     )
 
 
-def draw_byzantine(attack: Attack, stream: Stream, first: int, count: int, clients: int) -> IndexArray:
+def draw_byzantine(attack: Attack, stream: Stream, first: Index, count: int, clients: int) -> IndexArray:
     """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, L, |S_B|)."""
     out = np.empty((count, stream.key.size, attack.num_byzantine), np.int32)
     key = stream.key + _REDRAWN * stream.gamma
@@ -163,13 +163,14 @@ def set_byzantine(sets: IndexArray, t: int, attackers: AttackState) -> None:
 
 
 @kernel_part
-def first_word(n: int, clients: int, client: int, dimension: int) -> int:
+def first_word(n: int, clients: int, client: Index, dimension: int) -> int:
     """Return the address of a client's words in iteration n: one for τ, then one for every two entries' normals."""
-    return (n * clients + client) * (1 + (dimension + 1) // 2)
+    word: int = (n * clients + client) * (1 + (dimension + 1) // 2)
+    return word
 
 
 @kernel_part
-def common_normal(stream: WordArray, row: int, n: int, dimension: int, entry: int) -> float:
+def common_normal(stream: WordArray, row: int, n: int, dimension: int, entry: Index) -> float:
     """Return the standard normal of one iteration and entry, the same for all clients."""
     word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
     x, y = normal_pair(word_at(stream, row, word))

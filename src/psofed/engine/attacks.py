@@ -135,7 +135,7 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
         for trial in range(trials):
             row = group * trials + trial
             for p in range(uploads.rows[trial]):
-                client = np.int64(clients[trial, p])
+                client: Any = np.int64(clients[trial, p])
                 # NaN: the client is not available.
                 if not attackers.is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
                     continue
@@ -143,7 +143,7 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
                 if uniform_at(stream, row, word) >= attackers.probability[group]:
                     continue
                 for m in range(shared):
-                    i = np.int64(entries[trial, p if entries.shape[1] > 1 else 0, m])
+                    i: Any = np.int64(entries[trial, p if entries.shape[1] > 1 else 0, m])
                     known = UploadAndEveryone(
                         target[i] - sent[trial, p, m], i, client, n, normal_at(stream, row, word + 1, i),
                         common_normal(stream, row, n, dimension, i), target[i] - server[trial, i], _NOTHING, _NOTHING,
@@ -188,10 +188,11 @@ def _make_together(unpack: Body, body: Body, see: Body) -> Frame:
             for p in range(participants):
                 if not attacking[p]:
                     continue
-                client, r = np.int64(clients[trial, p]), p if entries.shape[1] > 1 else 0
+                client: Any = np.int64(clients[trial, p])
+                r = p if entries.shape[1] > 1 else 0
                 word = first_word(n, num_clients, client, dimension)
                 for m in range(shared):
-                    i = np.int64(entries[trial, r, m])
+                    i: Any = np.int64(entries[trial, r, m])
                     num_accomplices = num_honest = 0
                     for other in order:
                         if place[other, i] < 0:

@@ -1,6 +1,6 @@
 """Channels: what links do to messages, one call of a channel's method for each message."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +130,7 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
                     values[m], own[m] = target[i] - value, target[i] - receiver[trial, p, m]
                 if not is_sent:
                     continue
-                client = np.int64(clients[trial, p])
+                client: Any = np.int64(clients[trial, p])
                 chance = uniform_at(stream, trial, (n * num_clients + client) * width)
                 normals = part_of(numbers, p * size, (size if draws == _NORMALS else 0,))
                 uniforms = part_of(numbers, p * size, (size if draws == _UNIFORMS else 0,))

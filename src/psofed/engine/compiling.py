@@ -21,6 +21,10 @@ from psofed.common.lazy import without_modules
 _READS_YAML = Path(".numba_config.yaml").exists()
 with without_modules("scipy", "coverage", *() if _READS_YAML else ("yaml",)):
     import numba
+    from numba.extending import intrinsic
+
+# A function of LLVM IR; callers omit the typing context.
+instruction: Any = intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -4,6 +4,7 @@ The same as :class:`psofed.parts.watching.Watch`, for several trials.
 """
 
 from math import inf, log, nan, sqrt
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
@@ -237,7 +238,7 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
             for p in range(participants):
                 if squares[p] != squares[p]:
                     continue
-                client = np.int64(clients[trial, p])
+                client: Any = np.int64(clients[trial, p])
                 calm = _middle_of_others(p, participants, ratios, scratch) / MEDIAN_SQUARE
                 deviation = sqrt(scales[p] * (calm if calm > 1.0 else 1.0))
                 count = 0

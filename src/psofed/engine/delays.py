@@ -1,7 +1,7 @@
 """Delays: uploads that are on their way, and when they arrive."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -203,7 +203,7 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
                     out[t, trial, p] = -1
                     if p >= asked[t, trial]:
                         continue
-                    client = np.int64(clients[t, trial, p])
+                    client: Any = np.int64(clients[t, trial, p])
                     departure = Departure(client, n, uniform_at(stream, trial, n * num_clients + client))
                     if has_memory:
                         out[t, trial, p] = body(self, departure, memory[trial, client])

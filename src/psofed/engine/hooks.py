@@ -20,13 +20,13 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
 from numba import types
 from numba.core.cgutils import create_struct_proxy
-from numba.extending import intrinsic, register_jitable
+from numba.extending import overload, register_jitable
 
 import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
 from psofed.common.errors import PsofedError
@@ -34,9 +34,11 @@ from psofed.common.fingerprint import function_digest
 from psofed.common.notices import notify
 from psofed.common.options import option_of, value_type
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import OPTIONS, own_cache
+from psofed.engine.compiling import OPTIONS, instruction, own_cache
 from psofed.parts import vectors
 from psofed.parts.part import Part
+
+T = TypeVar("T")
 
 Frame = Callable[..., Any]
 Body = Callable[..., Any]
@@ -77,7 +79,7 @@ _PYTHON_FRAMES: dict[int, tuple[Frame, list[BaseException]]] = {}
 
 def make_hook(part: Part, method: str, signature: Any, make_frame: MakeFrame, *extra: float) -> Hook:
     """Return the hook of a part's method; `extra` numbers follow the part's own in its options."""
-    kind = type(part)
+    kind: Any = type(part)
     frame = _compiled_frame(kind, method, make_frame)
     call = (
         None if frame is None else _attempt(kind, lambda: _compiled_hook(kind, method, signature, make_frame))
@@ -159,7 +161,7 @@ def hook_taker(signature: Any) -> Callable[[int], Callable[..., None]]:
     """Return a function that turns an address into a hook with the given `signature`, inside a kernel."""
     kind = types.FunctionType(signature)
 
-    @intrinsic
+    @instruction
     def take(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
         def emit(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
             function = create_struct_proxy(kind)(context, builder)
@@ -168,22 +170,35 @@ def hook_taker(signature: Any) -> Callable[[int], Callable[..., None]]:
 
         return kind(address), emit
 
-    return take  # type: ignore[no-any-return]
+    return cast("Callable[[int], Callable[..., None]]", take)
 
 
-@intrinsic
-def borrow(typing_context: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
-    """Return the arrays of a (nested) tuple without their owners, so that a kernel counts no references to them.
+def borrow(values: T) -> T:
+    """Return the arrays of a (nested) tuple without their owners, so that compiled code counts no references to them.
 
     Counting takes longer than an iteration of a small fleet. Python holds the arrays while the kernel runs.
     """
+    return values
+
+
+@overload(borrow, jit_options={"forceinline": True})
+def _borrow(values: Any) -> Any:
+    # Numba wants both signatures to be the same, annotations included.
+    def body(values: Any) -> Any:
+        return _without_owners(values)
+
+    return body
+
+
+@instruction
+def _without_owners(typing_context: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
 
     def without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         if isinstance(kind, types.Array):
             array = context.make_array(kind)(context, builder, value)
             array.meminfo = array.meminfo.type(None)
             return array._getvalue()
-        if isinstance(kind, types.BaseTuple):
+        if hasattr(kind, "types"):
             members = [
                 without_owner(context, builder, member, builder.extract_value(value, place))
                 for place, member in enumerate(kind.types)
@@ -209,13 +224,13 @@ def _attempt(kind: type[Part], compile_it: Callable[[], Any]) -> Any:
             return None
 
 
-def _compiled_frame(kind: type[Part], method: str, make_frame: MakeFrame) -> Any:
+def _compiled_frame(kind: Any, method: str, make_frame: MakeFrame) -> Any:
     """Return a frame that is compiled when it is called; None where that is known to fail."""
     return _attempt(kind, lambda: _prepare(kind, method, make_frame))
 
 
 @cache
-def _prepare(kind: type[Part], method: str, make_frame: MakeFrame) -> Any:
+def _prepare(kind: Any, method: str, make_frame: MakeFrame) -> Any:
     body = getattr(kind, method)
     if not isinstance(body, FunctionType):
         raise _CannotCompile(f"{kind.__name__}.{method} is not a plain method")
@@ -226,12 +241,11 @@ def _prepare(kind: type[Part], method: str, make_frame: MakeFrame) -> Any:
 
 
 @cache
-def _compiled_hook(kind: type[Part], method: str, signature: Any, make_frame: MakeFrame) -> Any:
+def _compiled_hook(kind: Any, method: str, signature: Any, make_frame: MakeFrame) -> Any:
     frame, body = _prepare(kind, method, make_frame).py_func, getattr(kind, method)
     with _cache_of(kind, body, make_frame), warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", numba.core.errors.NumbaWarning
-        )  # such as that it cannot be kept on disk
+        # Such as that it cannot be kept on disk.
+        warnings.simplefilter("ignore", numba.core.errors.NumbaWarning)
         return numba.cfunc(signature, cache=True, error_model="numpy")(frame)
 
 
@@ -348,7 +362,7 @@ def _python_call(signature: Any) -> Any:
 
     def write(kind: Any, text: str) -> None:
         nonlocal integers, numbers
-        if isinstance(kind, types.BaseNamedTuple):
+        if hasattr(kind, "fields"):
             for field, member in zip(kind.fields, kind.types, strict=True):
                 write(member, f"{text}.{field}")
         elif isinstance(kind, types.Array):
@@ -386,7 +400,7 @@ def _python_call(signature: Any) -> Any:
 
 
 def _read(kind: Any, integers: Any, numbers: Any) -> Any:
-    if isinstance(kind, types.BaseNamedTuple):
+    if hasattr(kind, "fields"):
         return kind.instance_class(*(_read(member, integers, numbers) for member in kind.types))
     if isinstance(kind, types.Array):
         address = next(integers)

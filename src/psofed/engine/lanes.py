@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import models, overload, register_model
+
+from psofed.engine.compiling import instruction
 
 # More than a register holds: the machine works on several registers at a time, and with 16 lanes it has enough to do
 # while the long polynomials of a normal wait for each other.
@@ -74,10 +76,10 @@ def _as(context, builder, value, kind, wanted):
 
 
 def _define(symbol, of_floats, of_signed, of_unsigned):
-    @intrinsic
+    @instruction
     def operate(typing_context, a, b):
         result = a if isinstance(a, Lanes) else b
-        element = result.element
+        element: Any = result.element
         name = of_floats if isinstance(element, types.Float) else of_signed if element.signed else of_unsigned
 
         def emit(context, builder, sig, args):
@@ -110,7 +112,7 @@ def _pointer(context, builder, sig, args):
     return builder.bitcast(start, ir.VectorType(start.type.pointee, WIDTH).as_pointer())
 
 
-@intrinsic
+@instruction
 def load(typing_context, array, index):
     """Return the vector that begins at a flat index of a contiguous array."""
 
@@ -120,7 +122,7 @@ def load(typing_context, array, index):
     return Lanes(array.dtype)(array, types.intp), emit
 
 
-@intrinsic
+@instruction
 def store(typing_context, array, index, vector):
     """Write a vector, from a flat index of a contiguous array on."""
 
@@ -131,7 +133,7 @@ def store(typing_context, array, index, vector):
     return types.void(array, types.intp, vector), emit
 
 
-@intrinsic
+@instruction
 def spread(typing_context, x):
     """Return a vector with the same number in all lanes."""
     return Lanes(x)(x), lambda c, b, sig, args: _as(c, b, args[0], x, Lanes(x))
@@ -147,7 +149,7 @@ def _call_llvm(builder, name, values):
     return builder.call(function, values)
 
 
-@intrinsic
+@instruction
 def fma(typing_context, x, y, z):
     """Return x·y + z, rounded once."""
     result = next((kind for kind in (x, y, z) if isinstance(kind, Lanes)), z)
@@ -159,13 +161,13 @@ def fma(typing_context, x, y, z):
     return result(x, y, z), emit
 
 
-@intrinsic
+@instruction
 def square_root(typing_context, x):
     """Return √x."""
     return x(x), lambda c, b, sig, args: _call_llvm(b, "sqrt", args)
 
 
-@intrinsic
+@instruction
 def convert(typing_context, x, kind):
     """Return the numbers as another type; integers that become floats are below 2⁶³."""
     old, new = _element(x), kind.instance_type
@@ -185,14 +187,14 @@ def convert(typing_context, x, kind):
     return result(x, kind), emit
 
 
-@intrinsic
+@instruction
 def view_bits(typing_context, x, kind):
     """Return the bits as another type."""
     result = _like(x, kind.instance_type)
     return result(x, kind), lambda c, b, sig, args: b.bitcast(args[0], c.get_value_type(result))
 
 
-@intrinsic
+@instruction
 def pick(typing_context, condition, yes, no):
     """Return `yes` in the lanes where the condition, an integer, is not 0, and `no` in the others."""
 

@@ -3,13 +3,13 @@
 So the mask that a client uploads with is the one it downloads with next.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray, IndexArray
-from psofed.engine.hooks import Body, Frame, make_function
+from psofed.engine.hooks import Body, Frame, borrow, make_function
 from psofed.engine.normals import half_uniform_at
 from psofed.engine.streams import Stream, WordArray
 from psofed.parts.contexts import Mask
@@ -59,12 +59,13 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
         coordinated: bool, uniforms: FloatArray, chosen: FloatArray, out: IndexArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
+        stream, clients, uniforms, chosen, out = borrow((stream, clients, uniforms, chosen, out))
         iterations, trials, rows, shared = out.shape
         for t in range(iterations):
             n = first + t
             for trial in range(trials):
                 for p in range(rows):
-                    client = 0 if coordinated else np.int64(clients[t, trial, p])
+                    client: Any = 0 if coordinated else np.int64(clients[t, trial, p])
                     number = n if coordinated else n * num_clients + client
                     for m in range(shared):
                         uniforms[m] = half_uniform_at(stream, trial, number * shared + m)

@@ -9,6 +9,8 @@ A stream is an array (2, trials): keys and increments (:mod:`psofed.engine.strea
 ``mix(stream[0, l] + c · stream[1, l])``.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,9 @@ from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.lanes import WIDTH, Vector, convert, fma, load, square_root, store, view_bits
 from psofed.engine.streams import _MIX_1, _MIX_2, WordArray
+
+# A Python integer or one of NumPy; kernels know which.
+Index = Any
 
 _f32, _i32, _u32, _f64 = np.float32, np.int32, np.uint32, np.float64
 
@@ -83,41 +88,41 @@ def unit_uniform(word: Vector) -> Vector:
 
 
 @kernel_part
-def word_at(stream: WordArray, trial: int, number: int) -> np.uint64:
+def word_at(stream: WordArray, trial: int, number: Index) -> np.uint64:
     """Return word number `number` of a trial's stream."""
     word: np.uint64 = mix_word(stream[0, trial] + np.uint64(number) * stream[1, trial])
     return word
 
 
 @kernel_part
-def uniform_at(stream: WordArray, trial: int, number: int) -> float:
+def uniform_at(stream: WordArray, trial: int, number: Index) -> float:
     """Return a float64 in [0, 1) from word number `number` of a trial's stream."""
     uniform: float = unit_uniform(word_at(stream, trial, number))
     return uniform
 
 
 @kernel_part
-def half_uniform_at(stream: WordArray, trial: int, number: int) -> float:
+def half_uniform_at(stream: WordArray, trial: int, number: Index) -> float:
     """Return a float64 in [0, 1), a multiple of 2⁻³², from word number `number` of a trial's stream."""
     return np.float64(np.int64(word_at(stream, trial, number) >> _32)) * 2.0**-32
 
 
 @kernel_part
-def normals_at(stream: WordArray, trial: int, number: int) -> tuple[float, float]:
+def normals_at(stream: WordArray, trial: int, number: Index) -> tuple[float, float]:
     """Return the two standard normals of word number `number` of a trial's stream."""
     x, y = normal_pair(word_at(stream, trial, number))
     return np.float64(x), np.float64(y)
 
 
 @kernel_part
-def normal_at(stream: WordArray, trial: int, first: int, entry: int) -> float:
+def normal_at(stream: WordArray, trial: int, first: Index, entry: Index) -> float:
     """Return one entry of the standard normals that begin at word number `first`, two in each word."""
     x, y = normal_pair(word_at(stream, trial, first + entry // 2))
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
 @kernel_part
-def bounded(word: np.uint64, limit: int) -> np.int64:
+def bounded(word: np.uint64, limit: Index) -> np.int64:
     """Return an integer from 0 to limit − 1, uniform to within limit/2³²."""
     return np.int64(((word >> _32) * np.uint64(limit)) >> _32)
 
@@ -135,7 +140,7 @@ def fill_draws(is_normal: bool, words: WordArray, count: int, out: FloatArray) -
 
 
 @compiled
-def fill_standard_normal(key: WordArray, gamma: WordArray, first: int, out: NDArray[np.float32]) -> None:
+def fill_standard_normal(key: WordArray, gamma: WordArray, first: Index, out: NDArray[np.float32]) -> None:
     """Fill ``out`` (2·words, trials) with the normals of words `first`, `first` + 1, … of each trial's stream."""
     for j in range(out.shape[0] // 2):
         for lane in range(out.shape[1]):

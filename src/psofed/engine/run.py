@@ -385,7 +385,7 @@ class _Threads:
             self._pool.shutdown(wait=False)  # type: ignore[union-attr]
 
 
-def _filled(value: object, *shape: int) -> FloatArray:
+def _filled(value: FloatArray | float, *shape: int) -> FloatArray:
     out: FloatArray = empty_lanes(*shape)
     out[:] = value
     return out

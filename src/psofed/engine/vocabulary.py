@@ -6,9 +6,10 @@ Random numbers cannot be foreseen, so what looks for low ones does so without br
 import math
 from typing import Any
 
-from numba import carray, types
-from numba.extending import intrinsic, overload, register_jitable
+from numba import carray, types  # type: ignore[attr-defined]
+from numba.extending import overload, register_jitable
 
+from psofed.engine.compiling import instruction
 from psofed.parts import vectors
 
 # Up to this size, moving the lowest values to the front one by one beats sorting.
@@ -22,7 +23,7 @@ def _word(meaning):
     return overload(meaning, jit_options=_INLINED)
 
 
-@intrinsic
+@instruction
 def _pointer_at(typing_context, array, start):
     """Return the address of an entry of a contiguous array."""
 
