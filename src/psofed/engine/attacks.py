@@ -129,21 +129,26 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
         uploads: Uploads,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
+        clients, entries, sent, rows = uploads.clients, uploads.entries, uploads.sent, uploads.rows
+        is_byzantine, stream, probability = (
+            attackers.is_byzantine,
+            attackers.stream,
+            attackers.probability[group],
+        )
         trials, _, shared = sent.shape
-        num_clients, dimension, stream = attackers.is_byzantine.shape[1], target.size, attackers.stream
+        num_clients, dimension, one_mask = is_byzantine.shape[1], target.size, entries.shape[1] == 1
         for trial in range(trials):
             row = group * trials + trial
-            for p in range(uploads.rows[trial]):
+            for p in range(rows[trial]):
                 client: Any = np.int64(clients[trial, p])
                 # NaN: the client is not available.
-                if not attackers.is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
+                if not is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
                     continue
                 word = first_word(n, num_clients, client, dimension)
-                if uniform_at(stream, row, word) >= attackers.probability[group]:
+                if uniform_at(stream, row, word) >= probability:
                     continue
                 for m in range(shared):
-                    i: Any = np.int64(entries[trial, p if entries.shape[1] > 1 else 0, m])
+                    i: Any = np.int64(entries[trial, 0 if one_mask else p, m])
                     known = UploadAndEveryone(
                         target[i] - sent[trial, p, m], i, client, n, normal_at(stream, row, word + 1, i),
                         common_normal(stream, row, n, dimension, i), target[i] - server[trial, i], _NOTHING, _NOTHING,

@@ -106,13 +106,13 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
         places: IntArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        clients, entries, sent = messages.clients, messages.entries, messages.sent
+        clients, entries, sent, rows = messages.clients, messages.entries, messages.sent, messages.rows
         trials, _, size = sent.shape
         width, room = target.size + 1, numbers.size - 3 * size
         values, own = part_of(numbers, room, (size,)), part_of(numbers, room + size, (size,))
         out = part_of(numbers, room + 2 * size, (size,))
         for trial in range(trials):
-            participants = messages.rows[trial]
+            participants = rows[trial]
             if draws:
                 for p in range(participants):
                     # The first word is the message's own.

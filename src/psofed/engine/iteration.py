@@ -36,7 +36,15 @@ from psofed.engine.signatures import (
     take_defence,
     take_remember,
 )
-from psofed.engine.step import Layout, Source, StepScratch, Tally, learn, learn_in_general
+from psofed.engine.step import (
+    Layout,
+    Source,
+    StepScratch,
+    Tally,
+    learn_clients,
+    learn_in_general,
+    learn_trials,
+)
 from psofed.engine.test_set import TestSet, measure
 
 # What a call of the kernel does: what precedes learning, learning, what follows; threads may share the second.
@@ -208,8 +216,22 @@ def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics
                 _receive(n, t, layout.clients, exchange, down, state)
         if phase & LEARN:
             learns = exchange.learns[t] if exchange.learns.size else exchange.all_learn
-            if is_plain:
-                learn(
+            if is_plain and layout.mask:
+                learn_clients(
+                    n,
+                    0,
+                    models.shape[0],
+                    layout,
+                    source,
+                    inputs,
+                    learning.stepsizes,
+                    learns,
+                    models,
+                    scratch,
+                    tally,
+                )
+            elif is_plain:
+                learn_trials(
                     n,
                     0,
                     models.shape[0],

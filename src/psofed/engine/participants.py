@@ -8,6 +8,7 @@ import numpy as np
 
 from psofed.common.types import BoolArray, IndexArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
+from psofed.engine.hooks import borrow
 from psofed.engine.normals import bounded, mix_word
 from psofed.engine.streams import WordArray
 
@@ -67,6 +68,9 @@ def fill_participants(
     asked, reached, out : arrays (T, L), (T, L, P) and (T, L, P)
         How many there are, whether there is one in each place, and the participants; empty places hold client 0.
     """
+    stream, present, numbers, swapped, asked, reached, out = borrow(
+        (stream, present, numbers, swapped, asked, reached, out)
+    )
     iterations, trials, participants = out.shape
     for t in range(iterations):
         for trial in range(trials):

@@ -23,7 +23,7 @@ from psofed.engine.masks import Masks
 from psofed.engine.rivals import make_rival_side
 from psofed.engine.samples import FunctionSamples, TrialSamples
 from psofed.engine.server import make_rule_side
-from psofed.engine.step import SUM_BLOCK, Layout, Tally, learn, make_source, make_step_scratch
+from psofed.engine.step import SUM_BLOCK, Layout, Tally, learn_clients, make_source, make_step_scratch
 from psofed.engine.streams import Stream, make_stream
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 from psofed.parts.watching import WatchPlan
@@ -372,7 +372,7 @@ class _Threads:
         assert self._pool is not None
         futures = [
             self._pool.submit(
-                learn, n, *part, block.layout, block.source, block.inputs, block.learning.stepsizes, learns,
+                learn_clients, n, *part, block.layout, block.source, block.inputs, block.learning.stepsizes, learns,
                 block.state.models, scratch, block.tally,
             )
             for part, scratch in zip(self._parts, self._scratch, strict=True)

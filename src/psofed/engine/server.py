@@ -162,10 +162,10 @@ def _move_by_mean(uploads: Uploads, change: FloatArray, server: FloatArray) -> N
 
     ``change`` (L, D) is scratch that holds zeros.
     """
-    entries, sent = uploads.entries, uploads.sent
+    entries, sent, counts, all_asked = uploads.entries, uploads.sent, uploads.rows, uploads.asked
     trials, rows, shared = sent.shape[0], entries.shape[1], sent.shape[2]
     for trial in range(trials):
-        participants, asked = uploads.rows[trial], max(uploads.asked[trial], 1)
+        participants, asked = counts[trial], max(all_asked[trial], 1)
         # One mask for all: entry by entry. Else upload by upload.
         for r in range(min(rows, participants)):
             for m in range(shared):
@@ -194,10 +194,11 @@ def _make_over_entries(unpack: Body, body: Body) -> Frame:
         entries, sent, counts, numbers = uploads.entries, uploads.sent, work.counts, work.numbers
         trials, most, shared = sent.shape
         quorum, one_mask = int(options[options.size - 1]), entries.shape[1] == 1
+        rows, all_asked = uploads.rows, uploads.asked
         for trial in range(trials):
-            asked = uploads.asked[trial]
+            asked = all_asked[trial]
             fewest = min(quorum, asked)
-            for p in range(uploads.rows[trial]):
+            for p in range(rows[trial]):
                 for m in range(shared):
                     number = sent[trial, p, m]
                     if abs(number) <= LARGEST:

@@ -10,6 +10,7 @@ standard normals of client k in iteration n, at word (n·K + k)·J of the trial'
     x = ς_k z_1…D,   e = (w − w_k)ᵀx + σ_k z_D+1,   w − w_k ← (w − w_k) − μ_k e x
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -110,9 +111,8 @@ def _aligned(array: WordArray) -> WordArray:
 
 
 @kernel_part
-def _draw_normals(word: Vector, gamma: Vector, scratch: StepScratch) -> None:
+def _draw_normals(word: Vector, gamma: Vector, hashed: WordArray, normals: NDArray[np.float32]) -> None:
     """Fill the normals of a vector from its words, which begin at `word`."""
-    hashed, normals = scratch.hashed, scratch.normals
     words = normals.shape[0] // 2
     for first in range(0, words, _AHEAD):
         last = min(first + _AHEAD, words)
@@ -125,68 +125,84 @@ def _draw_normals(word: Vector, gamma: Vector, scratch: StepScratch) -> None:
             store(normals, (2 * j + 1) * WIDTH, y)
 
 
-@kernel_part
-def _of_vector(array: FloatArray, v: int, mask: int) -> Vector:
-    """Return what the columns of vector v have: a number each, or one for all where they are of one client."""
-    return load(array, v * WIDTH) if mask else spread(array[v])
+def _make_learn(over_clients: bool) -> Callable[..., None]:
+    """Return the step on white samples, for lanes over trials or over clients."""
+
+    def learn(
+        n: int,
+        start: int,
+        stop: int,
+        layout: Layout,
+        source: Source,
+        inputs: InputModel,
+        stepsizes: FloatArray,
+        learns: NDArray[np.uint8],
+        models: FloatArray,
+        scratch: StepScratch,
+        tally: Tally,
+    ) -> None:
+        sums, errors, squares = tally.sums, tally.errors, tally.squares
+        dimension, hashed, normals, error_scratch = (
+            models.shape[1],
+            scratch.hashed,
+            scratch.normals,
+            scratch.error,
+        )
+        scales, deviations, block_size = inputs.scale, inputs.noise_deviation, SUM_BLOCK >> layout.shift
+        is_watched, keeps_errors, some_learn = (
+            squares.size and n >= tally.watched_from,
+            errors.size,
+            learns.size,
+        )
+        gamma, hop = load(source.gamma, 0), load(source.hop, 0)
+        word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0) + np.uint64(start) * hop
+        for block in range(start, stop, block_size):
+            total, single = spread(0.0), 0.0
+            for v in range(block, min(block + block_size, stop)):
+                _draw_normals(word, gamma, hashed, normals)
+                word = word + hop
+                at, first = v * WIDTH, v * dimension * WIDTH
+                if over_clients:
+                    scale, deviation, against = (
+                        load(scales, at),
+                        load(deviations, at),
+                        -1.0 * load(stepsizes, at),
+                    )
+                else:
+                    scale, deviation, against = scales[v], deviations[v], -stepsizes[v]
+                product = spread(0.0)
+                for i in range(dimension):
+                    x = scale * convert(load(normals, i * WIDTH), _f64)
+                    product = fma(x, load(models, first + i * WIDTH), product)
+                error = product + deviation * convert(load(normals, dimension * WIDTH), _f64)
+                if over_clients:  # in the order of the clients, so that sums do not depend on the layout
+                    store(error_scratch, 0, error)
+                    for lane in range(WIDTH):
+                        single = fma(error_scratch[lane], error_scratch[lane], single)
+                else:
+                    total = fma(error, error, total)
+                if keeps_errors:
+                    store(errors, at, error)
+                if is_watched:
+                    store(squares, at, fma(error, error, load(squares, at)))
+                step = against * error
+                if some_learn:
+                    step = pick(load(learns, at), step, spread(0.0))
+                for i in range(dimension):
+                    x, place = scale * convert(load(normals, i * WIDTH), _f64), first + i * WIDTH
+                    store(models, place, fma(x, step, load(models, place)))
+            store(sums, block // block_size * WIDTH, total)
+            if over_clients:
+                sums[block // block_size, 0] = single
+
+    return learn
 
 
-@compiled
-def learn(
-    n: int,
-    start: int,
-    stop: int,
-    layout: Layout,
-    source: Source,
-    inputs: InputModel,
-    stepsizes: FloatArray,
-    learns: NDArray[np.uint8],
-    models: FloatArray,
-    scratch: StepScratch,
-    tally: Tally,
-) -> None:
-    """Let the vectors from `start` to `stop` make LMS steps on white samples, and sum their squared errors.
-
-    `start` is a multiple of SUM_BLOCK clients. ``learns`` (vectors, 16) is 1 for the columns that learn; all do if it
-    is empty.
-    """
-    sums, errors, squares = tally.sums, tally.errors, tally.squares
-    dimension, normals, error_scratch = models.shape[1], scratch.normals, scratch.error
-    block_size, mask = SUM_BLOCK >> layout.shift, layout.mask
-    gamma, hop = load(source.gamma, 0), load(source.hop, 0)
-    word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0) + np.uint64(start) * hop
-    for block in range(start, stop, block_size):
-        total, single = spread(0.0), 0.0
-        for v in range(block, min(block + block_size, stop)):
-            _draw_normals(word, gamma, scratch)
-            word = word + hop
-            scale, first = _of_vector(inputs.scale, v, mask), v * dimension * WIDTH
-            product = spread(0.0)
-            for i in range(dimension):
-                x = scale * convert(load(normals, i * WIDTH), _f64)
-                product = fma(x, load(models, first + i * WIDTH), product)
-            error = product + _of_vector(inputs.noise_deviation, v, mask) * convert(
-                load(normals, dimension * WIDTH), _f64
-            )
-            if mask:  # in the order of the clients, so that sums do not depend on the layout
-                store(error_scratch, 0, error)
-                for lane in range(WIDTH):
-                    single = fma(error_scratch[lane], error_scratch[lane], single)
-            else:
-                total = fma(error, error, total)
-            if errors.size:
-                store(errors, v * WIDTH, error)
-            if squares.size and n >= tally.watched_from:
-                store(squares, v * WIDTH, fma(error, error, load(squares, v * WIDTH)))
-            step = -1.0 * _of_vector(stepsizes, v, mask) * error
-            if learns.size:
-                step = pick(load(learns, v * WIDTH), step, spread(0.0))
-            for i in range(dimension):
-                x, at = scale * convert(load(normals, i * WIDTH), _f64), first + i * WIDTH
-                store(models, at, fma(x, step, load(models, at)))
-        store(sums, block // block_size * WIDTH, total)
-        if mask:
-            sums[block // block_size, 0] = single
+# learn_trials, learn_clients(n, start, stop, layout, source, inputs, stepsizes, learns, models, scratch, tally)
+#   Let the vectors from `start`, a multiple of SUM_BLOCK clients, to `stop` make LMS steps on white samples, and sum
+#   their squared errors. ``learns`` (vectors, 16) is 1 for the columns that learn; all do if it is empty.
+learn_trials = compiled(_make_learn(False))
+learn_clients = compiled(_make_learn(True))
 
 
 @kernel_part
@@ -329,7 +345,7 @@ def learn_in_general(
     """
     sample, residuals, dimension = sampling.sample, sampling.residual, sampling.sample.shape[1]
     hold_models, num_clients = sample.shape[0] == 1, learning.stepsizes.size
-    gamma, hop = load(source.gamma, 0), load(source.hop, 0)
+    gamma, hop, hashed, normals = load(source.gamma, 0), load(source.hop, 0), scratch.hashed, scratch.normals
     word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0)
     total, tests = spread(0.0), spread(0.0)
     for k in range(num_clients):
@@ -337,7 +353,7 @@ def learn_in_general(
         if sampling.has_samples:
             has_sample = _take_sample(t, k, sampling, s)
         else:
-            _draw_normals(word, gamma, scratch)
+            _draw_normals(word, gamma, hashed, normals)
             word = word + hop
             _draw_sample(n, k, inputs, sampling, scratch, s)
         at, residual = s * dimension * WIDTH, load(residuals, s * WIDTH)
@@ -386,11 +402,11 @@ def draw_samples(
     noise: FloatArray,
 ) -> None:
     """Write inputs (T, K, d, 16) and noise (T, K, 16) of iterations `first`, `first` + 1, …; lanes are trials."""
-    gamma, hop = load(source.gamma, 0), load(source.hop, 0)
+    gamma, hop, hashed, normals = load(source.gamma, 0), load(source.hop, 0), scratch.hashed, scratch.normals
     for t in range(out.shape[0]):
         word = load(source.origin, 0) + np.uint64(first + t) * load(source.stride, 0)
         for k in range(out.shape[1]):
-            _draw_normals(word, gamma, scratch)
+            _draw_normals(word, gamma, hashed, normals)
             word = word + hop
             _draw_sample(first + t, k, inputs, sampling, scratch, 0)
             for lane in range(WIDTH):
