@@ -9,7 +9,7 @@ from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Body, Frame, Hook, make_hook
 from psofed.engine.lanes import WIDTH, empty_lanes
-from psofed.engine.normals import fill_draws, uniform_at
+from psofed.engine.normals import counter_at, fill_draws, uniform_at
 from psofed.engine.signatures import CHANNEL, Uploads, take_channel
 from psofed.engine.streams import WordArray, make_stream
 from psofed.parts.contexts import Transmission
@@ -118,8 +118,8 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
                     # The first word is the message's own.
                     first = (n * num_clients + np.int64(clients[trial, p])) * width + 1
                     for m in range(size):
-                        word = np.uint64(first + entries[trial, p if entries.shape[1] > 1 else 0, m])
-                        words[p * size + m] = stream[0, trial] + word * stream[1, trial]
+                        i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                        words[p * size + m] = counter_at(stream, trial, first + i)
                 fill_draws(draws == _NORMALS, words, participants * size, numbers)
             for p in range(participants):
                 is_sent = False

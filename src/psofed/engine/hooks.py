@@ -93,7 +93,7 @@ def make_hook(part: Part, method: str, signature: Any, make_frame: MakeFrame, *e
 
 def make_function(part: Part, method: str, make_frame: MakeFrame) -> Callable[..., Any]:
     """Return a part's method with its frame as a function that Python calls, with the part's options bound."""
-    kind = type(part)
+    kind: Any = type(part)
 
     def run_python(*arguments: Any) -> None:
         try:
@@ -105,13 +105,14 @@ def make_function(part: Part, method: str, make_frame: MakeFrame) -> Callable[..
     options = np.array(_numbers_of(part), np.float64)
 
     def run(*arguments: Any) -> None:
-        if function is not None and kind not in RUN_AS_PYTHON:
-            try:
-                function(options, *arguments)
-                return
-            except numba.core.errors.NumbaError as error:
-                RUN_AS_PYTHON[kind] = _reason(error)
-        run_python(*arguments)
+        call = None
+        if function is not None:
+            types_of = tuple(numba.typeof(argument) for argument in (options, *arguments))
+            call = _attempt(kind, lambda: function.compile(types_of))
+        if call is None:
+            run_python(*arguments)
+        else:
+            function(options, *arguments)
 
     return run
 

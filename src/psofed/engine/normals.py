@@ -88,9 +88,15 @@ def unit_uniform(word: Vector) -> Vector:
 
 
 @kernel_part
+def counter_at(stream: WordArray, trial: int, number: Index) -> np.uint64:
+    """Return what word number `number` of a trial's stream is hashed from."""
+    return stream[0, trial] + np.uint64(number) * stream[1, trial]  # type: ignore[no-any-return]
+
+
+@kernel_part
 def word_at(stream: WordArray, trial: int, number: Index) -> np.uint64:
     """Return word number `number` of a trial's stream."""
-    word: np.uint64 = mix_word(stream[0, trial] + np.uint64(number) * stream[1, trial])
+    word: np.uint64 = mix_word(counter_at(stream, trial, number))
     return word
 
 
