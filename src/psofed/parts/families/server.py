@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from psofed.common.errors import PsofedError
 from psofed.common.options import option
 from psofed.parts.part import Part, takes_memory
 
@@ -22,7 +23,8 @@ class Aggregation(Part):
     over : str
         ``"entries"``: :meth:`combine` is shown one entry's :class:`~psofed.parts.contexts.Numbers` and returns a
         number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape
-        (E,); or, faster, takes a second argument `out` and writes the change into it.
+        (E,); or, faster, takes a last argument `out` and writes the change into it. With :meth:`memory_size` either
+        takes another argument `memory` after the first: the rule's own array of this trial.
     has_root_data : bool
         Whether the server holds `root_size` samples.
     """
@@ -44,6 +46,26 @@ class Aggregation(Part):
     def memory_size(self, num_clients: int, dimension: int) -> int:
         """Return how many numbers the rule keeps from iteration to iteration, zeros at first."""
         return 0
+
+    @classmethod
+    def check_methods(cls) -> None:
+        """Refuse a rule whose :meth:`combine` takes other arguments than the engine has for it."""
+        super().check_methods()
+        code = getattr(cls.combine, "__code__", None)
+        if code is None:
+            return
+        names = code.co_varnames[1 : code.co_argcount]
+        shown = "numbers" if cls.over == "entries" else "updates"
+        allowed = [(shown,), (shown, "memory")]
+        if cls.over == "vectors":
+            allowed += [(shown, "out"), (shown, "memory", "out")]
+        remembers = cls.memory_size is not Aggregation.memory_size
+        if len(names) not in {len(some) for some in allowed} or takes_memory(cls.combine) != remembers:
+            listed = " or ".join(f"combine(self, {', '.join(some)})" for some in allowed)
+            raise PsofedError(
+                f'aggregation "{cls.kind}" ({cls.__qualname__}) has combine(self, {", ".join(names)}); it must be '
+                f"{listed}, with `memory` if and only if there is a method memory_size"
+            )
 
     def fewest_numbers(self) -> int:
         """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
