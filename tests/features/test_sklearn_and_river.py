@@ -58,8 +58,8 @@ def test_the_update_is_that_of_simulate():
                 x = rows[k][n]
                 models[k] += 0.04 * (targets[k][n] - models[k] @ x) * x
         uploads = np.repeat(server[None], 2, axis=0)
-        for p, k in enumerate(exchange.uploaders[n, :, 0]):
-            entries = exchange.uploaded[n, p, :, 0]
+        for p, k in enumerate(exchange.uploaders[n, 0]):
+            entries = exchange.uploaded[n, 0, 0]
             uploads[p, entries] = models[k, entries]
         server = uploads.mean(axis=0)
     np.testing.assert_allclose(made.client_coef_, models[:, :3], rtol=1e-10)
