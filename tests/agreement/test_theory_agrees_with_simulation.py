@@ -228,13 +228,14 @@ def test_the_papers_theory_passes_the_check_where_the_uplink_is_redrawn() -> Non
 
 def test_remembering_participants_but_not_masks_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     # Half a fix: keep a_{k,n} together in download and upload, but average S_{k,n+1} apart.
-    import dataclasses
-
+    from psofed.theory.masks import FreshMasks
     from psofed.theory.model import TheoryModel
 
-    right = TheoryModel._random_exchange
+    right = TheoryModel._random_mask
     monkeypatch.setattr(
-        TheoryModel, "_random_exchange", lambda self: dataclasses.replace(right(self), remembered=False)
+        TheoryModel,
+        "_random_mask",
+        lambda self: FreshMasks(right(self).p[0, 0], right(self).q, is_common=True),
     )
     scenario = scenario_of(
         "random",

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from psofed import Data, Links, Scenario, Selection
+from psofed import Data, Links, NotCoveredError, Scenario, Selection
 from psofed.algorithms import OnlineFed
 from psofed.attacks import ColludingGaussian, ConstantBias, DropOut, Gaussian, LabelPoisoning, SignFlip
 from psofed.availabilities import Bernoulli
@@ -151,13 +151,12 @@ DELAYED = {
         6,
         {"delay": Fixed(iterations=2), "num_participants": 1, **THREE},
     ),
-    "lost and withheld uploads, unknown availability": (
+    "lost uploads, unknown availability": (
         ONE,
         3,
         {
             "delay": Fixed(iterations=1),
-            "availability": Bernoulli(probability=SHARES, server_knows=False, learns="available"),
-            "attack": DropOut(clients=[2], probability=0.6),
+            "availability": Bernoulli(probability=0.6, server_knows=False, learns="available"),
             **LOSSY,
         },
     ),
@@ -166,19 +165,8 @@ DELAYED = {
         3,
         {
             "delay": Fixed(iterations=1, weight=0.8),
-            "availability": Bernoulli(probability=SHARES, server_knows=False),
+            "availability": Bernoulli(probability=0.6, server_knows=False),
             "uplink": "redrawn",
-        },
-    ),
-    "withheld uploads": (
-        ONE,
-        4,
-        {
-            "delay": Fixed(iterations=1),
-            "attack": [
-                DropOut(clients=[0, 1], probability=0.6),
-                ConstantBias(clients=[2], probability=0.4, bias=0.5),
-            ],
         },
     ),
     "lost or at once": (EACH, 3, {"delay": Geometric(ratio=0.4, longest=0)}),
@@ -239,3 +227,16 @@ def test_the_steady_state_is_where_the_learning_curve_ends(name) -> None:
     assert prediction.network_mse == pytest.approx(curve.network_mse[-1], rel=1e-6)
     assert prediction.server_msd == pytest.approx(curve.server_msd[-1], rel=1e-6)
     assert prediction.spectral_radius < 1.0
+
+
+REFUSED = {
+    'attack.kind = "drop-out"': {"attack": DropOut(clients=[0, 1], probability=0.6)},
+    "equally available": {"availability": Bernoulli(probability=SHARES, server_knows=False)},
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_delays_whose_number_of_arrivals_depends_on_who_is_drawn_are_refused_by_name(reason) -> None:
+    scenario = tiny(WHITE, True, delay=Fixed(iterations=1), **REFUSED[reason])
+    with pytest.raises(NotCoveredError, match=f'delay.kind = "fixed".*{reason}.*simulate'):
+        Prediction(scenario).learning_curve(1)

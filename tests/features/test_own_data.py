@@ -235,7 +235,10 @@ def test_the_measured_fleet_has_the_measured_moments(data) -> None:
     fleet = measured_fleet(fitted(data, num_participants=2))
     x = data.inputs[1]
     assert np.allclose(fleet.covariances()[1], x.T @ x / len(x))
-    residual = data.targets[1] - x @ best_weights(data)
+    own = np.linalg.lstsq(x, data.targets[1], rcond=None)[0]  # each client's target is its own fit
+    assert np.allclose(fleet.target, best_weights(data))
+    assert np.allclose(fleet.target + fleet.target_offsets[1], own)
+    residual = data.targets[1] - x @ own
     assert np.isclose(fleet.noise_variance[1], np.mean(residual**2))
 
 

@@ -82,7 +82,7 @@ class Known:
         """The largest stable stepsize, to three digits (two for slow fleets)."""
         if self._limit is None:
             try:
-                self._limit = stable_range(self.prediction.method, 1e-2 if self.is_slow else 1e-3)
+                self._limit = stable_range(self.prediction.solver, 1e-2 if self.is_slow else 1e-3)
             except NoStableStepsizeError:
                 self._limit = 0.0
         return self._limit
@@ -234,7 +234,7 @@ def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[
     steady = point.network_mse
     while True:
         started = time.thread_time()
-        excess, server = known.prediction.method.curve(scenario.common_stepsize, length)
+        excess, server = known.prediction.solver.curve(scenario.common_stepsize, length)
         seconds = time.thread_time() - started
         network, server, test = metrics_of(known.model, excess, server)
         tail = network[-max(length // 10, 1) :]

@@ -210,13 +210,18 @@ def _check_delay(scenario: Scenario, delay: Delay) -> None:
             f"{name}, delay.weight = {delay.weight:g}: no upload ever counts, {_LEARNS_NOTHING}"
         )
     withheld = [a for a in scenario.attacks if isinstance(one := a.affine(), Affine) and one.is_lost]
-    knows = availability is not None and availability.server_knows
-    if withheld and (knows or withheld[0].byzantine_set != "fixed"):
+    if withheld:
         raise NotCoveredError(
-            f'the theory covers {name} with attack.kind = "{withheld[0].kind}" for a fixed Byzantine set, and without '
-            "availability.server_knows = true: the mean divides by the number of uploads that arrive, and its law "
-            "is known only where clients withhold, and are drawn, independently of who is available"
+            f'the theory does not cover {name} with attack.kind = "{withheld[0].kind}": the mean divides by the number '
+            "of uploads that arrive, which depends on who withholds; simulate it, or leave out one of them"
         )
+    if availability is not None and not availability.server_knows:
+        shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
+        if np.ptp(shares) > 0:
+            raise NotCoveredError(
+                f"the theory covers {name} with availability.server_knows = false only if all clients are equally "
+                "available: the mean divides by the number of uploads that arrive; simulate it, or let the server know"
+            )
 
 
 def check_paper_iteration(scenario: Scenario, question: str) -> None:
@@ -252,7 +257,7 @@ def check_attack(model: "TheoryModel") -> None:
     NotCoveredError
         By name and with the reason.
     """
-    statement, kind = model.statement, getattr(model.scenario.attack, "kind", None)
+    kind = getattr(model.scenario.attack, "kind", None)
     if model.fleet.input_variance.max() < _LEAST_VARIANCE:
         raise NotCoveredError(
             f"data.input_variance is at most {model.fleet.input_variance.max():g}, too small for the theory's "
@@ -271,7 +276,7 @@ def check_attack(model: "TheoryModel") -> None:
             'the paper\'s theory covers algorithm = "pso-fed"; use theory = "exact" for '
             f'"{model.scenario.algorithm.kind}"'
         )
-    if model.theory == "paper" and model.is_opened:
+    if model.theory == "paper" and not model.is_papers:
         raise NotCoveredError(
             "the paper's theory covers its own iteration: one attack, perfect links without delay, clients that are "
             'always available, LMS with one stepsize; use theory = "exact"'
@@ -281,14 +286,14 @@ def check_attack(model: "TheoryModel") -> None:
             "the paper's theory covers clients that all have the same target: set data.target_spread = 0, or use "
             'theory = "exact"'
         )
-    if statement is None:
+    if not model.statements:
         return
     if model.theory == "paper" and not model.is_additive:
         raise NotCoveredError(
             f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
             'use theory = "exact"'
         )
-    if all(hears_nothing(one, model.attackers.chance) for one, _ in model.statements):
+    if all(hears_nothing(one, model.attack_chance) for one, _ in model.statements):
         raise NotCoveredError(
             f'attack.kind = "{kind}": all uploads are the server\'s own values, so it learns nothing and there is no '
             "steady state; let some clients be honest"
@@ -305,7 +310,7 @@ def check_attack(model: "TheoryModel") -> None:
         isinstance(one, Affine) and abs(one.own + one.server - 1.0) > 1e-12 and np.any(attackers.chance > 0)
         for one, attackers in model.statements
     )
-    if model.walk and (pulls or model.mixture.poisoned is not None):
+    if model.walk and (pulls or model.is_poisoned):
         raise NotCoveredError(
             f'attack.kind = "{kind}" pulls towards a fixed point, and the target drifts ever further away from it: '
             "there is no steady state"

@@ -17,7 +17,6 @@ from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
 from psofed.scenario.describe import describe_scenario
-from psofed.theory.moments.level import NOTHING, Level, Sources
 
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
@@ -29,6 +28,25 @@ METRICS = {"network": "network_mse", "test": "test_mse", "msd": "server_msd"}
 
 
 _ROUNDING = 1e-9  # relative error that a steady state may have
+
+
+@dataclass(frozen=True)
+class Level:
+    """Excess network MSE (without the clients' own noise) and server MSD."""
+
+    excess: float
+    server: float
+
+    def __post_init__(self) -> None:
+        # Plain floats, so that nothing printed or written as JSON shows NumPy's types
+        object.__setattr__(self, "excess", float(self.excess))
+        object.__setattr__(self, "server", float(self.server))
+
+    def __add__(self, other: "Level") -> "Level":
+        return Level(self.excess + other.excess, self.server + other.server)
+
+
+NOTHING = Level(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -149,7 +167,7 @@ class SteadyState:
 
     @classmethod
     def of(cls, levels: FloatArray, error: FloatArray | None = None) -> "SteadyState":
-        """Name the rows of levels (4, 2): excess and MSD by :data:`ALONE`."""
+        """Name the rows of levels (4, 2): excess and MSD due to data, attack, drift and targets."""
         data, attack, drift, targets = (Level(*level) for level in levels)
         return cls(data, attack, drift, targets, NOTHING if error is None else Level(*error))
 
@@ -176,13 +194,3 @@ class SteadyState:
         """Return the terms of the network MSE."""
         noise = float(model.fleet.noise_variance.mean())
         return Terms(self.data.excess, self.attack.excess, noise, self.drift.excess, self.targets.excess)
-
-
-# Each source alone, in the order of SteadyState: noise, attack, walk, and clients' own targets
-ALONE = (
-    Sources(1.0, 0.0, 0.0, direction=False),
-    Sources(0.0, 1.0, 0.0, direction=False),
-    Sources(0.0, 0.0, 1.0, direction=False),
-    Sources(0.0, 0.0, 0.0, direction=True),
-)
-NOISE, ATTACK = 0, 1

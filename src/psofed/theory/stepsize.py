@@ -14,14 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
-from psofed.parts.affine import Affine
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_metric_covered
 from psofed.theory.metrics import METRICS, check_metric, metrics_of
 from psofed.theory.model import TheoryModel
-from psofed.theory.solve import select
-from psofed.theory.solve.method import Method
+from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 
 EDGE = 0.97  # of the largest stable stepsize: the largest one that is tried
@@ -74,23 +72,23 @@ def optimal_stepsize(
     check_metric(metric)
     scenario = as_scenario(scenario)
     check_metric_covered(scenario, metric)
-    method = select(TheoryModel(scenario, theory))
-    best = best_stepsize(method, metric)
+    solver = Solver(TheoryModel(scenario, theory))
+    best = best_stepsize(solver, metric)
     if best > 0:
-        method.check_answer(best)
+        solver.check_answer(best)
     return best
 
 
-def best_stepsize(method: Method, metric: str = "network") -> float:
+def best_stepsize(solver: Solver, metric: str = "network") -> float:
     """Find the stepsize with the lowest steady-state error of a model; 0 where smaller is always better."""
-    model = method.model
+    model = solver.model
     if not (has_optimum(model) or model.has_direction):
         if not model.is_contraction:
-            stable_range(method)  # refuses where even the smallest stepsizes diverge
+            stable_range(solver)  # refuses where even the smallest stepsizes diverge
         return 0.0
-    limit = stable_range(method)
+    limit = stable_range(solver)
     # Where offsets are sampled, the error is not known well enough for more.
-    best = minimise(lambda mu: error_at(method, mu, metric), limit, 1e-3 if model.is_sampled else 2e-5)
+    best = minimise(lambda mu: error_at(solver, mu, metric), limit, 1e-3 if model.is_sampled else 2e-5)
     return best if best > AS_GOOD_AS_ZERO * limit else 0.0
 
 
@@ -100,17 +98,10 @@ def has_optimum(model: TheoryModel) -> bool:
     An attack that only multiplies (flipped, scaled or missing updates) does nothing where there are no updates, and
     poisoned samples or clients' own targets pull the model to one side, the same at all small stepsizes.
     """
-    if model.walk > 0 or model.law.corruption.constant is not None:
-        return True
-    if model.is_opened:
-        parts = model.open_parts
-        if parts.received.has_constant or parts.received.channel_variance + parts.down_variance > 0:
-            return True
-    affine = [one for one, _ in model.statements if isinstance(one, Affine)]
-    return any(one.variance + one.common_variance > 0 for one in affine)
+    return model.walk > 0 or model.adds
 
 
-def stable_range(method: Method, tolerance: float = 1e-4) -> float:
+def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
     """Find the largest stable stepsize of a model.
 
     Raises
@@ -118,29 +109,29 @@ def stable_range(method: Method, tolerance: float = 1e-4) -> float:
     NoStableStepsizeError
         If there is none.
     """
-    guess = mean_square_stepsize_bound(method.model.fleet)
-    limit = stability_limit(method.growth, guess, tolerance=tolerance)
+    guess = mean_square_stepsize_bound(solver.model.fleet)
+    limit = stability_limit(solver.spectral_radius, guess, tolerance=tolerance)
     if limit == 0.0:
         raise NoStableStepsizeError
     return limit
 
 
-def error_at(method: Method, stepsize: float, metric: str) -> float:
+def error_at(solver: Solver, stepsize: float, metric: str) -> float:
     """Predicted steady-state error at one stable stepsize."""
-    total = method.rough_level(stepsize)
+    total = solver.rough_level(stepsize)
     if total.excess < 0.0 or total.server < 0.0:
         return math.inf  # among sampled offsets, some diverge at this stepsize
-    return _error(method, total.excess, total.server, metric)
+    return _error(solver, total.excess, total.server, metric)
 
 
-def mean_error(method: Method, stepsize: float, metric: str, horizon: int) -> float:
+def mean_error(solver: Solver, stepsize: float, metric: str, horizon: int) -> float:
     """(1/N) Σ_{n<N} of a metric's exact learning curve at one stepsize, N = `horizon`."""
-    excess, server = method.curve(stepsize, horizon)
-    return _error(method, float(excess.mean()), float(server.mean()), metric)
+    level = solver.mean_level(stepsize, horizon)
+    return _error(solver, level.excess, level.server, metric)
 
 
-def _error(method: Method, excess: float, server: float, metric: str) -> float:
-    error: float = getattr(metrics_of(method.model, excess, server), METRICS[metric])
+def _error(solver: Solver, excess: float, server: float, metric: str) -> float:
+    error: float = getattr(metrics_of(solver.model, excess, server), METRICS[metric])
     if math.isnan(error) and not math.isnan(server):
         raise NotCoveredError("The theory does not predict the test MSE of models that are not linear.")
     return error
