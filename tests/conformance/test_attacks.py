@@ -8,8 +8,8 @@ import pytest
 
 from psofed import Attack, Scenario, Selection, simulate
 from psofed.common.options import option_of, value_type
-from psofed.engine.bodies import why_python
-from psofed.engine.corrupt import corrupt_compiled
+from psofed.engine.attacks import corrupt_compiled
+from psofed.engine.hooks import why_python
 from psofed.parts.affine import Affine
 from psofed.parts.attacks import DataPoisoning, LabelPoisoning
 from psofed.parts.contexts import KNOWLEDGE

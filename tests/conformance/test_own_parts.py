@@ -24,7 +24,7 @@ from psofed import (
     simulate,
 )
 from psofed.common.equality import same_values
-from psofed.engine.bodies import why_python
+from psofed.engine.hooks import why_python
 from psofed.parts.attacks import ConstantBias
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names

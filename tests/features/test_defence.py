@@ -19,7 +19,7 @@ from psofed import (
     simulate,
 )
 from psofed.cli import app
-from psofed.engine.frames.defence import all_peaks, make_watching
+from psofed.engine.defence import all_peaks, make_watching
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
 from psofed.parts.defences import Cusum
@@ -113,11 +113,10 @@ def test_a_tail_that_ends_sooner_than_a_power_law_makes_for_a_higher_threshold_t
 def test_suspicion_that_still_climbs_at_the_end_of_a_run_counts_as_a_peak() -> None:
     """A client whose honest uploads differ for good never falls back; uncounted, its alarms would break the promise."""
     plan = WatchPlan(math.inf, np.zeros((0, 0)))
-    watching = make_watching(SMALL.defence, plan, clients=2, participants=2, numbers=1, dimension=1, lanes=3)
-    watching.peak[0, :2] = 7.0
-    watching.peak[1, 2] = 9.0  # a lane that only fills up the vector
-    watching.peaks[5, 1] = 4
-    counts = all_peaks(watching, 2)
+    watching = make_watching(SMALL.defence, plan, clients=2, participants=2, numbers=1, dimension=1, trials=2)
+    watching.peak[:, 0] = 7.0
+    watching.peaks[1, 5] = 4
+    counts = all_peaks(watching)
     assert counts.sum() == 6
     assert counts[5] == 4
     assert counts[int(math.log(7.0 / 0.01) / math.log(1.02))] == 2

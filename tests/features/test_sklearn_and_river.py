@@ -38,7 +38,6 @@ OPTIONS = {"stepsize": 0.04, "num_shared": 2, "num_participants": 2, "random_sta
 
 def test_the_update_is_that_of_simulate():
     """A hand-written PSO-Fed on the draws of trial 0."""
-    from psofed.engine.lanes import WIDTH
     from psofed.simulation.online import OnlineFederation, online_scenario
 
     X, y, clients = table()
@@ -50,21 +49,20 @@ def test_the_update_is_that_of_simulate():
     federation.add(rows, targets)
     iterations = federation.iteration + federation.num_waiting
     run = federation._run
-    drawn = run._network.draw(0, iterations, run._streams["participation"], None)
-    exchange = run._draw_exchange(0, iterations, drawn)  # participants and entries of every lane
-    assert exchange.participants.shape[-1] == WIDTH
+    drawn = run._drawing.draw(0, iterations, np.full(iterations, 2))
+    exchange = run._draw_exchange(0, iterations, drawn)
     models, server = np.zeros((3, 4)), np.zeros(4)
     for n in range(iterations):
-        for p, k in enumerate(exchange.participants[n, :, 0]):
-            entries = exchange.downloaded[n, p, :, 0]
+        for k in exchange.participants[n, 0]:
+            entries = exchange.downloaded[n, 0, 0]
             models[k, entries] = server[entries]
         for k in range(3):
             if n < len(targets[k]):
                 x = rows[k][n]
                 models[k] += 0.04 * (targets[k][n] - models[k] @ x) * x
         uploads = np.repeat(server[None], 2, axis=0)
-        for p, k in enumerate(exchange.uploaders[n, :, 0]):
-            entries = exchange.uploaded[n, p, :, 0]
+        for p, k in enumerate(exchange.uploaders[n, 0]):
+            entries = exchange.uploaded[n, 0, 0]
             uploads[p, entries] = models[k, entries]
         server = uploads.mean(axis=0)
     np.testing.assert_allclose(made.client_coef_, models[:, :3], rtol=1e-10)

@@ -17,7 +17,7 @@ from psofed.parts.registry import find_part, part_names
 from reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
-from plain_engine import advance_as_python
+from few_trials import advance
 
 pytestmark = [pytest.mark.scenario, pytest.mark.parts]
 
@@ -110,5 +110,5 @@ def test_full_sharing_by_all_leaves_every_client_with_the_servers_model(scenario
         num_shared=scenario.dimension, num_participants=scenario.num_clients, iterations=5
     )
     patterns = [full.replace(selection=Selection(pattern=name)) for name in part_names("pattern")]
-    first, second = (advance_as_python(each, 0, 5)[0][:, 1] for each in patterns)
+    first, second = (advance(each, 0, 5)[0][:, 1] for each in patterns)
     assert np.allclose(first, second, rtol=1e-9)

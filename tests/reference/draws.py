@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.frames.drift import TargetMoves
-from psofed.engine.frames.selection import Selector
+from psofed.engine.drift import TargetMoves
 from psofed.engine.inputs import make_input_model
+from psofed.engine.masks import Masks
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.participation import draw_participants
+from psofed.engine.participants import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.engine.test_set import draw_test_instances
 from psofed.fleet import Fleet, draw_fleet
@@ -186,20 +186,17 @@ def _features_of(
 
 
 def _draw_participants(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
-    chosen = np.empty((scenario.iterations, scenario.num_participants, 1), np.int32)
-    draw_participants(stream.key, stream.gamma, 0, scenario.num_clients, chosen)
-    return _indicator(chosen[:, :, 0], scenario.num_clients)
+    chosen = np.empty((scenario.iterations, 1, scenario.num_participants), np.int32)
+    draw_participants(np.array(stream), 0, scenario.num_clients, chosen)
+    return _indicator(chosen[:, 0], scenario.num_clients)
 
 
 def _draw_masks(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
     # One more than there are iterations: the last upload already uses the mask of the next.
     shape = (scenario.iterations + 1, scenario.num_clients)
-    everyone = np.broadcast_to(np.arange(scenario.num_clients, dtype=np.int32), shape)[:, :, None].copy()
-    selector = Selector(
-        scenario.selection.pattern, scenario.selection.coordinated, stream,
-        scenario.num_clients, scenario.dimension, scenario.num_shared,
-    )  # fmt: skip
-    return _indicator(selector.draw(0, len(everyone), everyone)[..., 0], scenario.dimension)
+    everyone = np.broadcast_to(np.arange(scenario.num_clients, dtype=np.int32), shape)[:, None].copy()
+    entries = Masks(scenario, stream).draw(0, len(everyone), everyone)[:, 0]
+    return _indicator(np.broadcast_to(entries, (*shape, scenario.num_shared)), scenario.dimension)
 
 
 def _indicator(indices: NDArray[np.int32], size: int) -> NDArray[np.bool_]:

@@ -51,6 +51,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
     learners = [_Client(scenario.learner, k, mu, dimension) for k, mu in enumerate(scenario.draw_stepsizes())]
     models = np.zeros((iterations + 1, clients + 1, dimension))
     network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
+    rule_memory = np.zeros(scenario.aggregation.memory_size(scenario.num_clients, scenario.dimension))
     for n in range(iterations):
         server, local = models[n, 0], models[n, 1:].copy()
         target = start + draws.moves[n]
@@ -89,7 +90,10 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
         uploads = mix_literally(
             scenario, seed, trial, n, arrivals.clients, network.weigh_by_delay(arrivals, server), server
         )
-        models[n + 1, 0] = combine_uploads(scenario.aggregation, uploads, server, own_step)
+        senders = arrivals.clients if scenario.pre_aggregation is None else None
+        models[n + 1, 0] = combine_uploads(
+            scenario.aggregation, uploads, server, own_step, rule_memory, senders, scenario.num_clients
+        )
         models[n + 1, 1:] = local
     return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
 

@@ -11,7 +11,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.participation import draw_participants
+from psofed.engine.participants import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
@@ -39,6 +39,8 @@ def run_server_model_reference(
     models = np.zeros((scenario.iterations + 1, 1, scenario.dimension))
     network_mse, server_msd, test_mse = (np.empty(scenario.iterations) for _ in range(3))
     memory = np.zeros(exchange.memory)
+    numbers = max(scenario.dimension, exchange.numbers)
+    rule_memory = np.zeros(scenario.aggregation.memory_size(scenario.num_clients, numbers))
     own_momenta = np.zeros((scenario.num_clients, scenario.dimension))
     read = scenario.dimension if algorithm.decodes() and not exchange.decode_joined else exchange.numbers
     server_momenta = np.zeros((scenario.num_clients, read))
@@ -98,7 +100,7 @@ def run_server_model_reference(
         if exchange.sends_model:
             uploads = network.weigh_by_delay(arrivals, model)
             uploads = mix_literally(scenario, seed, trial, n, clients, uploads, model)
-            models[n + 1] = combine_uploads(scenario.aggregation, uploads, model)
+            models[n + 1] = combine_uploads(scenario.aggregation, uploads, model, memory=rule_memory)
             continue
 
         receive = partial(
@@ -113,7 +115,7 @@ def run_server_model_reference(
             clients, uploads = np.arange(scenario.num_clients), server_momenta
         zeros = np.zeros(uploads.shape[1])
         uploads = mix_literally(scenario, seed, trial, n, clients, uploads, zeros)
-        joined = combine_uploads(scenario.aggregation, uploads, zeros)
+        joined = combine_uploads(scenario.aggregation, uploads, zeros, memory=rule_memory)
         if algorithm.decodes() and exchange.decode_joined:
             joined = _decode(scenario, receive(joined))
         change = np.empty(scenario.dimension)
@@ -150,9 +152,9 @@ def _decode(scenario: Scenario, received: Received) -> FloatArray:
 
 def _ordered_participants(scenario: Scenario, most: int, seed: int, trial: int) -> Any:
     stream = make_stream(seed, "participation", [trial])
-    chosen = np.empty((scenario.iterations, most, 1), np.int32)
-    draw_participants(stream.key, stream.gamma, 0, scenario.num_clients, chosen)
-    return chosen[:, :, 0]
+    chosen = np.empty((scenario.iterations, 1, most), np.int32)
+    draw_participants(np.array(stream), 0, scenario.num_clients, chosen)
+    return chosen[:, 0]
 
 
 def _own_draws(

@@ -5,19 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import BoolArray, FloatArray, IndexArray
-from psofed.engine.attackers import (
-    attacks_now,
-    common_normal,
-    draw_byzantine,
-    first_word,
-    make_attackers,
-    own_normal,
-    set_byzantine,
-)
+from psofed.common.types import BoolArray, FloatArray
+from psofed.engine.attackers import common_normal, draw_byzantine, first_word
 from psofed.engine.compiling import compiled
-from psofed.engine.hooks import AttackState
-from psofed.engine.streams import Stream
+from psofed.engine.normals import normal_at, uniform_at
+from psofed.engine.streams import Stream, WordArray
 from psofed.parts.base import Attack
 
 
@@ -49,33 +41,30 @@ def draw_shocks(
     byzantine, attacking = np.zeros((2, iterations, clients), np.bool_)
     normals, common = np.zeros((iterations, clients, dimension)), np.zeros((iterations, dimension))
     if attack is not None:
-        attackers = make_attackers(attack, is_byzantine, stream, np.zeros(0))
-        sets = draw_byzantine(attack, stream, 0, iterations, clients)
-        _fill_shocks(attackers, sets, byzantine, attacking, normals, common)
+        byzantine[:] = is_byzantine
+        if attack.byzantine_set == "redrawn":
+            byzantine[:] = False
+            sets = draw_byzantine(attack, stream, 0, iterations, clients)[:, 0]
+            np.put_along_axis(byzantine, sets.astype(np.int64), True, axis=1)
+        _fill_shocks(np.array(stream), attack.probability, byzantine, attacking, normals, common)
     return Shocks(byzantine, attacking, normals, common)
 
 
 @compiled(by_content=True)
 def _fill_shocks(
-    attackers: AttackState,
-    sets: IndexArray,
+    stream: WordArray,
+    probability: float,
     byzantine: BoolArray,
     attacking: BoolArray,
     normals: FloatArray,
     common: FloatArray,
 ) -> None:
     iterations, clients, dimension = normals.shape
-    key, gamma = attackers.stream.key[0], attackers.stream.gamma[0]
     for n in range(iterations):
-        if sets.size:
-            set_byzantine(sets[n], attackers)
         for i in range(dimension):
-            common[n, i] = common_normal(key, gamma, n, dimension, i)
+            common[n, i] = common_normal(stream, 0, n, dimension, i)
         for k in range(clients):
             word = first_word(n, clients, k, dimension)
-            byzantine[n, k] = attackers.is_byzantine[k, 0]
-            attacking[n, k] = attackers.is_byzantine[k, 0] and attacks_now(
-                key, gamma, word, attackers.probability
-            )
+            attacking[n, k] = byzantine[n, k] and uniform_at(stream, 0, word) < probability
             for i in range(dimension):
-                normals[n, k, i] = own_normal(key, gamma, word, i)
+                normals[n, k, i] = normal_at(stream, 0, word + 1, i)

@@ -15,8 +15,8 @@ from psofed import (
     simulate,
 )
 from psofed.engine.attackers import make_attackers
-from psofed.engine.frames.poison import poison_hook
-from psofed.engine.hooks import take_poison
+from psofed.engine.attacks import hooks_of
+from psofed.engine.signatures import take_poison
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import (
     ColludingGaussian,
@@ -196,23 +196,23 @@ def test_a_poisoned_sample_is_what_was_worked_out_by_hand(attack: Attack, x: lis
 
 
 @njit
-def call_poison(address, token, n, k, attackers, target, inputs, noise):
-    take_poison(address)(token, n, k, attackers, target, inputs, noise)
+def call_poison(address, options, n, k, attackers, target, inputs, noise):
+    take_poison(address)(options, n, k, 0, attackers, target, 0, inputs, noise)
 
 
 @pytest.mark.parametrize("kind", [LabelPoisoning, DataPoisoning])
 def test_the_poison_hook_keeps_the_noise_that_belongs_to_the_sample(kind: type[Attack]) -> None:
     """y' − wᵀx', so that the kernel's error form stays true."""
     attack, stream, byzantine = kind(**ALWAYS), make_stream(3, "attack", [0]), np.array([True, False])
-    x, noise = np.array([[0.5], [-1.0], [2.0]]), np.array([0.1])
+    x, noise = np.array([[[0.5], [-1.0], [2.0]]]), np.array([[0.1]])
     normals = draw_shocks(attack, stream, byzantine, 5, 3).normals[4, 0]
-    label = float(TARGET @ x[:, 0]) + 0.1
-    expected_x, expected_y = poison_sample(attack, x[:, 0], label, normals=normals, client=0, iteration=4)
-    hook = poison_hook(attack)
-    attackers = make_attackers(attack, byzantine, stream, hook.options)
-    call_poison(hook.address, hook.token, 4, 0, attackers, TARGET, x, noise)
-    assert np.allclose(x[:, 0], expected_x)
-    assert np.allclose(noise[0], expected_y - TARGET @ expected_x)
+    label = float(TARGET @ x[0, :, 0]) + 0.1
+    expected_x, expected_y = poison_sample(attack, x[0, :, 0], label, normals=normals, client=0, iteration=4)
+    hook = hooks_of(attack)[0]
+    attackers = make_attackers([attack], [byzantine], [stream], [3], 2)
+    call_poison(hook.address, hook.options, 4, 0, attackers, TARGET, x, noise)
+    assert np.allclose(x[0, :, 0], expected_x)
+    assert np.allclose(noise[0, 0], expected_y - TARGET @ expected_x)
 
 
 def test_a_redrawn_set_has_the_right_size_and_reaches_everyone_alike() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import FloatArray, IntArray
 from psofed.parts.attack_contexts import KNOWLEDGE as KNOWLEDGE
 from psofed.parts.attack_contexts import Conspiracy as Conspiracy
 from psofed.parts.attack_contexts import Moment as Moment
@@ -19,6 +19,8 @@ from psofed.parts.attack_contexts import Upload as Upload
 from psofed.parts.attack_contexts import UploadAndAccomplices as UploadAndAccomplices
 from psofed.parts.attack_contexts import UploadAndEveryone as UploadAndEveryone
 from psofed.parts.attack_contexts import UploadAndServer as UploadAndServer
+
+_NOBODY: IntArray = np.zeros(0, np.int64)
 
 
 class Residual(NamedTuple):
@@ -97,10 +99,13 @@ class Numbers(NamedTuple):
         server's own value stands in for the missing ones.
     server : float
         The server's own number.
+    entry : int
+        Which entry of the model it is.
     """
 
     values: FloatArray
     server: float
+    entry: int = 0
 
 
 def scratch_size(count: int, entries: int) -> int:
@@ -125,6 +130,12 @@ class Updates(NamedTuple):
     scratch : array (any,)
         Scratch memory of at least count² + 2 · count + 2 · E numbers: new arrays are slow to get where a rule is
         called millions of times.
+    entries : int array (E,)
+        Which entries of the model these are.
+    clients : int array (count,)
+        Who answered.
+    num_clients : int
+        K.
     """
 
     changes: FloatArray
@@ -132,6 +143,9 @@ class Updates(NamedTuple):
     server: FloatArray
     own_step: FloatArray
     scratch: FloatArray
+    entries: IntArray = _NOBODY
+    clients: IntArray = _NOBODY
+    num_clients: int = 0
 
 
 class Evidence(NamedTuple):

@@ -160,7 +160,7 @@ def _check_files(part: Part) -> Iterator[str]:
 
 
 def _check_simulation(part: Part) -> Iterator[str]:
-    from psofed.engine.bodies import run_as_python
+    from psofed.engine.hooks import run_as_python
     from psofed.simulation.monte_carlo import simulate
 
     changes: list[dict[str, Any]] = [{}, {"num_shared": 1}]
@@ -198,7 +198,7 @@ def _compare(compiled: Any, python: Any, where: str) -> Iterator[str]:
 
 
 def _notes(part: Part) -> Iterator[str]:
-    from psofed.engine.bodies import why_python
+    from psofed.engine.hooks import why_python
 
     reason = why_python(part)
     if reason is not None:

@@ -50,7 +50,7 @@ def corrupt_by_node(
             attacking[p], normals[p] = draw_attack(attack, seed, numbers[name], round_number, len(entries))
     corrupt: Callable[..., FloatArray] = corrupt_uploads
     if attacking.sum() * len(entries) >= _LARGE:
-        from psofed.engine.corrupt import corrupt_compiled as corrupt
+        from psofed.engine.attacks import corrupt_compiled as corrupt
     received = corrupt(
         attack, uploads=sent, attacking=attacking, server=own, clients=np.array([numbers[name] for name in names]),
         iteration=round_number, normals=normals, num_clients=len(numbers), memory=memory,

@@ -1,4 +1,4 @@
-"""The engine run as plain Python does what it does compiled, and what is written literally, within its memory."""
+"""Every kind of scenario does what is written literally; corners that no other test meets."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, Scenario, draw_fleet, option
+from psofed.engine.run import Run
 from psofed.engine.samples import TableSamples
-from psofed.engine.server_model import ServerModelRun
 from psofed.parts.attacks import Gaussian, SignFlip
 from psofed.parts.availabilities import Bernoulli
 from psofed.parts.contexts import Message, Received
@@ -20,35 +20,24 @@ from psofed.simulation.baselines import lms_errors
 from reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
-from every_kind import KINDS, PLAN, fleet_of, scenario_of, start
-from plain_engine import WIDTH, advance_as_python, run_as_python
+from every_kind import KINDS, PLAN, scenario_of, start
+from few_trials import advance
 
 pytestmark = pytest.mark.engine
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 # There is no literal form of these.
-COMPILED = ("a table", "root data")
-# Two vectors of lanes, of which the last lane is looked at: fewer than participants, and no other size is four.
-TRIALS = range(12 - 2 * WIDTH, 12)
+WITHOUT_LITERAL_FORM = ("a table", "root data")
+TRIALS = range(10, 12)
 
 
-@pytest.mark.thinned(1)  # all of them: nothing is compiled
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_engine_as_plain_python_stays_within_its_memory_and_does_the_same(kind: str) -> None:
-    count = 8 if kind == "a table" else 3
-    found = np.empty((count, 3, len(TRIALS)))
-    fleet_of(kind)  # drawn while the engine is compiled
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        start(kind, TRIALS).advance(0, found)
-    if kind in COMPILED:
-        compiled = np.empty((count, 3, 16))
-        start(kind, range(16)).advance(0, compiled)
-        expected = compiled[:, :, 11].T
-    else:
-        literal = run_trial(scenario_of(kind).replace(iterations=count), 3, 11, PLAN)
-        expected = np.array([getattr(literal, metric) for metric in METRICS])
-    assert np.allclose(found[:, :, -1].T, expected, rtol=1e-9)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in WITHOUT_LITERAL_FORM])
+def test_every_kind_of_scenario_does_what_is_written_literally(kind: str) -> None:
+    found = np.empty((12, 3, 2))
+    start(kind, TRIALS).advance(0, found)
+    literal = run_trial(scenario_of(kind), 3, 11, PLAN)
+    expected = np.array([getattr(literal, metric) for metric in METRICS])
+    assert np.allclose(found[:, :, 1].T, expected, rtol=1e-9)
 
 
 @pytest.fixture
@@ -103,18 +92,14 @@ def test_an_algorithm_is_given_all_that_it_asks_for(
         attack=Gaussian(num_byzantine=2, probability=0.5), defence=Cusum(threshold=3.0, return_after=1),
     )  # fmt: skip
     found, plan, fleet = np.empty((4, 3, len(TRIALS))), WatchPlan(3.0, np.zeros((0, 0))), draw_fleet(scenario)
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        run_as_python(patch)
-        run = ServerModelRun(scenario, fleet, 3, TRIALS, plan)
-        run.advance(0, found[:2])
-        run.advance(2, found[2:])
+    run = Run(scenario, fleet, 3, TRIALS, plan=plan)
+    run.advance(0, found[:2])
+    run.advance(2, found[2:])
     literal = run_trial(scenario, 3, 11, plan)
     for q, metric in enumerate(METRICS):
         assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
-    assert np.array_equal(run.watching.exclusions[:, -1], literal.watch.exclusions)
+    assert np.array_equal(run.watching.exclusions[-1], literal.watch.exclusions)
 
-
-# What follows takes kernels that no other test needs.
 
 SMALL = Scenario(
     num_clients=7, dimension=5, num_participants=4, num_shared=2, iterations=12,
@@ -130,8 +115,8 @@ def test_models_that_online_fed_uploads_may_arrive_late(grouping: str) -> None:
         availability=Bernoulli(probability=0.6),
         delay=Geometric(ratio=0.5, longest=3, weight=0.6, grouping=grouping),
     )
-    found, _ = advance_as_python(scenario, 5, 12)
-    literal = run_trial(scenario, 5, WIDTH - 1)
+    found = advance(scenario, 5, 12)[0]
+    literal = run_trial(scenario, 5, 1)
     for q, metric in enumerate(METRICS):
         assert np.allclose(found[:, q, -1], getattr(literal, metric), rtol=1e-9)
 
@@ -140,7 +125,7 @@ def test_groups_attack_side_by_side() -> None:
     """Two groups that do the same are one group, up to the random numbers they draw."""
     one = SignFlip(clients=(0, 2), probability=1.0)
     two = (SignFlip(clients=(2,), probability=1.0), SignFlip(clients=(0,), probability=1.0))
-    assert np.array_equal(*(advance_as_python(SMALL.replace(attack=a), 3, 6)[0] for a in (one, two)))
+    assert np.array_equal(*(advance(SMALL.replace(attack=a), 3, 6)[0] for a in (one, two)))
 
 
 def test_clients_with_rows_of_their_own_that_always_sleep_learn_alone() -> None:
@@ -149,7 +134,7 @@ def test_clients_with_rows_of_their_own_that_always_sleep_learn_alone() -> None:
     rows = TableSamples(
         [rng.normal(size=(6, 5)) for _ in range(7)], [rng.normal(size=6) for _ in range(7)], 1
     )
-    metrics, _ = advance_as_python(asleep, 3, 6, samples=rows)
+    metrics = advance(asleep, 3, 6, samples=rows)[0]
     alone, _ = lms_errors(rows, draw_fleet(asleep).target, asleep.common_stepsize, 7, 6)
     assert np.allclose(metrics[:, 0], alone.mean(axis=1)[:, None], rtol=1e-12)
     assert (metrics[:, 1] == metrics[0, 1]).all(), "the server hears from nobody"

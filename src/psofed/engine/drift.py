@@ -1,15 +1,11 @@
-"""The frame of drifts: one call of the body for each iteration and trial."""
-
-from typing import Any
+"""The moving target: one call of a drift's method for each iteration and trial."""
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.bodies import Body, Frame, Unpack, make_function
-from psofed.engine.compiling import compiled
-from psofed.engine.hooks import DRIFT, take_drift
+from psofed.engine.hooks import Body, Frame, make_function
 from psofed.engine.normals import fill_standard_normal, normals_at
-from psofed.engine.streams import Stream
+from psofed.engine.streams import Stream, WordArray
 from psofed.parts.base import Drift
 from psofed.parts.contexts import Step
 
@@ -28,58 +24,46 @@ class TargetMoves:
     """
 
     def __init__(self, drift: Drift, dimension: int, stream: Stream) -> None:
-        self._stream = stream
+        self._stream = np.array(stream)
         self._direction = draw_direction(stream, dimension)
         self._position = np.zeros((dimension, stream.key.size))
-        self._move = make_function(drift, "move", DRIFT, _make_frame, _call)
+        self._move = make_function(drift, "move", _make_frame)
 
     def draw(self, first: int, count: int) -> FloatArray:
-        """Return w*_n − w*_0 of the next `count` iterations, the first of them `first`; shape (count, D, lanes)."""
+        """Return w*_n − w*_0 of the next `count` iterations, the first of them `first`; shape (count, D, L)."""
         out = np.empty((count, *self._position.shape))
         self._move(first, self._stream, self._direction, self._position, out)
         return out
 
 
 def draw_direction(stream: Stream, dimension: int) -> FloatArray:
-    """Draw a unit vector for each trial, uniform over the sphere, shape (D, lanes)."""
+    """Draw a unit vector for each trial, uniform over the sphere, shape (D, L)."""
     normals = np.empty((2 * ((dimension + 1) // 2), stream.key.size), np.float32)
     fill_standard_normal(stream.key, stream.gamma, 0, normals)
     vectors = normals[:dimension].astype(np.float64)
     return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=0))
 
 
-def _make_frame(unpack: Unpack, body: Body) -> Frame:
+def _make_frame(unpack: Body, body: Body) -> Frame:
     def frame(
-        token: int,
-        options: FloatArray,
-        first: int,
-        stream: Stream,
-        direction: FloatArray,
-        position: FloatArray,
+        options: FloatArray, first: int, stream: WordArray, direction: FloatArray, position: FloatArray,
         out: FloatArray,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self = unpack(options)
-        dimension, lanes = position.shape
+        dimension, trials = position.shape
         half = (dimension + 1) // 2
         normals, before, unit = np.empty(2 * half), np.empty(dimension), np.empty(dimension)
         for t in range(out.shape[0]):
-            for lane in range(lanes):
+            for trial in range(trials):
                 # The first words are the direction's.
                 for j in range(half):
-                    x, y = normals_at(stream.key[lane], stream.gamma[lane], (first + t + 1) * half + j)
-                    normals[2 * j] = x
-                    normals[2 * j + 1] = y
+                    normals[2 * j], normals[2 * j + 1] = normals_at(stream, trial, (first + t + 1) * half + j)
                 for i in range(dimension):
-                    before[i] = position[i, lane]
-                    unit[i] = direction[i, lane]
+                    before[i] = position[i, trial]
+                    unit[i] = direction[i, trial]
                 after = body(self, Step(first + t, before, normals[:dimension], unit))
                 for i in range(dimension):
-                    position[i, lane] = after[i]
-                    out[t, i, lane] = after[i]
+                    position[i, trial] = after[i]
+                    out[t, i, trial] = after[i]
 
     return frame
-
-
-@compiled
-def _call(address: int, *arguments: Any) -> None:
-    take_drift(address)(0, *arguments)
