@@ -1,0 +1,1 @@
+"""A node: its clients, what they learn from, and what they keep."""

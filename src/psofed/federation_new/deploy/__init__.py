@@ -1,0 +1,1 @@
+"""Processes, files and commands of a federation of machines."""

@@ -1,0 +1,1 @@
+"""PSO-Fed as a Flower app, on public names of Flower only."""

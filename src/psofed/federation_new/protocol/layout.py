@@ -1,0 +1,194 @@
+"""How any model's arrays become one vector and back.
+
+The floating arrays of a model, in their order, form one vector that is shared in parts. Arrays of any
+other kind (say the integer counters of PyTorch's batch normalisation) stay where they are: each side
+keeps its own. So do arrays that are left out by name.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.errors import InvalidValueError
+from psofed.federation_new.protocol.column_names import ColumnNames
+from psofed.federation_new.protocol.frames import DTYPES
+
+MAX_TEXT = 1 << 21  # characters of a layout
+
+Vector = NDArray[Any]
+Arrays = Mapping[str, NDArray[Any]]
+"""A model's arrays by name."""
+
+
+@dataclass(frozen=True)
+class ModelLayout:
+    """Names, shapes and types of a model's arrays; the floating ones make up the shared vector.
+
+    Parameters
+    ----------
+    names, shapes, dtypes : tuple
+        Of all arrays.
+    private : tuple of str
+        Floating arrays that are not shared.
+    columns : ColumnNames or None
+        Names of the data's columns, for a model whose entries belong to them; None if they have none.
+
+    Examples
+    --------
+    >>> layout = ModelLayout.of({"a": np.ones((2, 3), np.float32), "n": np.array(7)})
+    >>> layout.dimension, layout.dtype
+    (6, dtype('float32'))
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    private: tuple[str, ...] = ()
+    columns: ColumnNames | None = None
+
+    @classmethod
+    def of(cls, arrays: Arrays, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()) -> Self:
+        """Return the layout of a model's arrays; `include` and `exclude` are patterns of names (``fnmatch``)."""
+        names = tuple(arrays)
+        for pattern in (*include, *exclude):
+            if names and not any(fnmatchcase(name, pattern) for name in names):
+                raise InvalidValueError(
+                    "include or exclude", pattern, f"a pattern that some array's name matches: {_few(names)}"
+                )
+        floating = [name for name, array in arrays.items() if array.dtype.kind in "fc"]
+        layout = cls(
+            names=names,
+            shapes=tuple(array.shape for array in arrays.values()),
+            dtypes=tuple(str(array.dtype) for array in arrays.values()),
+            private=tuple(
+                name
+                for name in floating
+                if not any(fnmatchcase(name, pattern) for pattern in include)
+                or any(fnmatchcase(name, pattern) for pattern in exclude)
+            ),
+        )
+        if layout.dimension == 0:
+            raise InvalidValueError(
+                "initial model", f"{len(arrays)} arrays", "at least one floating number to share"
+            )
+        unknown = [name for name in layout.shared_dtypes if name not in DTYPES]
+        if unknown:
+            raise InvalidValueError("initial model", unknown[0], "arrays of " + ", ".join(DTYPES))
+        return layout
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what :meth:`to_text` wrote; any mistake in it raises ValueError."""
+        if len(text) > MAX_TEXT:
+            raise ValueError("not a layout: too long")
+        try:
+            document = json.loads(text)
+            columns = ColumnNames.from_mapping(document["columns"]) if "columns" in document else None
+            rows = [
+                (str(name), tuple(int(side) for side in shape), str(np.dtype(dtype)))
+                for name, shape, dtype in document["arrays"]
+            ]
+            private = tuple(str(name) for name in document["private"])
+        except (TypeError, ValueError, KeyError, RecursionError, OverflowError) as error:
+            raise ValueError(f"not a layout: {error}") from None
+        names, shapes, dtypes = zip(*rows, strict=True) if rows else ((), (), ())
+        if any(side < 0 for shape in shapes for side in shape) or len(set(names)) != len(names):
+            raise ValueError("not a layout: negative sizes or repeated names")
+        if any(np.dtype(dtype).kind not in "biufc" for dtype in dtypes):
+            raise ValueError("not a layout: arrays of something else than numbers")
+        layout = cls(names, shapes, dtypes, private, columns)
+        if not layout.dimension or any(name not in DTYPES for name in layout.shared_dtypes):
+            raise ValueError("not a layout: nothing to share, or numbers of a type that is not shared")
+        return layout
+
+    def to_text(self) -> str:
+        """Return the layout as one line of JSON."""
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        rows = [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)]
+        document: dict[str, Any] = {"arrays": rows, "private": list(self.private)}
+        if self.columns is not None:
+            document["columns"] = self.columns.to_mapping()
+        return json.dumps(document, separators=(",", ":"))
+
+    @cached_property
+    def digest(self) -> str:
+        """Eight bytes of BLAKE2b over the text, so that both sides can tell that they mean the same."""
+        return hashlib.blake2b(self.to_text().encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def shared_dtypes(self) -> tuple[str, ...]:
+        """Types of the arrays that are shared."""
+        return tuple(sorted({str(dtype) for _, _, dtype, is_shared in self._rows if is_shared}))
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the shared vector: the widest of the shared arrays'."""
+        return np.result_type(*self.shared_dtypes)
+
+    @cached_property
+    def dimension(self) -> int:
+        """D, the length of the shared vector."""
+        return sum(math.prod(shape) for _, shape, _, is_shared in self._rows if is_shared)
+
+    @cached_property
+    def entries(self) -> int:
+        """Entries of all arrays, shared or not; an empty array counts its longest side."""
+        return sum(math.prod(shape) or max(shape, default=1) for shape in self.shapes)
+
+    def flatten(self, arrays: Arrays) -> Vector:
+        """Return the shared vector (D,) of `arrays`, which nobody may change; ValueError if they do not fit."""
+        if arrays.keys() != set(self.names):
+            raise ValueError(f"arrays are named {_few(tuple(arrays))}, not {_few(self.names)}")
+        parts = []
+        for name, shape, _, is_shared in self._rows:
+            if not is_shared:
+                continue
+            if arrays[name].shape != shape:
+                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, not {shape}")
+            parts.append(np.asarray(arrays[name], dtype=self.dtype).ravel())
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def restore(self, vector: Vector, private: Arrays | None = None) -> dict[str, NDArray[Any]]:
+        """Return a model's arrays from the shared vector and, where not shared, from `private` (or zeros)."""
+        arrays: dict[str, NDArray[Any]] = {}
+        start = 0
+        for name, shape, dtype, is_shared in self._rows:
+            if is_shared:
+                end = start + math.prod(shape)
+                arrays[name] = np.array(vector[start:end], dtype=dtype).reshape(shape)
+                start = end
+            elif private is not None and name in private:
+                arrays[name] = private[name]
+            else:
+                arrays[name] = np.zeros(shape, dtype=dtype)
+        return arrays
+
+    def kept(self, arrays: Arrays) -> dict[str, NDArray[Any]]:
+        """Return those of `arrays` that are not shared."""
+        return {
+            name: arrays[name] for name, _, _, is_shared in self._rows if not is_shared and name in arrays
+        }
+
+    @cached_property
+    def _rows(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], bool]]:
+        """Name, shape and type of every array, and whether it is shared."""
+        rows = zip(self.names, self.shapes, map(np.dtype, self.dtypes), strict=True)
+        return [
+            (name, shape, dtype, dtype.kind in "fc" and name not in self.private)
+            for name, shape, dtype in rows
+        ]
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

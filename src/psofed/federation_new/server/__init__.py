@@ -1,0 +1,1 @@
+"""The server: the loop over rounds, the step, the checks of replies, the checkpoint and the history."""

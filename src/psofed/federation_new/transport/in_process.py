@@ -1,0 +1,90 @@
+"""Nodes that live in the server's process and answer at once: for tests, demonstrations and experiments."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from psofed.federation_new.transport.hub import Presence
+
+Tamper = Callable[[str, bytes], Iterable[tuple[str, bytes]]]
+"""Given a node's name and its reply, yields what arrives instead: nothing, or frames under any names."""
+
+
+class Worker(Protocol):
+    """A node without a transport; see :class:`psofed.federation_new.client.node.Node`."""
+
+    def begin(self, run: bytes) -> None:
+        """Take note of a run description."""
+
+    def announcement(self) -> bytes:
+        """Return what the node announces."""
+
+    def answer(self, frame: bytes) -> bytes | None:
+        """Return the reply to an instruction; None for an instruction that is not to be answered."""
+
+
+class InProcessHub:
+    """A hub whose nodes are objects.
+
+    Parameters
+    ----------
+    nodes : mapping of str to Worker
+        By name; may be changed at any time.
+    tamper : callable, optional
+        Rehearses faults.
+
+    Attributes
+    ----------
+    silent : set of str
+        Nodes that receive instructions and do not answer.
+    sent : list of (str, bytes)
+        All instructions.
+    run, model : bytes
+        The retained values.
+    """
+
+    is_connected = True
+
+    def __init__(self, nodes: Mapping[str, Worker], tamper: Tamper | None = None) -> None:
+        self.nodes: dict[str, Worker] = dict(nodes)
+        self.tamper = tamper
+        self.silent: set[str] = set()
+        self.sent: list[tuple[str, bytes]] = []
+        self.run, self.model = b"", b""
+        self._revoked: frozenset[str] = frozenset()
+        self._told: dict[str, bytes] = {}
+        self._arrived: list[tuple[str, bytes]] = []
+
+    def present(self) -> dict[str, Presence]:
+        """Return the nodes that are not revoked."""
+        admitted = {name: node for name, node in self.nodes.items() if name not in self._revoked}
+        for name, node in admitted.items():
+            if self.run and self._told.get(name) != self.run:
+                self._told[name] = self.run
+                node.begin(self.run)
+        return {name: Presence(str(id(node)), node.announcement()) for name, node in admitted.items()}
+
+    def send(self, node: str, frame: bytes) -> None:
+        """Let a node answer."""
+        self.sent.append((node, frame))
+        if node not in self.present() or node in self.silent:
+            return
+        reply = self.nodes[node].answer(frame)
+        if reply is not None:
+            self._arrived += [(node, reply)] if self.tamper is None else self.tamper(node, reply)
+
+    def receive(self, seconds: float) -> list[tuple[str, bytes]]:
+        """Return the replies: there is nothing to wait for."""
+        arrived, self._arrived = self._arrived, []
+        return [(node, frame) for node, frame in arrived if node not in self._revoked]
+
+    def publish(self, run: bytes | None = None, model: bytes | None = None) -> None:
+        """Keep the newest values."""
+        self.run = self.run if run is None else run
+        self.model = self.model if model is None else model
+
+    def revoke(self, names: Collection[str]) -> None:
+        """Drop these nodes."""
+        self._revoked = frozenset(names)
+
+    def close(self) -> None:
+        """Do nothing."""
