@@ -230,7 +230,9 @@ def test_descriptions_and_announcements_are_read_as_they_were_written():
     run = RunDescription("s", {"scenario": "dimension = 5", "seed": 3})
     assert RunDescription.from_bytes(run.to_bytes()) == run
     for clients in (None, (), ("north", "süd")):
-        assert Announcement.from_bytes(Announcement(clients).to_bytes()) == Announcement(clients)
+        assert Announcement.from_bytes(Announcement("s", clients, "disk").to_bytes()) == Announcement(
+            "s", clients, "disk"
+        )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from typing import Any
 
 from psofed.federation_new.protocol.bounds import MAX_DESCRIPTION
 from psofed.federation_new.protocol.frames import VERSION, Fields, FrameError, decode_object
-from psofed.federation_new.protocol.names import check_client_names
+from psofed.federation_new.protocol.names import check_client_names, clean_text
+
+_MAX_SESSION = 64
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class RunDescription:
         """Read what :meth:`to_bytes` gave, or raise ValueError."""
         fields = _decode(data)
         settings = fields.get("settings")
-        session = fields.text("session", 64)
+        session = fields.text("session", _MAX_SESSION)
         if type(settings) is not dict or not session:
             raise FrameError("no session, or no settings")
         return cls(session, settings)
@@ -44,21 +46,35 @@ class RunDescription:
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a node that is online says of itself: the clients of a gateway, None for any other node."""
+    """What a node that is online says of itself.
 
+    Attributes
+    ----------
+    session : str
+        The run that it is ready for; empty before it knows of any. The server asks only nodes ready for its run.
+    clients : tuple of str or None
+        The clients of a gateway, None for any other node.
+    problem : str
+        Why it cannot take part; empty if it can.
+    """
+
+    session: str = ""
     clients: tuple[str, ...] | None = None
+    problem: str = ""
 
     def to_bytes(self) -> bytes:
         """Return the retained bytes."""
-        return json.dumps({"psofed": VERSION, "clients": self.clients}).encode()
+        document = {"session": self.session, "clients": self.clients, "problem": clean_text(self.problem)}
+        return json.dumps({"psofed": VERSION, **document}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Announcement":
         """Read what :meth:`to_bytes` gave, or raise ValueError."""
         fields = _decode(data)
-        if fields.get("clients") is None:
-            return cls()
-        return cls(check_client_names(fields.items_of("clients", str), gateway=True))
+        clients = None
+        if fields.get("clients") is not None:
+            clients = check_client_names(fields.items_of("clients", str), gateway=True)
+        return cls(fields.text("session", _MAX_SESSION), clients, clean_text(fields.text("problem")))
 
 
 def _decode(data: bytes) -> Fields:

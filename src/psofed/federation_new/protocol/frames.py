@@ -138,6 +138,6 @@ class Fields(dict[str, Any]):
     def dtype(self) -> np.dtype[Any]:
         """Return the type of the values."""
         name = self.get("dtype")
-        if name not in DTYPES:
+        if not isinstance(name, str) or name not in DTYPES:
             raise FrameError(f"values of an unknown type; known are {', '.join(DTYPES)}")
         return np.dtype(name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed.federation_new.protocol.bounds import MAX_ENTRIES, MAX_ROUND, MAX_SEQUENCE
+from psofed.federation_new.protocol.bounds import MAX_ENTRIES, MAX_ROUND, MAX_SEED, MAX_SEQUENCE
 from psofed.federation_new.protocol.frames import (
     INSTRUCTION,
     Fields,
@@ -27,8 +27,7 @@ PART = "part"  # values hold the M entries of S_{k,n}
 START = "start"  # likewise, for a client that starts from zero, as the paper's do
 FULL = "full"  # values hold all D entries
 SYNC = "sync"  # likewise, and the client takes them all, whatever it had
-EVALUATE = "evaluate"  # no values: the client evaluates its own model
-KINDS = (PART, START, FULL, SYNC, EVALUATE)
+KINDS = (PART, START, FULL, SYNC)
 
 _MAX_SESSION, _MAX_NODE, _MAX_SETTINGS = 64, 200, 100
 
@@ -147,7 +146,7 @@ def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instructi
             f"masks derived by version {fields.get('derivation')!r}, this psofed derives by {DERIVATION}"
         )
     masks = derived_masks(
-        fields.integer("seed", 0, MAX_SEQUENCE),
+        fields.integer("seed", 0, MAX_SEED),
         fields.integer("dimension", 1, max_entries),
         fields.integer("shared", 1, max_entries),
         fields.text("pattern", 40),

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
+from psofed.federation_new.protocol.bounds import MAX_SEED
 from psofed.parts.base import Pattern
-
-MAX_SEED = 2**63 - 1
 
 DERIVATION = 1
 """Version of the derivation below."""

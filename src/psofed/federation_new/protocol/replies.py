@@ -17,10 +17,9 @@ from psofed.federation_new.protocol.names import check_client_names, clean_text
 
 LEARNED = "learned"
 LOST = "lost"  # the client needs the full model first
-EVALUATED = "evaluated"
 FAILED = "failed"  # training raised an exception; the remark says which
 LEFT = "left"  # the node has no such client, or no longer
-STATUSES = (LEARNED, LOST, EVALUATED, FAILED, LEFT)
+STATUSES = (LEARNED, LOST, FAILED, LEFT)
 
 _MAX_METRICS, _MAX_METRIC_NAME, _MAX_METRIC_VALUES = 100, 100, 4096
 _HEADER_PER_CLIENT = 1 << 17

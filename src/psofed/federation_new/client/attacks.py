@@ -1,0 +1,127 @@
+"""Rehearse an attack on one's own federation, with any attack of :mod:`psofed.attacks` or one's own.
+
+A Byzantine node changes what it uploads and nothing else: as in the paper, its own model stays clean. It knows its own
+upload and the server's entries as it last downloaded them. An attack on data (``poison``) changes what the node learns
+from instead: :class:`PoisonedSource`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.common.validation import check_integer
+from psofed.federation_new.client.gateway import Corruption
+from psofed.federation_new.client.sources import NamedSource, Position, Samples, Source, source_of_run
+from psofed.federation_new.protocol.bounds import MAX_SEED
+from psofed.federation_new.protocol.column_names import ColumnNames
+from psofed.federation_new.protocol.corruption import check_rehearsal, corrupt_upload, draw_attack
+from psofed.federation_new.protocol.instructions import FULL, SYNC, ClientTask, Instruction
+from psofed.federation_new.protocol.layout import Vector
+from psofed.federation_new.protocol.names import client_number, node_number
+from psofed.parts.base import Attack
+from psofed.parts.plain import poison_sample
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Makes a node Byzantine; see :class:`psofed.federation_new.client.gateway.Gateway`.
+
+    Parameters
+    ----------
+    attack : Attack
+        What it does; with its `probability` in each round. That it is one of `num_byzantine` plays no part.
+    seed : int
+        With client and round it gives the draws, so a repeated round repeats its attack.
+
+    Examples
+    --------
+    >>> from psofed.attacks import ConstantBias
+    >>> corruption = Rehearsal(ConstantBias(num_byzantine=1, bias=0.5))
+    """
+
+    attack: Attack
+    seed: int = 0
+    _known: dict[int, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_integer("seed", self.seed, 0, MAX_SEED)
+        if self.attack.poisons_samples():
+            raise NotCoveredError(
+                f'attack.kind = "{self.attack.kind}" changes what a node learns from: use a PoisonedSource'
+            )
+        check_rehearsal(self.attack)
+
+    def __call__(self, instruction: Instruction, task: ClientTask, values: Vector) -> Vector:
+        """Return what is uploaded instead of `values`."""
+        n, masks = instruction.round_number, instruction.masks
+        client = client_number(node_number(instruction.node), task.client)
+        server = self._known.setdefault(client, np.full(masks.dimension, np.nan))
+        if task.values is not None:
+            whole = task.kind in (FULL, SYNC)
+            server[slice(None) if whole else masks.indices(n, client)] = task.values
+        indices = masks.indices(n + 1, client)
+        last = np.where(np.isnan(server[indices]), values, server[indices])
+        return corrupt_upload(self.attack, self.seed, n, client, values, last)
+
+
+def perturbing(perturbation: Callable[[int, int, int], Vector | None]) -> Corruption:
+    """Return a corruption that adds whatever `perturbation` says, given round, client number and M, to the upload.
+
+    Examples
+    --------
+    >>> shift = perturbing(lambda round_number, client, count: np.full(count, 100.0))
+    """
+
+    def corruption(instruction: Instruction, task: ClientTask, values: Vector) -> Vector:
+        client = client_number(node_number(instruction.node), task.client)
+        delta = perturbation(instruction.round_number, client, values.size)
+        return values if delta is None else (values + delta).astype(values.dtype)
+
+    return corruption
+
+
+@dataclass(frozen=True)
+class PoisonedSource:
+    """A source whose samples are poisoned, each with the attack's probability; the same whenever it is read.
+
+    Parameters
+    ----------
+    source : Source
+        The clean samples.
+    attack : Attack
+        An attack on data.
+    node, seed : int
+        With the sample's number they give the draws.
+    """
+
+    source: Source
+    attack: Attack
+    node: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_rehearsal(self.attack)
+
+    def columns(self) -> ColumnNames | None:
+        """Return the names of the clean source's columns."""
+        return self.source.columns() if isinstance(self.source, NamedSource) else None
+
+    def choose(self, columns: ColumnNames) -> "PoisonedSource":
+        """Return the same source with the run's columns."""
+        return replace(self, source=source_of_run(self.source, columns))
+
+    def read(self, start: Position, limit: int) -> Samples:
+        """Read samples, and poison some."""
+        samples = self.source.read(start, limit)
+        inputs, targets = samples.inputs.copy(), samples.targets.copy()
+        for i in range(len(targets)):
+            n = start.samples + i
+            attacks, normals = draw_attack(self.attack, self.seed, self.node, n, inputs.shape[1])
+            if attacks:
+                inputs[i], targets[i] = poison_sample(
+                    self.attack, inputs[i], float(targets[i]), normals=normals, client=self.node, iteration=n
+                )
+        return Samples(inputs, targets, samples.ends, samples.end, samples.problem)

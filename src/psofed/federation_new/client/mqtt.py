@@ -1,0 +1,339 @@
+"""Samples from an MQTT broker: each message becomes rows of a CSV file, which the client then reads as any other table.
+
+``mqtt://broker.example:1883/plant/{client}/readings`` names broker and topic (``mqtts`` for TLS). A payload is a JSON
+object, an array of these, or CSV with a header line; its fields have the names of the columns. Messages are confirmed
+once they are in the file (QoS 1, a session that the broker keeps), so a node or a broker that was away loses nothing
+that the broker has kept. Samples that arrive twice are dropped if they have a time, or if the broker marks them.
+"""
+
+import contextlib
+import csv
+import hashlib
+import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from psofed.common.csv_text import csv_text
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import OncePerChange
+from psofed.federation_new.client.mqtt_samples import SampleTimes, read_payload, seconds_of
+from psofed.federation_new.protocol.names import MAX_CLIENTS, is_client_name
+
+CLIENT_COLUMN = "client"
+_CLIENT = "{client}"
+_MAX_NAME = 64
+_REMEMBERED = 100_000  # latest samples of all clients, about 100 bytes each
+_MOST_EACH, _LEAST_EACH = 1000, 10  # of one client
+_FILE_BYTES = 256_000_000
+_TAIL_BYTES = 1_000_000  # of the file, read after a restart
+
+
+@dataclass(frozen=True)
+class MqttTopic:
+    """Where samples are published.
+
+    Examples
+    --------
+    >>> place = MqttTopic.parse("mqtt://broker.example/plant/{client}/readings")
+    >>> place.port, place.filter, place.client_of("plant/north/readings")
+    (1883, 'plant/+/readings', 'north')
+    >>> place.of_client("north").filter
+    'plant/north/readings'
+    """
+
+    host: str
+    port: int
+    tls: bool
+    topic: str
+
+    @classmethod
+    def parse(cls, url: str) -> "MqttTopic":
+        """Read an address; an InvalidValueError says what is wrong with it."""
+        parts = urlsplit(url)
+        topic = url.partition("://")[2].partition("/")[2]
+        levels = topic.split("/")
+        try:
+            port = parts.port or (8883 if parts.scheme == "mqtts" else 1883)
+        except ValueError:
+            port = 0
+        if not (parts.hostname and port and topic) or parts.username or parts.password:
+            raise InvalidValueError(
+                "data",
+                parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(),
+                "mqtt://HOST:PORT/TOPIC, with PSOFED_MQTT_USER and PSOFED_MQTT_PASSWORD in the environment if needed",
+            )
+        if (
+            any(set(level) & set("+#{}") and level != _CLIENT for level in levels)
+            or levels.count(_CLIENT) > 1
+        ):
+            raise InvalidValueError(
+                "data", url, f"a topic without wildcards; at most one level may be {_CLIENT}"
+            )
+        return cls(parts.hostname, port, parts.scheme == "mqtts", topic)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether the topic names the client."""
+        return _CLIENT in self.topic.split("/")
+
+    @property
+    def filter(self) -> str:
+        """The topic filter to subscribe to."""
+        return self.topic.replace(_CLIENT, "+")
+
+    def of_client(self, client: str) -> "MqttTopic":
+        """Return the topic of one client."""
+        return MqttTopic(self.host, self.port, self.tls, self.topic.replace(_CLIENT, client))
+
+    def client_of(self, topic: str) -> str:
+        """Return whose sample was published under `topic`; empty if the topic names no client."""
+        pattern = re.escape(self.topic).replace(re.escape(_CLIENT), "([^/]*)")
+        match = re.fullmatch(pattern, topic)
+        return match[1] if match and match.groups() else ""
+
+
+class MqttFeed:
+    """Writes what a broker publishes to a table.
+
+    Parameters
+    ----------
+    place : MqttTopic
+        Broker and topic.
+    path : path
+        The CSV file. At 256 MB it becomes ``….csv.1`` and begins again.
+    columns : sequence of str
+        The fields of a payload that are kept: features and target.
+    time_column : str
+        Field with the time of a sample, a number or ISO 8601; empty if it has none.
+    say : callable
+        Told, once per change, what a person should know.
+    """
+
+    def __init__(
+        self,
+        place: MqttTopic,
+        path: Path,
+        columns: Sequence[str],
+        time_column: str,
+        say: Callable[[str], None],
+    ) -> None:
+        self.place = place
+        self.path = path
+        self.columns: tuple[str, ...] = tuple(columns)
+        self.time_column = time_column
+        self.say = say
+        self.counts: Counter[str] = Counter()
+        self.header: list[str] = [
+            *([CLIENT_COLUMN] if place.has_clients else []),
+            *([time_column] if time_column else []),
+            *self.columns,
+        ]
+        if len(set(self.header)) < len(self.header):
+            raise PsofedError(f"the columns {', '.join(self.header)} of {path} must differ from each other")
+        self._times: dict[str, SampleTimes] = {}
+        self._digests: dict[str, list[bytes]] = {}
+        self._is_news = OncePerChange()
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._prepare()
+
+    # --- the broker -----------------------------------------------------------------------------------
+
+    def start(self, identity: str) -> None:
+        """Subscribe, and connect again whenever the broker is lost; `identity` names the session to the broker."""
+        try:
+            from paho.mqtt.client import Client
+            from paho.mqtt.enums import CallbackAPIVersion
+        except ImportError:
+            raise PsofedError(
+                "--data mqtt:// needs paho-mqtt; install it with: pip install 'psofed[mqtt]'"
+            ) from None
+        client = Client(CallbackAPIVersion.VERSION2, client_id=identity, clean_session=False, manual_ack=True)
+        if user := os.environ.get("PSOFED_MQTT_USER"):
+            client.username_pw_set(user, os.environ.get("PSOFED_MQTT_PASSWORD"))
+        if self.place.tls:
+            client.tls_set()  # the system's authorities, or SSL_CERT_FILE
+        client.reconnect_delay_set(1, 30)
+        client.on_connect = self._connected
+        client.on_subscribe = self._subscribed
+        client.on_disconnect = self._disconnected
+        client.on_connect_fail = lambda *_: self._tell(f"{self._broker} cannot be reached; trying again")
+        client.on_message = self._arrived
+        client.connect_async(self.place.host, self.place.port, keepalive=30)
+        client.loop_start()
+        self._client = client
+
+    def stop(self) -> None:
+        """Disconnect; the broker keeps what is published meanwhile."""
+        if self._client is not None:
+            self._client.disconnect()
+            self._client.loop_stop()
+
+    @property
+    def _broker(self) -> str:
+        return f"the broker {self.place.host}:{self.place.port}"
+
+    def _tell(self, text: str) -> None:
+        if self._is_news("broker", text):
+            self.say(text)
+
+    def _connected(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            self._tell(f"{self._broker} refuses this node: {reason}; trying again")
+            return
+        client.subscribe(self.place.filter, qos=1)
+
+    def _subscribed(self, client: Any, _: Any, message_id: int, reasons: Any, properties: Any) -> None:
+        refused = [reason for reason in reasons if reason.is_failure]
+        self._tell(
+            f"{self._broker} refuses the topic {self.place.filter}: {refused[0]}"
+            if refused
+            else f"receiving {self.place.filter} from {self._broker}"
+        )
+
+    def _disconnected(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            self._tell(f"{self._broker} is away; trying again")
+
+    def _arrived(self, client: Any, _: Any, message: Any) -> None:
+        try:
+            self.take(message.topic, message.payload, repeated=message.dup, retained=message.retain)
+        except OSError as error:
+            if self._is_news("file", str(error)):
+                self.say(
+                    f"{self.path}: cannot be written ({error.strerror}); the broker keeps what comes meanwhile"
+                )
+            return  # not confirmed: it is sent again when this node connects again
+        except Exception as error:  # a bad message must not stop the others
+            self._count(
+                "bad",
+                f"{message.topic[:100]}: {error if isinstance(error, PsofedError) else repr(error)[:200]}",
+            )
+        client.ack(message.mid, message.qos)
+
+    # --- one message ----------------------------------------------------------------------------------
+
+    def take(self, topic: str, payload: bytes, *, repeated: bool = False, retained: bool = False) -> None:
+        """Write the samples of a message to the file; a PsofedError says why it holds none.
+
+        Parameters
+        ----------
+        repeated : bool
+            Whether the broker says that it may have sent the message before.
+        retained : bool
+            Whether it was published before this node subscribed. Without a time it may have arrived already, and is
+            dropped.
+        """
+        client = self.place.client_of(topic)
+        # A name that is read back as another one would give its samples to that client.
+        is_own = is_client_name(client) and not client.startswith("'")
+        if self.place.has_clients and (not is_own or len(client) > _MAX_NAME):
+            raise PsofedError(
+                f"a client's name has 1 to {_MAX_NAME} printable characters, with no space around them and no "
+                f"apostrophe first; got {client[:80]!r}"
+            )
+        rows = read_payload(payload, self.columns, self.time_column)
+        with self._lock:
+            known = self._times if self.time_column else self._digests
+            if client not in known and len(known) >= MAX_CLIENTS:
+                raise PsofedError(f"more than {MAX_CLIENTS:,} clients")
+            if self.time_column:
+                rows = [row for row in rows if not self._is_old(client, row[0])]
+            elif self._is_copy(client, payload, repeated, retained):
+                rows = []
+            text = csv_text([client, *row] if self.place.has_clients else row for row in rows)
+            try:
+                self._append(text.encode())
+            except OSError:
+                self._remember()  # it comes again, and is no duplicate then
+                raise
+        self.counts["rows"] += len(rows)
+        self._is_news("file", "")
+
+    def _is_old(self, client: str, time: str) -> bool:
+        verdict = self._judge(client, time)
+        if verdict:
+            self._count(verdict, f"{client or self.place.topic}, {time}")
+        return bool(verdict)
+
+    def _judge(self, client: str, time: str) -> str:
+        times = self._times.setdefault(client, SampleTimes())
+        return times.judge(seconds_of(time), _kept(len(self._times)))
+
+    def _is_copy(self, client: str, payload: bytes, repeated: bool, retained: bool) -> bool:
+        """Whether a message without a time may have arrived before, which only the broker's marks can tell."""
+        digest = hashlib.blake2b(payload, digest_size=16).digest()
+        digests = self._digests.setdefault(client, [])
+        copy = retained or (repeated and digest in digests)
+        if copy:
+            self._count("duplicate", client or self.place.topic)
+        else:
+            digests.append(digest)
+            del digests[: -_kept(len(self._digests))]
+        return copy
+
+    def _count(self, kind: str, text: str) -> None:
+        """Count a message or sample that is dropped, and say so after 1, 2, 4, 8, … of a kind."""
+        self.counts[kind] += 1
+        number = self.counts[kind]
+        if number & (number - 1) == 0:
+            self.say(f"dropped {number} {kind} MQTT sample{'s' if number > 1 else ''}; the last: {text}")
+
+    # --- the file -------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Begin the file, or remember the times of the samples that it ends with."""
+        first = ",".join(self.header) + "\n"
+        if self.path.exists() and self.path.stat().st_size:
+            with self.path.open("rb") as file:
+                found = file.readline().decode("utf-8", "replace")
+                if found != first:
+                    raise PsofedError(
+                        f"{self.path} has the columns {found.strip()}, not {first.strip()}; move it away or choose "
+                        "another --home"
+                    )
+            if not self._remember().endswith("\n"):
+                self._append(b"\n")  # a row that was cut short is skipped, and counted
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._append(first.encode())
+
+    def _remember(self) -> str:
+        """Remember the times of the samples that the file ends with, and return its end."""
+        self._times.clear()
+        self._digests.clear()
+        with self.path.open("rb") as file:
+            file.seek(max(0, self.path.stat().st_size - _TAIL_BYTES))
+            tail = file.read().decode("utf-8", "replace")
+        if self.time_column:
+            place = self.header.index(self.time_column)
+            for row in csv.reader(tail.splitlines()):
+                with contextlib.suppress(PsofedError):
+                    if len(row) == len(self.header):
+                        client = row[0] if self.place.has_clients else ""
+                        self._judge(client, row[place])
+        return tail
+
+    def _append(self, data: bytes) -> None:
+        if self.path.exists() and self.path.stat().st_size > _FILE_BYTES:
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+            data = (",".join(self.header) + "\n").encode() + data
+        with self.path.open("ab") as file:
+            file.write(data)
+
+
+def _kept(clients: int) -> int:
+    """Return how many samples of each client are remembered.
+
+    Examples
+    --------
+    >>> [_kept(clients) for clients in (1, 100, 1000, 10_000)]
+    [1000, 1000, 100, 10]
+    """
+    return max(_LEAST_EACH, min(_MOST_EACH, _REMEMBERED // clients))

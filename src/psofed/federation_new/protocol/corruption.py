@@ -1,0 +1,60 @@
+"""Corrupting a node's own uploads as an attack does, with draws that node and round determine."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.federation_new.protocol.layout import Vector
+from psofed.federation_new.protocol.masks import ATTACK, derive_words
+from psofed.parts.base import Attack
+from psofed.parts.plain import corrupt_uploads
+
+# From this many corrupted numbers on an attack is worth compiling, which takes a second or two once.
+_LARGE = 2_000
+
+# Whose normal numbers all attackers have in common; no node has this number.
+_EVERYBODY = 2**64 - 1
+
+
+def corrupt_upload(
+    attack: Attack, seed: int, round_number: int, client: int, upload: Vector, server: Vector
+) -> Vector:
+    """Return what a Byzantine client of this number uploads instead; `server` are the server's values there."""
+    attacks, normals = draw_attack(attack, seed, client, round_number, upload.size)
+    if not attacks:
+        return upload
+    corrupt: Callable[..., FloatArray] = corrupt_uploads
+    if upload.size >= _LARGE:
+        from psofed.engine.corrupt import corrupt_compiled as corrupt
+    received = corrupt(
+        attack, uploads=np.asarray(upload, np.float64)[None], attacking=np.array([True]),
+        server=np.asarray(server, np.float64), clients=np.array([client]), iteration=round_number,
+        normals=normals[None], num_clients=1, memory=None, group=np.array([client]),
+        common_normals=draw_normals(seed, _EVERYBODY, round_number, upload.size),
+    )  # fmt: skip
+    return np.asarray(received[0], upload.dtype)
+
+
+def check_rehearsal(attack: Attack) -> None:
+    """Refuse attacks that a node by itself cannot carry out."""
+    if attack.memory_size(1) or attack.remembers_models():
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" keeps a memory for each client, which a node does not; simulate it'
+        )
+    if not attack.poisons_samples() and attack.knows not in ("upload", "server"):
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" sees what other nodes upload, which no node does; simulate it'
+        )
+
+
+def draw_attack(attack: Attack, seed: int, node: int, n: int, size: int) -> tuple[bool, FloatArray]:
+    """Return whether `node` attacks in round `n`, and its standard normal numbers."""
+    generator = np.random.default_rng(derive_words(seed, node, n, ATTACK, 4).tolist())
+    return bool(generator.random() < attack.probability), generator.standard_normal(size)
+
+
+def draw_normals(seed: int, node: int, n: int, size: int) -> FloatArray:
+    """Return the standard normal numbers of `node` in round `n`."""
+    return np.random.default_rng(derive_words(seed, node, n, ATTACK, 4).tolist()).standard_normal(size)

@@ -1,0 +1,110 @@
+"""Attendance: which nodes are online, and which of their clients may take part in a round."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from psofed.common.errors import PsofedError
+from psofed.common.logs import OncePerChange
+from psofed.common.scheduler import scheduler
+from psofed.federation_new.protocol.announcements import Announcement
+from psofed.federation_new.protocol.run_options import RoundPlan
+from psofed.federation_new.server.checks import Strikes
+from psofed.federation_new.server.clients import Client, ClientRegistry, dominance
+from psofed.federation_new.transport.hub import Hub, Presence
+
+_log = logging.getLogger("psofed.federation")
+
+_LOOK_EVERY = 0.1  # seconds
+_GATEWAYS = " gateways"  # subject of a message about no node
+
+
+class Attendance:
+    """The nodes of a run.
+
+    Parameters
+    ----------
+    plan : RoundPlan
+        How many clients the first round waits for, and for how long, and which clients are left out.
+    attend : callable
+        Called again and again while waiting; may raise to end the run.
+
+    Attributes
+    ----------
+    is_endless : bool
+        Whether to wait for a node as long as it takes.
+    """
+
+    def __init__(self, plan: RoundPlan, attend: Callable[[], None]) -> None:
+        self.plan = plan
+        self.is_endless: bool = False
+        self._attend = attend
+        self._begun = False
+        self._bodies: dict[str, tuple[bytes, Announcement | None]] = {}
+        self._is_news = OncePerChange()
+
+    def take(
+        self, hub: Hub, session: str, round_number: int, registry: ClientRegistry, strikes: Strikes
+    ) -> list[Client]:
+        """Return the clients that may take part; resting clients only if there are no others.
+
+        Clients that are banned count as present: a resumed run need not wait for clients that may not take part.
+        """
+        wanted, deadline = self._wanted(), scheduler().monotonic() + self.plan.wait_for_nodes
+        strikes.forget_old(round_number)
+        absent = {*strikes.banned, *self.plan.leave_out}
+        while True:
+            self._attend()
+            everybody = self._look(hub, session, registry)
+            clients = [client for client in everybody if client.name not in absent]
+            is_late = hub.is_connected and scheduler().monotonic() >= deadline
+            if clients and (len(everybody) >= wanted or is_late):
+                break
+            if is_late and not self.is_endless:
+                raise PsofedError(
+                    f"no node is available after {self.plan.wait_for_nodes:g} s ({len(strikes.banned)} banned)"
+                )
+            if is_late and self._is_news("", "waiting"):
+                _log.warning(
+                    "round %d: waiting for a node (%d clients banned)", round_number, len(strikes.banned)
+                )
+            scheduler().sleep(_LOOK_EVERY)
+        self._is_news("", "")
+        if len(everybody) < wanted:
+            _log.warning("round %d: only %d of %d clients; continuing", round_number, len(everybody), wanted)
+        self._begun = True
+        return [client for client in clients if strikes.may_take_part(client.name, round_number)] or clients
+
+    def _wanted(self) -> int:
+        return 1 if self._begun else self.plan.min_nodes
+
+    def _look(self, hub: Hub, session: str, registry: ClientRegistry) -> list[Client]:
+        """Return the clients of the nodes that are ready for the run, after registering what gateways announce."""
+        announced = {}
+        for node, announcement in self._announced(hub.present()).items():
+            if announcement.session != session:
+                continue
+            if self._is_news(node, announcement.problem) and announcement.problem:
+                _log.warning("%s cannot take part: %s", node, announcement.problem)
+            if not announcement.problem:
+                announced[node] = announcement.clients
+        if registry.meet(announced):
+            warning = dominance(registry.rosters, registry.nodes)
+            if self._is_news(_GATEWAYS, warning) and warning:
+                _log.warning("%s", warning)
+        return registry.clients_of(sorted(announced))
+
+    def _announced(self, present: Mapping[str, Presence]) -> dict[str, Announcement]:
+        """Return what each node announces; one whose announcement cannot be read is not present."""
+        announced = {}
+        for node, presence in present.items():
+            body, announcement = self._bodies.get(node, (None, None))
+            if body != presence.body:
+                try:
+                    announcement = Announcement.from_bytes(presence.body)
+                except ValueError as error:
+                    _log.warning("%s announces itself wrongly: %s", node, error)
+                    announcement = None
+                self._bodies[node] = presence.body, announcement
+            if announcement is not None:
+                announced[node] = announcement
+        return announced

@@ -1,0 +1,296 @@
+"""The server's memory: all that a killed run needs to continue, and the way back to an earlier round.
+
+After each round the state goes to ``checkpoint.npz``, the round's entry of the history to files beside it
+(:mod:`psofed.federation_new.server.history`).
+Older states are kept in ``checkpoints/``: the last k, the last k of every tenth round, of every hundredth, and so on.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psofed.common.disk import disk
+from psofed.common.errors import PsofedError
+from psofed.common.files import reason_of, remove_leftovers, replace_by_link
+from psofed.federation_new.protocol.archive import read_archive, write_archive
+from psofed.federation_new.protocol.layout import Arrays, ModelLayout, Vector
+from psofed.federation_new.server.history import ROUNDS_PER_FILE, RoundHistory, forget_old
+
+CHECKPOINT_FORMAT = 4
+KEEP = 10
+
+
+@dataclass
+class ServerState:
+    """State of the server after a completed round.
+
+    Attributes
+    ----------
+    session : str
+        Names the federation across restarts; the clients file their state under it.
+    epoch : int
+        How often the session was rolled back. Clients forget a model of an earlier epoch.
+    settings : dict
+        What must not change within a session: seed, M, pattern, …
+    round_number : int
+        The last completed round, 0 before the first.
+    model : array (D,)
+        w_{n+1}.
+    layout, kept
+        ModelLayout of the model, and its arrays that are not shared.
+    seen : dict
+        For every client, by name, the last round that was accepted from it.
+    clients : dict
+        See :class:`psofed.federation_new.server.clients.ClientRegistry`.
+    strikes : dict
+        See :class:`psofed.federation_new.server.checks.Strikes`.
+    suspects : dict
+        See :class:`psofed.federation_new.server.suspects.Suspects`; empty without a defence.
+    memory : array
+        See :class:`psofed.federation_new.server.step.ServerStep`.
+    history : list of dict
+        One entry for each of the latest rounds, at most 1,000; the checkpoint's
+        :class:`~psofed.federation_new.server.history.RoundHistory` has all of them.
+    """
+
+    session: str
+    settings: dict[str, Any]
+    round_number: int
+    model: Vector
+    layout: ModelLayout
+    kept: Arrays
+    epoch: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+    clients: dict[str, Any] = field(default_factory=dict)
+    strikes: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
+    suspects: dict[str, Any] = field(default_factory=dict)
+    memory: Vector = field(default_factory=lambda: np.zeros(0))
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def add_round(self, entry: dict[str, Any]) -> None:
+        """Add the entry of a round to the history, and forget the oldest one."""
+        self.history.append(entry)
+        forget_old(self.history)
+
+
+class CheckpointStore:
+    """The checkpoints of one federation.
+
+    A round is complete once `path` names its checkpoint. Everything that the new checkpoint needs is written before
+    that moment, and nothing that the old one needs is removed until after it. So a crash, a power loss or a full disk
+    at any point leaves the last completed round and its whole history.
+
+    Parameters
+    ----------
+    path : path
+        The newest checkpoint; the others lie beside it.
+    keep : int
+        k.
+    replaces : bool
+        Whether a new session may replace the one that is here.
+    rounds_per_file : int
+        Rounds in each file of the history.
+    """
+
+    def __init__(
+        self, path: Path, keep: int = KEEP, *, replaces: bool = False, rounds_per_file: int = ROUNDS_PER_FILE
+    ) -> None:
+        self.path = path
+        self.keep = keep
+        self.replaces = replaces
+        self.history: RoundHistory = RoundHistory(path, rounds_per_file)
+
+    @property
+    def folder(self) -> Path:
+        """Where older checkpoints are."""
+        return self.path.with_name(f"{self.path.stem}s")
+
+    def rounds(self) -> list[int]:
+        """Return the completed rounds whose checkpoints are kept, in ascending order.
+
+        A new session that replaces an older one writes its round 1 among the older session's rounds. Until that round
+        is complete, `path` names the older session, and only that session's rounds are returned. If somebody has
+        removed or damaged `path`, all rounds in the folder are returned.
+        """
+        numbered = self._numbered()
+        if numbered == [1] and not disk().exists(self.path):
+            return []  # a kill within the first `save` leaves this: the round was written but not completed
+        try:
+            newest = _from_archive(self.path)
+        except PsofedError:
+            return numbered
+        return [
+            number
+            for number in numbered
+            if number <= newest.round_number and _session_of(self._file(number)) in (newest.session, None)
+        ]
+
+    def session(self) -> str | None:
+        """Return the session of the newest checkpoint; None without a readable one."""
+        return _session_of(self.path)
+
+    def check_replaceable(self) -> None:
+        """Raise a PsofedError if a new session would replace another one without having been told to."""
+        if self.replaces or not disk().exists(self.path):
+            return
+        try:
+            found = f"round {_from_archive(self.path).round_number} of an earlier run"
+        except PsofedError:
+            found = "what may be an earlier run"
+        raise PsofedError(
+            f"{self.path} holds {found}: continue it with resume=True, or choose another file for checkpoint"
+        )
+
+    def save(self, state: ServerState) -> None:
+        """Complete a round."""
+        self.history.save(state)
+        numbered = self._file(state.round_number)
+        write_archive(numbered, *_to_archive(state))
+        replace_by_link(numbered, self.path)
+        self._tidy(state)
+
+    def settle(self) -> None:
+        """Make the newest checkpoint survive a power loss, before a round or a rollback is built on it.
+
+        A server that was killed between naming a checkpoint and syncing its folder leaves a name that is there for
+        everybody until the machine loses power.
+        """
+        if disk().exists(self.path):
+            try:
+                disk().sync_folder(self.path.parent)
+            except OSError as error:
+                raise PsofedError(f"{self.path}: cannot be made safe ({reason_of(error)})") from error
+
+    def load(self, round_number: int | None = None) -> ServerState:
+        """Read the newest checkpoint or that of a round; a PsofedError says what is wrong."""
+        path = self.path if round_number is None else self._file(round_number)
+        if not disk().exists(path):
+            raise PsofedError(
+                f"there is no checkpoint {path}{self.way_back() or ': no round has been completed'}"
+            )
+        try:
+            state = _from_archive(path)
+        except PsofedError as error:
+            raise PsofedError(f"{error}{self.way_back()}") from None
+        state.history = self.history.load_recent(state)
+        return state
+
+    def way_back(self) -> str:
+        """Return the end of a sentence about a checkpoint that cannot be used: which others there are."""
+        kept = ", ".join(map(str, self.rounds()))
+        return (
+            f"; `psofed federation rollback --to-round N` goes back to another (there are {kept})"
+            if kept
+            else ""
+        )
+
+    def rollback(self, round_number: int) -> ServerState:
+        """Make the checkpoint of a round the newest, and give the clients its model.
+
+        What the clients have learned since then rests on a model that is not trusted any more: the next time they are
+        drawn they are given the full model. Their places in their data stay as they are.
+        """
+        kept = self.rounds()
+        if round_number not in kept:
+            there = ", ".join(map(str, kept)) or "none"
+            raise PsofedError(
+                f"--to-round {round_number}: must be a round with a checkpoint; there are {there}"
+            )
+        self.settle()
+        state = self.load(round_number)
+        # Larger than every epoch so far: a checkpoint may be older than the last rollback.
+        state.epoch = 1 + max(self._epochs(kept))
+        state.seen = dict.fromkeys(state.seen, -1)
+        self.save(state)
+        return state
+
+    def _epochs(self, kept: list[int]) -> list[int]:
+        epochs = [0]
+        for path in (self.path, *map(self._file, kept)):
+            with contextlib.suppress(PsofedError):
+                epochs.append(_from_archive(path).epoch)
+        return epochs
+
+    def _file(self, round_number: int) -> Path:
+        return self.folder / f"{round_number:08d}.npz"
+
+    def _numbered(self) -> list[int]:
+        paths = [Path(name) for name in disk().names(self.folder)]
+        return sorted(int(path.stem) for path in paths if path.suffix == ".npz" and path.stem.isdigit())
+
+    def _tidy(self, state: ServerState) -> None:
+        """Remove what no checkpoint needs any more. What cannot be removed now goes after the next round."""
+        numbered = self._numbered()
+        completed = [number for number in numbered if number <= state.round_number]
+        unneeded = [self._file(number) for number in set(numbered) - _kept(completed, self.keep)]
+        for path in unneeded:
+            with contextlib.suppress(OSError):
+                disk().unlink(path)
+        self.history.tidy(state)
+        remove_leftovers(self.path.parent, self.path.stem)
+        remove_leftovers(self.folder)
+
+
+def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
+    document = {
+        "checkpoint": CHECKPOINT_FORMAT,
+        "session": state.session,
+        "epoch": state.epoch,
+        "settings": state.settings,
+        "round": state.round_number,
+        "layout": state.layout.to_text(),
+        "seen": dict(sorted(state.seen.items())),
+        "clients": state.clients,
+        "strikes": state.strikes,
+        "suspects": state.suspects,
+    }
+    return document, {"model": state.model, "memory": state.memory} | {
+        f"kept/{k}": v for k, v in state.kept.items()
+    }
+
+
+def _from_archive(path: Path) -> ServerState:
+    document, arrays = read_archive(path, "checkpoint", CHECKPOINT_FORMAT)
+    try:
+        return ServerState(
+            session=document["session"],
+            epoch=document["epoch"],
+            settings=document["settings"],
+            round_number=document["round"],
+            model=arrays["model"],
+            layout=ModelLayout.from_text(document["layout"]),
+            kept={k[5:]: v for k, v in arrays.items() if k.startswith("kept/")},
+            memory=arrays["memory"],
+            seen=dict(document["seen"]),
+            clients=dict(document.get("clients", {})),
+            strikes=document["strikes"],
+            suspects=dict(document.get("suspects", {})),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise PsofedError(f"{path} is not a psofed checkpoint: {error}") from None
+
+
+def _session_of(path: Path) -> str | None:
+    try:
+        return _from_archive(path).session
+    except PsofedError:
+        return None  # `load` says what is wrong with it
+
+
+def _kept(rounds: list[int], keep: int) -> set[int]:
+    """Return the rounds to keep: the last `keep` multiples of each power of ten.
+
+    Examples
+    --------
+    >>> sorted(_kept(list(range(1, 26)), keep=2))
+    [10, 20, 24, 25]
+    """
+    kept: set[int] = set()
+    step = 1
+    while rounds and step <= max(1, rounds[-1]):
+        kept.update([number for number in rounds if number % step == 0][-keep:])
+        step *= 10
+    return kept

@@ -1,0 +1,79 @@
+"""Sending a round's questions and collecting the replies until a deadline.
+
+Only the first answer to the very question that is open at a node counts, and only from that node: the hub proves names,
+and the sequence number says which question is meant. A node is blamed for its own reply and for nothing else.
+
+A node that has reconnected may not have received its question, or its reply may be lost: it is asked again, and answers
+from its memory if it has worked already. A node that is gone is waited for a short while. While the hub itself is not
+connected nobody is taken for gone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from psofed.common.scheduler import scheduler
+from psofed.federation_new.protocol.replies import BadReplyError, reply_sequence
+from psofed.federation_new.server.patience import Patience
+from psofed.federation_new.server.questions import Question
+from psofed.federation_new.transport.hub import Hub
+
+_SLICE = 0.25  # seconds, after which presence is looked at
+_GONE = 4.0  # seconds for which a node that has gone offline may come back
+
+
+def exchange(
+    hub: Hub,
+    questions: Sequence[Question],
+    deadline: float,
+    patience: Patience,
+    attend: Callable[[], None],
+) -> dict[int, bytes]:
+    """Send `questions` and return the replies that arrive within `deadline` seconds, by sequence number.
+
+    A node that has used up the `patience` of the others is not waited for.
+    """
+    start = scheduler().monotonic()
+    waiting = {question.node: question for question in questions}
+    replies: dict[int, bytes] = {}
+    connections = {node: presence.connection for node, presence in hub.present().items()}
+    for question in questions:
+        hub.send(question.node, question.frame)
+    wait = patience.begin(list(waiting), deadline)
+    gone: dict[str, float] = {}
+    while waiting:
+        attend()
+        pause = start + wait.ends(waiting) - scheduler().monotonic()
+        for node, frame in hub.receive(max(0.0, min(pause, _SLICE))):
+            if node in waiting and _answers(waiting[node], frame):
+                replies[waiting.pop(node).sequence] = frame
+                wait.answered(node, scheduler().monotonic() - start)
+        if pause <= 0.0:
+            break
+        if hub.is_connected:
+            for node in _look(hub, waiting, connections, gone):
+                del waiting[node]
+    wait.close(scheduler().monotonic() - start)
+    return replies
+
+
+def _answers(question: Question, frame: bytes) -> bool:
+    """Whether a node's frame is its reply to `question`: one that cannot be read is, too, since nobody else sent it."""
+    try:
+        return reply_sequence(frame) == question.sequence
+    except BadReplyError:
+        return True
+
+
+def _look(
+    hub: Hub, waiting: Mapping[str, Question], connections: dict[str, str], gone: dict[str, float]
+) -> list[str]:
+    """Ask nodes that have reconnected again, and return the nodes that are gone for good."""
+    present, now = hub.present(), scheduler().monotonic()
+    for node, question in waiting.items():
+        if node not in present:
+            gone.setdefault(node, now)
+            continue
+        gone.pop(node, None)
+        if present[node].connection != connections.get(node):
+            connections[node] = present[node].connection
+            hub.send(node, question.frame)
+    return [node for node in waiting if now - gone.get(node, now) >= _GONE]

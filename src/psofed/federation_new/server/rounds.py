@@ -1,0 +1,139 @@
+"""Record of a round: participants, uploads, sizes, and the clients' average metrics."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psofed.federation_new.protocol.replies import LEARNED, LEFT, LOST, BadReplyError, Reply
+from psofed.federation_new.server.questions import Question
+from psofed.render.numbers import listed
+
+_MOST_AVERAGES = 100
+_METRIC_BYTES = 1000  # of each client, for each round since its last reply, that the history keeps
+_VALUE_BYTES = 20  # of a number as JSON
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundRecord:
+    """A round, as the history keeps it; clients go by their names.
+
+    Values and bytes are those of the models' entries alone, as sent and as accepted. `elapsed` has the number of rounds
+    since each client's last reply: it bounds the metrics that are kept, so that no client can fill the server's memory
+    or disk.
+    """
+
+    round_number: int
+    asked: Sequence[Question]
+    valid: Mapping[str, Reply]
+    dropped: Mapping[str, BadReplyError]
+    bytes_per_value: int
+    seconds: float
+    suspects: Mapping[str, str] | None = None
+    elapsed: Mapping[str, int] = field(default_factory=dict)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the round's entry in the history, as JSON holds it."""
+        valid, dropped = dict(sorted(self.valid.items())), dict(sorted(self.dropped.items()))
+        asked = [client.name for question in self.asked for client in question.clients.values()]
+        down = sum(question.num_values for question in self.asked)
+        up = sum(0 if reply.values is None else int(reply.values.size) for reply in valid.values())
+        left = [name for name, reply in valid.items() if reply.status == LEFT]
+        remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}
+        learned = {name: reply for name, reply in valid.items() if reply.status == LEARNED}
+        metrics: dict[str, dict[str, Any]] = {}
+        for name, reply in valid.items():
+            size, most = _size_of(reply.metrics), _METRIC_BYTES * max(1, self.elapsed.get(name, 1))
+            metrics[name] = finite_metrics(reply.metrics) if size <= most else {}
+            if size > most:
+                remarks[name] = f"about {size:,} bytes of metrics are left out; the history keeps {most:,}"
+        return {
+            "round": self.round_number,
+            "participants": sorted(asked),
+            "accepted": list(learned),
+            "lost_state": [name for name, reply in valid.items() if reply.status == LOST],
+            **({"left": left} if left else {}),
+            "dropped": {name: error.kind for name, error in dropped.items()},
+            "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
+            "remarks": remarks,
+            **({} if self.suspects is None else {"left_out": sorted(self.suspects)}),
+            "values_down": down,
+            "values_up": up,
+            "bytes_down": down * self.bytes_per_value,
+            "bytes_up": up * self.bytes_per_value,
+            "examples": sum(reply.num_examples for reply in learned.values()),
+            "examples_by_node": {name: reply.num_examples for name, reply in learned.items()},
+            "seconds": round(self.seconds, 3),
+            "metrics": metrics,
+        }
+
+
+def mean_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Average each scalar over the clients that report it; lists and values that are not finite are left out.
+
+    Only the 100 names that most clients report are averaged.
+
+    Examples
+    --------
+    >>> mean_of([{"loss": 1.0}, {"loss": 3.0, "other": math.nan}])
+    {'loss': 2.0}
+    """
+    means: dict[str, float] = {}
+    for name, _ in Counter(name for report in reports for name in report).most_common(_MOST_AVERAGES):
+        found = [report[name] for report in reports if isinstance(report.get(name), int | float)]
+        finite = [value for value in found if math.isfinite(value)]
+        if finite:
+            means[name] = mean_without_overflow(finite)
+    return means
+
+
+def mean_without_overflow(values: Sequence[float]) -> float:
+    """Return the mean of finite values, however large a Byzantine client may have made them.
+
+    Examples
+    --------
+    >>> mean_without_overflow([1.5e308, 1.5e308]), mean_without_overflow([1.7976931348623157e308] * 3)
+    (1.5e+308, 1.7976931348623157e+308)
+    """
+    try:
+        return math.fsum(value / len(values) for value in values)
+    except OverflowError:  # all are near the largest float, and their rounded parts add up to more than that
+        return max(values, key=abs)
+
+
+def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics as strict JSON holds them, None for what is not finite."""
+    clean: dict[str, Any] = {}
+    for name, value in metrics.items():
+        numbers = [
+            entry if math.isfinite(entry) else None
+            for entry in (value if isinstance(value, list) else [value])
+        ]
+        clean[name] = numbers if isinstance(value, list) else numbers[0]
+    return clean
+
+
+def _size_of(metrics: Mapping[str, Any]) -> int:
+    """Return about how many bytes metrics take as JSON."""
+    return sum(
+        len(name) + _VALUE_BYTES * (len(value) if isinstance(value, list) else 1)
+        for name, value in metrics.items()
+    )
+
+
+def dropped_lines(dropped: Iterable[tuple[str, BadReplyError]]) -> Iterator[str]:
+    """Yield a line for each kind of bad replies, so that a gateway's hundred clients cannot flood the log.
+
+    Examples
+    --------
+    >>> error = BadReplyError("nan", "3 values")
+    >>> list(dropped_lines([("a", error)])), list(dropped_lines([("a", error), ("b", error)]))
+    (['dropped the reply of a: nan: 3 values'], ['dropped the replies of a and b: nan: 3 values'])
+    """
+    kinds: dict[str, list[tuple[str, BadReplyError]]] = {}
+    for name, error in dropped:
+        kinds.setdefault(error.kind, []).append((name, error))
+    for bad in kinds.values():
+        names = listed([name for name, _ in bad])
+        yield f"dropped the {'reply' if len(bad) == 1 else 'replies'} of {names}: {bad[0][1]}"

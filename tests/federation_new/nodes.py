@@ -1,0 +1,73 @@
+"""Small nodes within this process, and time that passes without waiting."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from psofed.common.scheduler import Scheduler, use_scheduler
+from psofed.federation_new.client.gateway import Gateway, TrainingResult
+from psofed.federation_new.client.node import Node
+from psofed.federation_new.client.sources import Position, Samples
+from psofed.federation_new.transport.in_process import InProcessHub
+
+
+class FastTime(Scheduler):
+    """Sleeping takes no time but moves the clock."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@contextmanager
+def fast_time():
+    time = FastTime()
+    with use_scheduler(time):
+        yield time
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """Samples that are there from the beginning."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+
+    def read(self, start: Position, limit: int) -> Samples:
+        end = min(start.samples + limit, len(self.targets))
+        ends = tuple(Position(i + 1) for i in range(start.samples, end))
+        return Samples(self.inputs[start.samples : end], self.targets[start.samples : end], ends)
+
+
+class Adder:
+    """A training that adds a constant to every entry, and may fail in some rounds."""
+
+    def __init__(self, step=1.0, fail_in=(), metrics=None):
+        self.step, self.fail_in, self.metrics = step, fail_in, metrics or {}
+        self.requests = []
+
+    def __call__(self, request):
+        self.requests.append(request)
+        if request.round_number in self.fail_in:
+            raise RuntimeError("training failed")
+        model = request.model + np.asarray(self.step, request.model.dtype)
+        return TrainingResult(
+            model, request.kept, {"touched": {"round": request.round_number}}, 2, self.metrics
+        )
+
+
+def make_node(name, training=None, folder=None, **gateway):
+    """Return a node whose training adds 1, unless another is given."""
+    made = Gateway(training or Adder(), **gateway)
+    return Node(name, lambda run: (made, None), folder)
+
+
+def make_hub(count=3, tamper=None, **gateway):
+    """Return a hub with nodes called "1", "2", …"""
+    return InProcessHub({str(k): make_node(str(k), **gateway) for k in range(1, count + 1)}, tamper)
