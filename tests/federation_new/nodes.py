@@ -9,6 +9,9 @@ from psofed.common.scheduler import Scheduler, use_scheduler
 from psofed.federation_new.client.gateway import Gateway, TrainingResult
 from psofed.federation_new.client.node import Node
 from psofed.federation_new.client.sources import Position, Samples
+from psofed.federation_new.protocol.frames import REPLY, decode_frame, encode_frame
+from psofed.federation_new.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation_new.server.loop import Server
 from psofed.federation_new.transport.in_process import InProcessHub
 
 
@@ -68,6 +71,32 @@ def make_node(name, training=None, folder=None, **gateway):
     return Node(name, lambda run: (made, None), folder)
 
 
-def make_hub(count=3, tamper=None, **gateway):
-    """Return a hub with nodes called "1", "2", …"""
-    return InProcessHub({str(k): make_node(str(k), **gateway) for k in range(1, count + 1)}, tamper)
+def make_hub(names=("11", "12", "13"), tamper=None, **node):
+    """Return a hub with nodes of these names."""
+    return InProcessHub({name: make_node(name, **node) for name in names}, tamper)
+
+
+def change_reply(frame, values=None, **fields):
+    """Return a reply with other header fields and, given a function of them, other values."""
+    header, body = decode_frame(frame, REPLY)
+    sent = np.frombuffer(body, header.get("dtype", "float64"))
+    changed = sent if values is None else np.asarray(values(sent))
+    return encode_frame(REPLY, {**header, **fields}, [changed])
+
+
+def spoil(values=None, who="11", **fields):
+    """Return a tamperer that changes what one node replies."""
+
+    def tamper(node, frame):
+        yield node, change_reply(frame, values, **fields) if node == who else frame
+
+    return tamper
+
+
+def run(hub, rounds=3, num_shared=2, initial=None, plan=None, deadline=60.0, **options):
+    """Run a small federation in time that passes by itself, and return its server."""
+    given = {"aggregation": "mean", "limits": ReplyLimits(ban_after=0), **options}
+    server = Server(num_shared, rounds=plan or RoundPlan(), **given)
+    with fast_time():
+        server.run(hub, {"0": np.zeros(6)} if initial is None else initial, rounds, deadline)
+    return server

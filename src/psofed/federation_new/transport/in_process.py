@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
+from psofed.common.scheduler import scheduler
 from psofed.federation_new.transport.hub import Presence
 
 Tamper = Callable[[str, bytes], Iterable[tuple[str, bytes]]]
@@ -51,15 +52,15 @@ class InProcessHub:
         self.sent: list[tuple[str, bytes]] = []
         self.run, self.model = b"", b""
         self._revoked: frozenset[str] = frozenset()
-        self._told: dict[str, bytes] = {}
+        self._told: dict[str, tuple[Worker, bytes]] = {}
         self._arrived: list[tuple[str, bytes]] = []
 
     def present(self) -> dict[str, Presence]:
         """Return the nodes that are not revoked."""
         admitted = {name: node for name, node in self.nodes.items() if name not in self._revoked}
         for name, node in admitted.items():
-            if self.run and self._told.get(name) != self.run:
-                self._told[name] = self.run
+            if self.run and self._told.get(name) != (node, self.run):
+                self._told[name] = node, self.run
                 node.begin(self.run)
         return {name: Presence(str(id(node)), node.announcement()) for name, node in admitted.items()}
 
@@ -73,8 +74,10 @@ class InProcessHub:
             self._arrived += [(node, reply)] if self.tamper is None else self.tamper(node, reply)
 
     def receive(self, seconds: float) -> list[tuple[str, bytes]]:
-        """Return the replies: there is nothing to wait for."""
+        """Return the replies; without any, none will arrive in `seconds` either."""
         arrived, self._arrived = self._arrived, []
+        if not arrived:
+            scheduler().sleep(seconds)
         return [(node, frame) for node, frame in arrived if node not in self._revoked]
 
     def publish(self, run: bytes | None = None, model: bytes | None = None) -> None:
