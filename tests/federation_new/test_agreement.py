@@ -10,10 +10,11 @@ from psofed.attacks import Gaussian
 from psofed.federation_new.client.attacks import Rehearsal
 from psofed.federation_new.client.node import Node
 from psofed.federation_new.client.online import OnlineRegression
-from psofed.federation_new.client.synthetic import SyntheticSource, evaluate_model
+from psofed.federation_new.client.synthetic import SyntheticSource
 from psofed.federation_new.protocol.masks import Sharing
 from psofed.federation_new.protocol.run_options import RoundPlan
 from psofed.federation_new.server.loop import Server
+from psofed.federation_new.server.ready_made import evaluate_model
 from psofed.federation_new.transport.in_process import InProcessHub
 
 pytestmark = [pytest.mark.federation, pytest.mark.takes(13)]

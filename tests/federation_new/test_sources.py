@@ -14,8 +14,9 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation_new.client.columns import TableSource
 from psofed.federation_new.client.online import lms, split_pending
 from psofed.federation_new.client.sources import GeneratorSource, Position, open_source
-from psofed.federation_new.client.synthetic import SyntheticSource, evaluate_model
+from psofed.federation_new.client.synthetic import SyntheticSource
 from psofed.federation_new.protocol.column_names import ColumnNames
+from psofed.federation_new.server.ready_made import evaluate_model
 from psofed.fleet import draw_fleet
 
 pytestmark = pytest.mark.federation
