@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from nodes import fast_time
 from stations import federate
 
 import psofed
@@ -13,8 +14,12 @@ from psofed.data.standardise import Standardiser
 from psofed.federation_new.client.columns import TableSource
 from psofed.federation_new.client.node_options import NodeOptions
 from psofed.federation_new.client.online import ALL_AT_ONCE, read_stream
+from psofed.federation_new.client.ready_made import ready_made_node
 from psofed.federation_new.client.sources import Position
 from psofed.federation_new.protocol.run_settings import RunSettings
+from psofed.federation_new.server.checkpoint import CheckpointStore
+from psofed.federation_new.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation_new.transport.in_process import InProcessHub
 from psofed.fleet.measured import best_weights
 from psofed.models import Rff
 
@@ -318,3 +323,27 @@ def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
     stream = read_stream(node.store.held.of("").records)
     assert stream.examples == 180  # to be told to the server in the next round
     assert examples_of(server) == 100
+
+
+def test_a_value_that_no_sum_of_squares_can_hold_is_skipped_with_the_reason(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n1,2\n1e155,3\n4,5\n")
+    samples = TableSource(path, 1, "y").read(Position(), 100)
+    assert samples.inputs.tolist() == [[1.0], [4.0]]
+    assert "'1e155' in column x is not finite, or too large" in samples.problem
+
+
+def test_rows_that_wait_for_their_round_are_not_called_missing(tmp_path):
+    path = write_table(tmp_path / "all.csv", rows=300)
+    node = ready_made_node("n", NodeOptions(data=str(path)))
+    scenario = Scenario(num_clients=2, dimension=2, num_participants=1, iterations=9)
+    settings = RunSettings(scenario=scenario, samples_per_round=1, **FEATURES)
+    hub = InProcessHub({"n": node})
+    store = CheckpointStore(tmp_path / "c.npz")
+    with fast_time():
+        run_ready_made(ready_made_server(settings, checkpoint=store), hub, settings)
+        store.rollback(4)
+        settings = settings.replace(rounds=5, resume=True)
+        server = ready_made_server(settings, checkpoint=store)
+        run_ready_made(server, hub, settings)
+    assert server.state.history[-1]["remarks"]["n"] == "no sample is due: 9 were read by round 5, 1 a round"

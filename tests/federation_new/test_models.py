@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation_new.client.state import ClientMemory, NodeMemory
+from psofed.federation_new.protocol.archive import read_archive
 from psofed.federation_new.protocol.layout import ModelLayout
 
 pytestmark = pytest.mark.federation
@@ -74,3 +75,9 @@ def test_all_records_of_a_state_survive_the_disk():
     for name, array in records["arrays"].items():
         np.testing.assert_array_equal(again["arrays"][name], array)
         assert again["arrays"][name].dtype == array.dtype
+
+
+def test_a_compressed_archive_is_refused_since_it_may_expand_to_any_size(tmp_path):
+    np.savez_compressed(tmp_path / "bomb.npz", model=np.zeros(10**6))
+    with pytest.raises(PsofedError, match="compressed"):
+        read_archive(tmp_path / "bomb.npz", "checkpoint", 4)

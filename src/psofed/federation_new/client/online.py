@@ -103,6 +103,9 @@ class OnlineRegression:
         metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
         metrics["samples-read"] = stream.position.samples
         remark, warning = self._remark(stream), self._skipped(stream)
+        if limit == 0 and not stream.examples:
+            read, q = stream.position.samples, self.samples_per_round
+            remark = f"no sample is due: {read} were read by round {n}, {q} a round"
         if phase == CURRENT and self._is_swallowed(stream, n):
             warning = f"{warning}; {ALL_AT_ONCE}" if warning else ALL_AT_ONCE
         kept = {**records, STREAM: replace(stream, examples=0, errors=_NO_ERRORS)}

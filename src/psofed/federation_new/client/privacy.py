@@ -16,7 +16,6 @@ from psofed.common.types import FloatArray, IntArray
 from psofed.federation_new.protocol.replies import Reply
 from psofed.parts.channels.private import Private
 from psofed.parts.contexts import Transmission
-from psofed.results.privacy import gaussian_epsilon
 
 PRIVACY = "psofed.privacy"
 _NONE = np.zeros(0)
@@ -60,6 +59,8 @@ def note_download(
 
 def make_private(channel: Private, reply: Reply, record: PrivacyRecord, entries: IntArray) -> Reply:
     """Return the reply as it leaves the client, with the privacy spent among its metrics."""
+    from psofed.results.privacy import gaussian_epsilon  # 2 MB that only private clients need
+
     assert reply.values is not None  # a client that has learned sends some
     digest = hashlib.sha256(f"{record.secret} {record.last}".encode()).digest()
     normals = np.random.default_rng(np.frombuffer(digest, np.uint32)).standard_normal(reply.values.size)

@@ -26,6 +26,9 @@ from psofed.federation_new.protocol.column_names import ColumnNames, listed
 
 _MAX_SAMPLES, _MAX_NUMBERS = 1_000_000, 100_000_000
 
+LARGEST = 1e100
+"""Values beyond this are no samples: the sums of squares that scale the data would overflow."""
+
 
 def most_samples(dimension: int) -> int:
     """Return how many samples are read and learned at once: a million, or what fits into 800 MB.
