@@ -57,19 +57,26 @@ class InProcessHub:
 
     def present(self) -> dict[str, Presence]:
         """Return the nodes that are not revoked."""
-        admitted = {name: node for name, node in self.nodes.items() if name not in self._revoked}
-        for name, node in admitted.items():
-            if self.run and self._told.get(name) != (node, self.run):
-                self._told[name] = node, self.run
-                node.begin(self.run)
-        return {name: Presence(str(id(node)), node.announcement()) for name, node in admitted.items()}
+        return {
+            name: Presence(str(id(self.nodes[name])), self._admitted(name).announcement())
+            for name in self.nodes
+            if name not in self._revoked
+        }
+
+    def _admitted(self, name: str) -> Worker:
+        """Return a node, after telling it of the run if it does not know."""
+        node = self.nodes[name]
+        if self.run and self._told.get(name) != (node, self.run):
+            self._told[name] = node, self.run
+            node.begin(self.run)
+        return node
 
     def send(self, node: str, frame: bytes) -> None:
         """Let a node answer."""
         self.sent.append((node, frame))
-        if node not in self.present() or node in self.silent:
+        if node not in self.nodes or node in self._revoked or node in self.silent:
             return
-        reply = self.nodes[node].answer(frame)
+        reply = self._admitted(node).answer(frame)
         if reply is not None:
             self._arrived += [(node, reply)] if self.tamper is None else self.tamper(node, reply)
 
