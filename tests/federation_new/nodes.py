@@ -76,12 +76,12 @@ def make_hub(names=("11", "12", "13"), tamper=None, **node):
     return InProcessHub({name: make_node(name, **node) for name in names}, tamper)
 
 
-def change_reply(frame, values=None, **fields):
+def change_reply(frame, values=None, sequence=None, **fields):
     """Return a reply with other header fields and, given a function of them, other values."""
-    header, body = decode_frame(frame, REPLY)
+    answered, header, body = decode_frame(frame, REPLY)
     sent = np.frombuffer(body, header.get("dtype", "float64"))
     changed = sent if values is None else np.asarray(values(sent))
-    return encode_frame(REPLY, {**header, **fields}, [changed])
+    return encode_frame(REPLY, answered if sequence is None else sequence, {**header, **fields}, [changed])
 
 
 def spoil(values=None, who="11", **fields):

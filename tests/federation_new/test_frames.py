@@ -16,6 +16,7 @@ from psofed.federation_new.protocol.frames import (
     FrameError,
     decode_frame,
     encode_frame,
+    frame_sequence,
 )
 from psofed.federation_new.protocol.instructions import (
     FULL,
@@ -37,7 +38,6 @@ from psofed.federation_new.protocol.replies import (
     Reply,
     decode_reply,
     encode_reply,
-    reply_sequence,
 )
 
 pytestmark = pytest.mark.federation
@@ -86,7 +86,7 @@ def test_a_reply_is_read_as_it_was_written(dtype):
         Reply(FAILED, "b", remark="disk"),
     )
     read = decode_reply(encode_reply(told), 2, 2, np.dtype(dtype))
-    assert reply_sequence(encode_reply(told)) == read.sequence == 9
+    assert frame_sequence(encode_reply(told), REPLY) == read.sequence == 9
     assert np.array_equal(read.replies[0].values, values)
     assert read.replies[0].values.dtype == dtype
     assert (read.replies[0].metrics, read.replies[1].remark) == (told.replies[0].metrics, "disk")
@@ -94,16 +94,16 @@ def test_a_reply_is_read_as_it_was_written(dtype):
 
 def test_values_are_little_endian_wherever_they_come_from():
     big = np.array([1.0, 2.0], ">f8")
-    assert encode_frame(REPLY, {}, [big])[-16:] == struct.pack("<dd", 1.0, 2.0)
+    assert encode_frame(REPLY, 1, {}, [big])[-16:] == struct.pack("<dd", 1.0, 2.0)
 
 
 def frame(header, body=b"", kind=REPLY):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<4sBBI", b"psof", VERSION, kind, len(text)) + text + body
+    return struct.pack("<4sBBQI", b"psof", VERSION, kind, 9, len(text)) + text + body
 
 
 GOOD = {
-    "session": "s", "round": 4, "sequence": 9, "clients": [""], "statuses": ["learned"], "examples": [1],
+    "session": "s", "round": 4, "clients": [""], "statuses": ["learned"], "examples": [1],
     "metrics": [{}], "dtype": "float64",
 }  # fmt: skip
 BODY = np.zeros(2).tobytes()
@@ -123,12 +123,11 @@ BODY = np.zeros(2).tobytes()
         (frame(b'{"round":' + b"9" * 5000 + b"}"), "malformed"),
         (frame(GOOD, BODY, INSTRUCTION), "malformed"),
         (frame(GOOD, BODY).replace(b"psof\x04", b"psof\x03"), "malformed"),
-        (struct.pack("<4sBBI", b"psof", VERSION, REPLY, 2**32 - 1) + b"{}", "malformed"),
+        (struct.pack("<4sBBQI", b"psof", VERSION, REPLY, 9, 2**32 - 1) + b"{}", "malformed"),
         (frame(GOOD | {"padding": "x" * 300_000}, BODY), "malformed"),
         (frame(GOOD | {"round": True}, BODY), "malformed"),
         (frame(GOOD | {"round": 4.0}, BODY), "malformed"),
         (frame(GOOD | {"round": -1}, BODY), "malformed"),
-        (frame(GOOD | {"sequence": 2**63}, BODY), "malformed"),
         (frame(GOOD | {"clients": ["", ""], "statuses": ["learned"] * 2}, BODY), "malformed"),
         (frame(GOOD | {"clients": ["a", "b"], "statuses": ["lost"] * 2, "examples": [1] * 2, "metrics": [{}] * 2}),
          "malformed"),
@@ -216,7 +215,7 @@ def test_cut_and_scrambled_frames_are_refused_or_read():
             for _ in range(generator.randrange(1, 4)):
                 if changed:
                     changed[generator.randrange(len(changed))] = generator.randrange(256)
-            for decode in (lambda d: decode_reply(d, 1, 2, DOUBLE), decode_instruction, reply_sequence):
+            for decode in (lambda d: decode_reply(d, 1, 2, DOUBLE), decode_instruction):
                 with contextlib.suppress(ValueError):
                     decode(bytes(changed))
 

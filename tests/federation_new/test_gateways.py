@@ -125,7 +125,7 @@ def test_one_client_that_fails_rests_alone_and_keeps_nothing():
 )
 def test_a_lie_of_one_client_is_that_clients_alone(field, value, kind):
     def tamper(node, frame):
-        header, _ = decode_frame(frame, REPLY)
+        header = decode_frame(frame, REPLY).header
         if "b" not in header["clients"]:
             yield node, frame
             return

@@ -207,7 +207,7 @@ def test_a_silent_node_rests_for_some_rounds():
 
 
 headers = st.dictionaries(
-    st.sampled_from(["session", "round", "sequence", "clients", "statuses", "examples", "metrics", "dtype"]),
+    st.sampled_from(["session", "round", "clients", "statuses", "examples", "metrics", "dtype"]),
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
         lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=3), children),

@@ -2,7 +2,6 @@
 
 MAX_ROUND = 10**9
 MAX_SEED = 2**63 - 1
-MAX_SEQUENCE = 2**63 - 1
 MAX_ENTRIES = 10**8
 """Entries of a model, shared or not, that a client holds unless told otherwise: 800 MB as float64."""
 

@@ -6,9 +6,10 @@ offset  bytes  content
 0       4      ``psof``
 4       1      :data:`VERSION`
 5       1      kind: :data:`INSTRUCTION` or :data:`REPLY`
-6       4      H, bytes of the header, little-endian
-10      H      header: one JSON object in UTF-8
-10 + H  rest   values, little-endian, without gaps, of the type that the header names
+6       8      sequence number of the instruction, little-endian; its reply repeats it
+14      4      H, bytes of the header, little-endian
+18      H      header: one JSON object in UTF-8
+18 + H  rest   values, little-endian, without gaps, of the type that the header names
 ======  =====  ================================================================
 
 Nothing is unpickled, and no memory is taken for a size that somebody merely claims: values are a view of the frame.
@@ -29,7 +30,7 @@ DTYPES = ("float16", "float32", "float64")
 
 MAX_HEADER = 4 << 20
 _MAGIC = b"psof"
-_PREFIX = struct.Struct("<4sBBI")
+_PREFIX = struct.Struct("<4sBBQI")
 
 
 class FrameError(ValueError):
@@ -37,19 +38,22 @@ class FrameError(ValueError):
 
 
 class Frame(NamedTuple):
-    """A header and the bytes of the values."""
+    """A sequence number, a header and the bytes of the values."""
 
+    sequence: int
     header: "Fields"
     body: memoryview
 
 
-def encode_frame(kind: int, header: Mapping[str, Any], values: Sequence[NDArray[Any]] = ()) -> bytes:
+def encode_frame(
+    kind: int, sequence: int, header: Mapping[str, Any], values: Sequence[NDArray[Any]] = ()
+) -> bytes:
     r"""Return a frame whose values are these arrays, one after the other.
 
     Examples
     --------
-    >>> encode_frame(REPLY, {"round": 7}, [np.array([1.0], np.float32)])
-    b'psof\x04\x02\x0b\x00\x00\x00{"round":7}\x00\x00\x80?'
+    >>> encode_frame(REPLY, 5, {"round": 7}, [np.array([1.0], np.float32)])[14:]
+    b'\x0b\x00\x00\x00{"round":7}\x00\x00\x80?'
     """
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     blocks = [
@@ -57,7 +61,7 @@ def encode_frame(kind: int, header: Mapping[str, Any], values: Sequence[NDArray[
         for block in values
         if block.size
     ]
-    return b"".join((_PREFIX.pack(_MAGIC, VERSION, kind, len(text)), text, *blocks))
+    return b"".join((_PREFIX.pack(_MAGIC, VERSION, kind, sequence, len(text)), text, *blocks))
 
 
 def decode_frame(data: bytes, kind: int, max_header: int = MAX_HEADER) -> Frame:
@@ -65,24 +69,35 @@ def decode_frame(data: bytes, kind: int, max_header: int = MAX_HEADER) -> Frame:
 
     Examples
     --------
-    >>> frame = decode_frame(encode_frame(REPLY, {"round": 7}, [np.ones(2)]), REPLY)
-    >>> frame.header.integer("round", 1, 9), read_values(frame.body, 2, np.dtype(float))
-    (7, array([1., 1.]))
+    >>> frame = decode_frame(encode_frame(REPLY, 5, {"round": 7}, [np.ones(2)]), REPLY)
+    >>> frame.sequence, frame.header.integer("round", 1, 9), read_values(frame.body, 2, np.dtype(float))
+    (5, 7, array([1., 1.]))
     """
-    if len(data) < _PREFIX.size or data[:4] != _MAGIC:
-        raise FrameError("not a frame of psofed")
-    _, version, found, length = _PREFIX.unpack_from(data)
-    if version != VERSION:
-        raise FrameError(f"format {version}, this psofed speaks {VERSION}: update the older one")
-    if found != kind:
-        raise FrameError(f"a frame of kind {found}, not {kind}")
+    sequence, length = _read_prefix(data, kind)
     if length > max_header or _PREFIX.size + length > len(data):
         raise FrameError(
             f"a header of {length:,} bytes, of at most {min(max_header, len(data) - _PREFIX.size):,}"
         )
     view = memoryview(data)
     header = decode_object(bytes(view[_PREFIX.size : _PREFIX.size + length]))
-    return Frame(header, view[_PREFIX.size + length :])
+    return Frame(sequence, header, view[_PREFIX.size + length :])
+
+
+def frame_sequence(data: bytes, kind: int) -> int:
+    """Return the sequence number of a frame, whose header may be nonsense, or raise FrameError."""
+    return _read_prefix(data, kind)[0]
+
+
+def _read_prefix(data: bytes, kind: int) -> tuple[int, int]:
+    """Return the sequence number and the length of the header."""
+    if len(data) < _PREFIX.size or data[:4] != _MAGIC:
+        raise FrameError("not a frame of psofed")
+    _, version, found, sequence, length = _PREFIX.unpack_from(data)
+    if version != VERSION:
+        raise FrameError(f"format {version}, this psofed speaks {VERSION}: update the older one")
+    if found != kind:
+        raise FrameError(f"a frame of kind {found}, not {kind}")
+    return sequence, length
 
 
 def decode_object(text: bytes, longest: int = MAX_HEADER) -> "Fields":

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed.federation_new.protocol.bounds import MAX_ENTRIES, MAX_ROUND, MAX_SEED, MAX_SEQUENCE
+from psofed.federation_new.protocol.bounds import MAX_ENTRIES, MAX_ROUND, MAX_SEED
 from psofed.federation_new.protocol.frames import (
     INSTRUCTION,
     Fields,
@@ -105,7 +105,6 @@ def encode_instruction(instruction: Instruction) -> bytes:
         "session": instruction.session,
         "epoch": instruction.epoch,
         "round": instruction.round_number,
-        "sequence": instruction.sequence,
         "node": instruction.node,
         "clients": [task.client for task in tasks],
         "kinds": [task.kind for task in tasks],
@@ -132,7 +131,7 @@ def encode_instruction(instruction: Instruction) -> bytes:
     blocks = [*whole[:1], *parts]
     if blocks:
         header["dtype"] = str(blocks[0].dtype)
-    return encode_frame(INSTRUCTION, header, blocks)
+    return encode_frame(INSTRUCTION, instruction.sequence, header, blocks)
 
 
 def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instruction:
@@ -140,7 +139,7 @@ def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instructi
 
     Nothing is allocated for a model of more than `max_entries` entries, shared or not.
     """
-    fields, body = decode_frame(data, INSTRUCTION)
+    sequence, fields, body = decode_frame(data, INSTRUCTION)
     if fields.get("derivation") != DERIVATION:
         raise FrameError(
             f"masks derived by version {fields.get('derivation')!r}, this psofed derives by {DERIVATION}"
@@ -161,7 +160,7 @@ def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instructi
         session=fields.text("session", _MAX_SESSION),
         epoch=fields.integer("epoch", 0, MAX_ROUND),
         round_number=fields.integer("round", 1, MAX_ROUND),
-        sequence=fields.integer("sequence", 0, MAX_SEQUENCE),
+        sequence=sequence,
         node=fields.text("node", _MAX_NODE),
         masks=masks,
         digest=fields.text("digest", _MAX_SESSION),

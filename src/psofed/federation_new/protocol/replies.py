@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed.federation_new.protocol.bounds import MAX_ROUND, MAX_SEQUENCE
+from psofed.federation_new.protocol.bounds import MAX_ROUND
 from psofed.federation_new.protocol.frames import REPLY, FrameError, decode_frame, encode_frame, read_values
 from psofed.federation_new.protocol.layout import Vector
 from psofed.federation_new.protocol.names import check_client_names, clean_text
@@ -105,7 +105,6 @@ def encode_reply(reply: NodeReply) -> bytes:
     header: dict[str, Any] = {
         "session": reply.session,
         "round": reply.round_number,
-        "sequence": reply.sequence,
         "clients": [part.client for part in replies],
         "statuses": [part.status for part in replies],
         "examples": [part.num_examples for part in replies],
@@ -120,15 +119,7 @@ def encode_reply(reply: NodeReply) -> bytes:
     values = [part.values for part in replies if part.values is not None]
     if values:
         header["dtype"] = str(values[0].dtype)
-    return encode_frame(REPLY, header, values)
-
-
-def reply_sequence(data: bytes) -> int:
-    """Return which instruction a frame says it answers, or raise BadReplyError."""
-    try:
-        return decode_frame(data, REPLY, max_header=len(data)).header.integer("sequence", 0, MAX_SEQUENCE)
-    except FrameError as error:
-        raise BadReplyError("malformed", str(error)) from None
+    return encode_frame(REPLY, reply.sequence, header, values)
 
 
 def decode_reply(data: bytes, num_clients: int, length: int, dtype: np.dtype[Any]) -> NodeReply:
@@ -142,7 +133,7 @@ def decode_reply(data: bytes, num_clients: int, length: int, dtype: np.dtype[Any
         Says what is wrong with the frame as a whole, for which the node answers.
     """
     try:
-        fields, body = decode_frame(data, REPLY, _HEADER + _HEADER_PER_CLIENT * num_clients)
+        sequence, fields, body = decode_frame(data, REPLY, _HEADER + _HEADER_PER_CLIENT * num_clients)
         clients = check_client_names(fields.items_of("clients", str, most=num_clients))
         count = len(clients)
         statuses = fields.items_of("statuses", str, count)
@@ -170,7 +161,7 @@ def decode_reply(data: bytes, num_clients: int, length: int, dtype: np.dtype[Any
         return NodeReply(
             session=fields.text("session", 64),
             round_number=fields.integer("round", 0, MAX_ROUND),
-            sequence=fields.integer("sequence", 0, MAX_SEQUENCE),
+            sequence=sequence,
             digest=fields.text("digest", 64),
             error=clean_text(fields.text("error")),
             replies=tuple(replies),

@@ -11,7 +11,7 @@ connected nobody is taken for gone.
 from collections.abc import Callable, Mapping, Sequence
 
 from psofed.common.scheduler import scheduler
-from psofed.federation_new.protocol.replies import BadReplyError, reply_sequence
+from psofed.federation_new.protocol.frames import REPLY, FrameError, frame_sequence
 from psofed.federation_new.server.patience import Patience
 from psofed.federation_new.server.questions import Question
 from psofed.federation_new.transport.hub import Hub
@@ -39,6 +39,7 @@ def exchange(
         hub.send(question.node, question.frame)
     wait = patience.begin(list(waiting), deadline)
     gone: dict[str, float] = {}
+    looked = start
     while waiting:
         attend()
         pause = start + wait.ends(waiting) - scheduler().monotonic()
@@ -48,7 +49,8 @@ def exchange(
                 wait.answered(node, scheduler().monotonic() - start)
         if pause <= 0.0:
             break
-        if hub.is_connected:
+        if hub.is_connected and scheduler().monotonic() - looked >= _SLICE:
+            looked = scheduler().monotonic()
             for node in _look(hub, waiting, connections, gone):
                 del waiting[node]
     wait.close(scheduler().monotonic() - start)
@@ -58,8 +60,8 @@ def exchange(
 def _answers(question: Question, frame: bytes) -> bool:
     """Whether a node's frame is its reply to `question`: one that cannot be read is, too, since nobody else sent it."""
     try:
-        return reply_sequence(frame) == question.sequence
-    except BadReplyError:
+        return frame_sequence(frame, REPLY) == question.sequence
+    except FrameError:
         return True
 
 

@@ -43,7 +43,7 @@ from psofed.scenario.accepted import as_part
 
 _log = logging.getLogger("psofed.federation")
 
-_ATTEND_EVERY = 1.0  # seconds, between two rounds
+_ATTEND_EVERY = 0.5  # seconds
 _TRY_DISK_EVERY = 5.0
 _PUBLISHED = 10_000  # entries of a model, up to which it is published as JSON
 _NOBODY, _DISK = "", " disk"  # subjects of messages about no node
@@ -164,7 +164,7 @@ class Server:
         self._asked_to_stop = attend or (lambda: False)
         self._attendance = Attendance(self.rounds, self._attend)
         self._is_news = OncePerChange()
-        self._started = -math.inf  # of the last round
+        self._started = self._attended = -math.inf  # when the last round began, and when `attend` was called
 
     def run(
         self,
@@ -344,8 +344,11 @@ class Server:
     # --- helpers ----------------------------------------------------------------------------------
 
     def _attend(self) -> None:
-        if self._asked_to_stop():
-            raise RunStoppedError("the run was stopped")
+        """Ask whether to stop, but not for every reply."""
+        if scheduler().monotonic() - self._attended >= _ATTEND_EVERY:
+            self._attended = scheduler().monotonic()
+            if self._asked_to_stop():
+                raise RunStoppedError("the run was stopped")
 
     def _sleep(self, seconds: float) -> None:
         """Wait, and attend meanwhile."""
