@@ -1,0 +1,258 @@
+"""Using the result: exporting the server's model, and predicting with it or with a client's model.
+
+Weights are for scaled inputs if the clients scale their data (``--target-column``). Scaling is each client's own and
+never leaves it; whoever wants to predict takes it from a client's folder, into the exported file or beside it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psofed._version import __version__
+from psofed.common.errors import PsofedError
+from psofed.common.files import read_json, write_json
+from psofed.common.types import FloatArray
+from psofed.data.standardise import Standardiser
+from psofed.federation_new.client.columns import TableSource
+from psofed.federation_new.client.online import read_stream
+from psofed.federation_new.client.sources import Position
+from psofed.federation_new.client.state import NodeMemory
+from psofed.federation_new.deploy.home import RUN_FILE, Home
+from psofed.federation_new.protocol.announcements import RunDescription
+from psofed.federation_new.protocol.archive import read_archive, write_archive
+from psofed.federation_new.protocol.column_names import ColumnNames, listed
+from psofed.federation_new.protocol.frames import DTYPES
+from psofed.federation_new.protocol.run_settings import RunSettings
+from psofed.federation_new.server.checkpoint import CheckpointStore
+from psofed.parts.base import Model
+from psofed.parts.features import FeatureMap, identity
+from psofed.scenario import Scenario
+
+FORMAT, KIND = 2, "model"
+
+
+@dataclass(frozen=True, eq=False)
+class ExportedModel:
+    """A model, and what is needed to use it.
+
+    Attributes
+    ----------
+    arrays : dict
+        All arrays of the model by name; all values are finite.
+    round_number, session
+        The round and the federation it is from.
+    scaling : Standardiser or None
+        A client's, for predictions in the target's own unit.
+    columns : ColumnNames or None
+        What the inputs are; None if the run's columns have no names.
+    inputs : int or None
+        d, the number of inputs, if the model makes features of them.
+    kind : mapping
+        The scenario's ``[model]``, by which features are made.
+    """
+
+    arrays: dict[str, Any]
+    round_number: int
+    session: str
+    scaling: Standardiser | None = None
+    columns: ColumnNames | None = None
+    inputs: int | None = None
+    kind: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        bad = [name for name, array in self.arrays.items() if not np.isfinite(array).all()]
+        if bad:
+            raise PsofedError(
+                f"the model of round {self.round_number} has values that are not finite: {bad[0]}"
+            )
+
+    def weights(self) -> FloatArray:
+        """Return w; a PsofedError if the model is not psofed's own."""
+        arrays = list(self.arrays.values())
+        if len(arrays) != 1 or arrays[0].ndim != 1:
+            raise PsofedError("this is not the model of a linear regression; load its arrays with numpy.load")
+        return np.asarray(arrays[0], dtype=np.float64)
+
+    def features(self) -> FeatureMap:
+        """Return z, by which ŷ = wᵀz(x)."""
+        size = self.weights().size
+        if self.inputs is None or self.kind is None:
+            return identity(size)
+        model: Model = Scenario.from_mapping({"model": dict(self.kind)}).model
+        return model.make_features(self.inputs, size)
+
+    @property
+    def width(self) -> int:
+        """Number of inputs."""
+        return self.weights().size if self.inputs is None else self.inputs
+
+
+def from_server(home: Home, client: ExportedModel | None = None) -> ExportedModel:
+    """Return the server's model of its last completed round, with the scaling of a client's model if one is given."""
+    state = CheckpointStore(home.checkpoint).load()
+    if client is not None and client.columns != state.layout.columns:
+        raise PsofedError(
+            f"the client's columns ({client.columns or 'without names'}) are not those of the model "
+            f"({state.layout.columns or 'without names'})"
+        )
+    request = home.read_request()
+    kind = {} if request is None else _kind_of(request.settings)
+    arrays = state.layout.restore(state.model, state.kept)
+    scaling = None if client is None else client.scaling
+    return ExportedModel(
+        dict(arrays), state.round_number, state.session, scaling, state.layout.columns, **kind
+    )
+
+
+def from_client(folder: Path) -> ExportedModel:
+    """Return the own model and scaling of the client that works in `folder`, from its newest saved state.
+
+    A client of a gateway is addressed as if it had a folder in that of the gateway: ``psofed-gateway/north``.
+    """
+    if not any((place / "state").is_dir() for place in (folder, folder.parent)):
+        raise PsofedError(f"{folder}: not the folder of a client, which is psofed-NODE on the node's machine")
+    folder, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
+    memory = read_memory(folder)
+    if client not in memory.clients:
+        names = sorted(memory.clients)
+        problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
+        raise PsofedError(
+            f"{folder} {problem}; name one of its clients ({listed(names)}): {folder / names[0]}"
+        )
+    return model_of(folder, memory, client)
+
+
+def read_memory(folder: Path) -> NodeMemory:
+    """Return what the node that works in `folder` has saved last."""
+    files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+    if not files:
+        raise PsofedError(f"{folder} holds no client state")
+    return NodeMemory.load(files[-1])
+
+
+def model_of(folder: Path, memory: NodeMemory, client: str) -> ExportedModel:
+    """Return the own model and scaling of a client of the node that works in `folder`."""
+    kept = memory.of(client)
+    if (state := kept.state) is None:
+        raise PsofedError(f"{folder / client} holds no model yet")
+    kind: dict[str, Any] = {}
+    if (folder / RUN_FILE).exists():
+        run = RunDescription.from_bytes((folder / RUN_FILE).read_bytes())
+        kind = _kind_of(run.settings) if run.session == memory.session else {}
+    arrays = state.layout.restore(state.model, state.kept)
+    scaling = read_stream(kept.records).scaling
+    return ExportedModel(
+        dict(arrays), state.round_number, memory.session, scaling, state.layout.columns, **kind
+    )
+
+
+def _kind_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a run's model makes features; nothing if it takes its inputs as they are."""
+    run = RunSettings.for_client(settings)
+    if run.scenario.model.kind == "linear":
+        return {}
+    return {"inputs": run.input_dimension, "kind": run.scenario.model.to_mapping()}
+
+
+def save_model(model: ExportedModel, path: Path) -> None:
+    """Write a model to a ``.npz`` or ``.json`` file, atomically."""
+    document: dict[str, Any] = {
+        KIND: FORMAT,
+        "psofed": __version__,
+        "round": model.round_number,
+        "session": model.session,
+        "arrays": [[name, list(a.shape), str(a.dtype)] for name, a in model.arrays.items()],
+        "columns": None if model.columns is None else model.columns.to_mapping(),
+        "scaling": None if model.scaling is None else model.scaling.to_mapping(),
+        "inputs": model.inputs,
+        "features": None if model.kind is None else dict(model.kind),
+    }
+    if path.suffix == ".npz":
+        write_archive(path, document, model.arrays)
+    elif path.suffix == ".json":
+        write_json(path, {**document, "values": {name: a.tolist() for name, a in model.arrays.items()}})
+    else:
+        raise PsofedError(f"--out {path}: must end with .npz or .json")
+
+
+def load_model(path: Path) -> ExportedModel:
+    """Read what :func:`save_model` wrote, or the model of the client whose folder `path` is."""
+    if path.is_dir() or (not path.exists() and (path.parent / "state").is_dir()):
+        return from_client(path)
+    if path.suffix not in (".json", ".npz"):
+        raise PsofedError(
+            f"--model {path}: not a model; give a .json or .npz file written by `psofed federation export`, "
+            "or the folder of a client"
+        )
+    try:
+        if path.suffix == ".json":
+            document = read_json(path)
+            if document[KIND] != FORMAT:
+                raise PsofedError(f"{path} has format {document[KIND]}; this psofed reads {FORMAT}")
+            arrays = {
+                name: np.array(document["values"][name], dtype=_dtype(dtype)).reshape(shape)
+                for name, shape, dtype in document["arrays"]
+            }
+        else:
+            document, arrays = read_archive(path, KIND, FORMAT)
+        scaling = None if document["scaling"] is None else Standardiser.from_mapping(document["scaling"])
+        columns = None if document["columns"] is None else ColumnNames.from_mapping(document["columns"])
+        about = int(document["round"]), str(document["session"]), scaling, columns
+        return ExportedModel(arrays, *about, document["inputs"], document["features"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise PsofedError(f"{path} is not an exported model: {error}") from None
+
+
+def _dtype(name: str) -> str:
+    if name not in DTYPES:
+        raise ValueError(f"arrays of {name!r}")
+    return name
+
+
+def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = ()) -> Iterator[float]:
+    """Yield a prediction for every row of a table, in the target's own unit if the model has a scaling.
+
+    Parameters
+    ----------
+    features : tuple of str
+        Columns of x, in the order of training, for a model whose columns have no names; all columns of the table if
+        empty. Otherwise the model's own are found by name.
+    """
+    columns = model.columns
+    if columns is not None:
+        if features:
+            columns.check_same(ColumnNames(features, columns.target), "--features")
+        features = columns.features
+    rows = TableSource(path, model.width, "", features, growing=False).read(Position(), 1 << 62)
+    if skipped := rows.end_after(Position()).skipped:
+        raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {rows.problem})")
+    yield from predict_inputs(model, rows.inputs, str(path))
+
+
+def predict_inputs(model: ExportedModel, inputs: FloatArray, where: str) -> Iterator[float]:
+    """Yield a prediction for every row of `inputs` (rows, d), NaN where a value is missing."""
+    weights, scaling, features = model.weights(), model.scaling, model.features()
+    if scaling is not None and scaling.width != model.width:
+        raise PsofedError(f"the scaling is for {scaling.width} features, the model for {model.width}")
+    if scaling is None and np.isnan(inputs).any():
+        raise PsofedError(f"{where}: values are missing, which needs a model with a scaling")
+    for k, x in enumerate(inputs):
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = x if scaling is None else scaling.scale(x)
+            prediction = float(weights @ features(scaled))
+            prediction = prediction if scaling is None else scaling.restore(prediction)
+        if not np.isfinite(prediction):
+            raise PsofedError(f"{where}, row {k + 1}: its values are too large to predict from")
+        yield prediction
+
+
+def describe(model: ExportedModel) -> str:
+    """Describe a model in one line."""
+    size = sum(a.size for a in model.arrays.values())
+    scaled = "with a scaling" if model.scaling is not None else "without a scaling"
+    takes = "columns without names" if model.columns is None else str(model.columns)
+    arrays = f"{len(model.arrays)} array{'s' if len(model.arrays) > 1 else ''}"
+    return f"{size} parameters in {arrays}, after round {model.round_number}, {scaled}; {takes}"

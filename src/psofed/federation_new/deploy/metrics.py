@@ -1,0 +1,84 @@
+"""Metrics for Prometheus, read when they are asked for."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from psofed.common.errors import PsofedError
+from psofed.federation_new.deploy.home import RUNNING, Home
+from psofed.federation_new.deploy.status import federation_status
+from psofed.federation_new.server.rounds import mean_without_overflow
+
+
+class FederationCollector:
+    """Turns a federation's status into Prometheus' metrics."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the current metrics."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        found = federation_status(self.home)
+        run, nodes = found["run"] or {}, found["nodes"]
+        last, errors = run.get("last") or {}, run.get("errors", {})
+        plain = {
+            "psofed_round": ("Last completed round of the run", run.get("round", 0)),
+            "psofed_rounds": ("Rounds of the run", run.get("rounds", 0)),
+            "psofed_running": ("Whether a run is in progress", run.get("state") == RUNNING),
+            "psofed_round_seconds": ("Duration of the last round", last.get("seconds", 0)),
+            "psofed_participants": ("Clients asked in the last round", len(last.get("participants", ()))),
+            "psofed_accepted_replies": ("Replies accepted in the last round", len(last.get("accepted", ()))),
+        }
+        if errors:
+            mean = mean_without_overflow(list(errors.values()))
+            plain["psofed_network_mse"] = ("Mean of the clients' last squared errors", mean)
+        for name, (text, value) in plain.items():
+            yield GaugeMetricFamily(name, text, value)
+
+        def by(label: str, name: str, text: str, values: Mapping[str, Any]) -> Any:
+            family = GaugeMetricFamily(f"psofed_{label}_{name}", text, labels=[label])
+            for key, value in values.items():
+                family.add_metric([key], value)
+            return family
+
+        admitted = [node for node in nodes if node["status"] != "revoked"]
+        online = {node["name"]: node["status"] == "online" for node in nodes}
+        expiry = {node["name"]: node["expiry"] for node in admitted}
+        seen = {name: max(0, last) for name, last in run.get("seen", {}).items()}
+        out = {name: bool(about["out"]) for name, about in found["suspects"].items()}
+        lag = run.get("sample_lag", {})
+        yield by("node", "online", "Whether a node is online", online)
+        yield by("node", "certificate_expiry_seconds", "Unix time at which a certificate ends", expiry)
+        yield by("client", "last_round", "Last round accepted from a client", seen)
+        yield by("client", "squared_error", "Mean squared error in a client's last report", errors)
+        yield by("client", "excluded", "Whether the defence excludes a client", out)
+        yield by("client", "sample_lag_seconds", "Time since a client last learned from a new sample", lag)
+        bad = CounterMetricFamily("psofed_bad_replies", "Dropped replies", labels=["client", "kind"])
+        for name, counts in found["bad_replies"].items():
+            for kind, count in counts.items():
+                bad.add_metric([name, kind], count)
+        yield bad
+
+
+@contextmanager
+def serve_metrics(home: Home, port: int, host: str = "127.0.0.1") -> Iterator[int]:
+    """Serve the metrics at http://host:port/metrics while the block is open; port 0 picks a free one."""
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError:
+        raise PsofedError(
+            "--metrics-port needs prometheus-client; install it with: pip install 'psofed[metrics]'"
+        ) from None
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FederationCollector(home))
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        raise PsofedError(f"--metrics-port {port}: {error.strerror or error}; choose another") from None
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()

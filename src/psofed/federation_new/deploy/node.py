@@ -1,0 +1,155 @@
+"""The node process: one link, one node, and the samples that it reads from a broker."""
+
+import contextlib
+import dataclasses
+import logging
+import threading
+from pathlib import Path
+
+from psofed.common.errors import PsofedError
+from psofed.common.files import only_one, write_atomically
+from psofed.common.scheduler import scheduler
+from psofed.data.frames import refuse_toml
+from psofed.federation_new.client.columns import TableSource
+from psofed.federation_new.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
+from psofed.federation_new.client.online import BACKLOG
+from psofed.federation_new.client.ready_made import attack_of, open_data, ready_made_node
+from psofed.federation_new.client.serve import serve
+from psofed.federation_new.client.shared_table import SharedTable
+from psofed.federation_new.client.sources import GeneratorSource, Position, open_source
+from psofed.federation_new.deploy.home import RUN_FILE, Home
+from psofed.federation_new.deploy.notify import notify
+from psofed.federation_new.deploy.options import ClientOptions
+from psofed.federation_new.deploy.status import beat
+from psofed.federation_new.protocol.corruption import check_rehearsal
+from psofed.federation_new.transport.certificates import Identity
+from psofed.federation_new.transport.hub import RUN, Arrival
+from psofed.federation_new.transport.mqtt import Endpoint, MqttLink, Topics
+from psofed.render.numbers import listed
+
+_log = logging.getLogger("psofed.federation")
+
+_BEAT_EVERY = 5.0  # seconds
+_COUNTED = 1000  # rows of a file that are counted before the first round
+
+
+class _WatchedLink(MqttLink):
+    """A link whose owner gives signs of life as long as it asks for arrivals."""
+
+    def __init__(self, endpoint: Endpoint, identity: Identity, federation: str, home: Home) -> None:
+        self._home, self._beaten, self._was_connected = home, -_BEAT_EVERY, False
+        super().__init__(endpoint, identity, federation)
+
+    def receive(self, seconds: float) -> Arrival | None:
+        """Return what arrives next."""
+        now = scheduler().monotonic()
+        if now - self._beaten >= _BEAT_EVERY:
+            self._beaten = now
+            beat(self._home)
+            notify("WATCHDOG=1")
+        if self.is_connected and not self._was_connected:
+            _log.info("connected to %s", self.endpoint)
+        self._was_connected = self.is_connected
+        arrival = super().receive(seconds)
+        if arrival is not None and arrival.kind == RUN:
+            with contextlib.suppress(PsofedError):  # a full disk; only predictions with features need it
+                write_atomically(self._home.folder / RUN_FILE, arrival.body)
+        return arrival
+
+
+def run_node(options: ClientOptions) -> None:
+    """Work until interrupted; a PsofedError says what only the operator can repair."""
+    endpoint, identity = Endpoint.parse(options.broker, options.authority), Identity(options.certificate)
+    Topics(options.federation)
+    _check_attack(options)
+    feed = None
+    if options.is_mqtt:
+        options, feed = _with_feed(options)
+    options = _with_data(options)
+    home = Home(options.folder)
+    with (
+        only_one(home.folder / "lock", f"another node works in {home.folder} already; choose another --home"),
+        contextlib.ExitStack() as stack,
+    ):
+        if not options.data:
+            _log.info("Without --data this node learns made-up samples, in runs with --synthetic only.")
+        if options.byzantine:
+            _log.info("This node is Byzantine: it poisons what it uploads.")
+        _log.info("Node %s works for %s in %s. Stop it with Ctrl-C.", identity.name, endpoint, home.folder)
+        if options.predict_port is not None:
+            from psofed.federation_new.deploy.predictions import PATH, serve_predictions
+
+            port = stack.enter_context(serve_predictions(home.folder, options.predict_port))
+            _log.info("Predictions at http://127.0.0.1:%d%s", port, PATH)
+        if feed is not None:
+            feed.start(f"psofed-{identity.name}")
+            stack.callback(feed.stop)
+        node = ready_made_node(identity.name, options, home.folder / "state")
+        link = _WatchedLink(endpoint, identity, options.federation, home)
+        notify("READY=1")
+        stack.callback(notify, "STOPPING=1")
+        serve(node, link, threading.Event())
+
+
+def _with_feed(options: ClientOptions) -> tuple[ClientOptions, MqttFeed]:
+    """Return the options with the table that MQTT messages are written to, and what writes them."""
+    place = MqttTopic.parse(options.data)
+    if options.client is not None:
+        place = place.of_client(options.client)
+    path, columns = options.folder / "mqtt.csv", [*options.features, str(options.target_column)]
+    feed = MqttFeed(place, path, columns, options.time_column or "", lambda text: _log.info("%s", text))
+    column = CLIENT_COLUMN if place.has_clients else None
+    return options.replace(data=str(path), client=None, client_column=column, time_column=None), feed
+
+
+def _with_data(options: ClientOptions) -> ClientOptions:
+    """Return the options with the full path of the table; a mistake should show here, not in the first round.
+
+    A file that is not there yet is waited for.
+    """
+    if not options.data:
+        return options
+    if not options.describes_table and isinstance(
+        source := open_source(options.data, dimension=1), GeneratorSource
+    ):
+        source.load()
+        return options
+    path = Path(options.data)
+    refuse_toml(path)
+    options = options.replace(data=str(path.resolve()))
+    if not path.exists():
+        _log.warning("--data %s: no such file or folder yet; waiting for it", path)
+        return options
+    source = open_data(options, 0)
+    assert isinstance(source, TableSource)  # generators have returned above
+    if not source.open().header:
+        _log.info("%s has no .parquet file yet." if path.is_dir() else "%s is still empty.", path)
+        return options
+    features, target = source.chosen()
+    shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
+    _log.info(
+        "Features: %s. Target: %s. Both are scaled online. A run may name other columns.", shown, target
+    )
+    if options.is_gateway:
+        names = SharedTable(source).names()
+        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        _log.info("A gateway for %d clients%s.", len(names), f": {shown}" if names else ", as yet")
+        return options
+    rows = len(source.read(Position(), _COUNTED))
+    if options.client is not None and not rows:
+        names = SharedTable(dataclasses.replace(source, client="")).names()
+        _log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))
+    if rows > BACKLOG:
+        number = f"{rows:,}" if rows < _COUNTED else f"at least {rows:,}"
+        _log.info(
+            "%s rows are there already: a run takes them all at once unless it has --samples-per-round.",
+            number,
+        )
+    return options
+
+
+def _check_attack(options: ClientOptions) -> None:
+    """Refuse an attack that a node cannot rehearse; a mistake should show here, not in the first round."""
+    attack = None if options.attack is None else attack_of(options)
+    if attack is not None:
+        check_rehearsal(attack)
