@@ -24,6 +24,7 @@ from psofed.federation_new.server.checks import KINDS
 from psofed.federation_new.server.loop import Server
 from psofed.federation_new.server.step import Combination, ServerStep
 from psofed.federation_new.transport.in_process import InProcessHub
+from psofed.parts import Aggregation
 
 pytestmark = [pytest.mark.federation, pytest.mark.takes(30)]
 
@@ -689,3 +690,41 @@ def test_a_run_that_is_stopped_ends_soon_wherever_it_is(where, tmp_path, monkeyp
         server.run(hub, {"0": np.zeros(6)}, 0, deadline=3600.0)
         assert server.was_stopped
         assert clock.now < 1012.0
+
+
+# --- rules with memory ----------------------------------------------------------------------------------
+
+
+class Remembering(Aggregation):
+    """The mean over all clients ever heard from of half their last update and half their update before it."""
+
+    over = "vectors"
+
+    def combine(self, updates, clients, memory, out):
+        for row, k in zip(updates, clients, strict=True):
+            memory[k] = np.where(np.isnan(row), memory[k], 0.5 * memory[k] + 0.5 * row)
+        out += memory.mean(axis=0)
+
+
+def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
+    """Node k adds k; two of three take part in a round; all three count once they were heard from."""
+    given = {"aggregation": Combination(Remembering()), "num_participants": 2, "seed": 3, "num_shared": 6}
+
+    def hub():
+        return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})
+
+    server = run(hub(), 7, **given)
+    model, memory, known = 0.0, dict.fromkeys(NAMES, 0.0), {}
+    own = dict.fromkeys(NAMES, 0.0)
+    for entry in server.state.history:
+        for name in entry["accepted"]:
+            known.setdefault(name)
+            own[name] = model + float(name)
+            memory[name] = 0.5 * memory[name] + 0.5 * (own[name] - model)
+        model += np.mean([memory[name] for name in known])
+    np.testing.assert_allclose(server.state.model, model)
+    nodes, path = hub(), tmp_path / "c.npz"
+    run(nodes, 4, checkpoint=path, **given)
+    again = run(nodes, 7, checkpoint=path, resume=True, **given)
+    np.testing.assert_array_equal(again.state.model, server.state.model)
+    assert sorted(again.state.memory.names) == NAMES

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import reason_of, remove_leftovers, replace_by_link
 from psofed.federation_new.protocol.archive import read_archive, write_archive
 from psofed.federation_new.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation_new.server.history import ROUNDS_PER_FILE, RoundHistory, forget_old
+from psofed.federation_new.server.rule_memory import RuleMemory
 
 CHECKPOINT_FORMAT = 4
 KEEP = 10
@@ -49,7 +48,7 @@ class ServerState:
         See :class:`psofed.federation_new.server.checks.Strikes`.
     suspects : dict
         See :class:`psofed.federation_new.server.suspects.Suspects`; empty without a defence.
-    memory : array
+    memory : RuleMemory
         See :class:`psofed.federation_new.server.step.ServerStep`.
     history : list of dict
         One entry for each of the latest rounds, at most 1,000; the checkpoint's
@@ -67,7 +66,7 @@ class ServerState:
     clients: dict[str, Any] = field(default_factory=dict)
     strikes: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
     suspects: dict[str, Any] = field(default_factory=dict)
-    memory: Vector = field(default_factory=lambda: np.zeros(0))
+    memory: RuleMemory = field(default_factory=RuleMemory)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def add_round(self, entry: dict[str, Any]) -> None:
@@ -246,8 +245,9 @@ def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
         "clients": state.clients,
         "strikes": state.strikes,
         "suspects": state.suspects,
+        "remembered": state.memory.names,
     }
-    return document, {"model": state.model, "memory": state.memory} | {
+    return document, {"model": state.model, "memory": state.memory.values} | {
         f"kept/{k}": v for k, v in state.kept.items()
     }
 
@@ -263,7 +263,7 @@ def _from_archive(path: Path) -> ServerState:
             model=arrays["model"],
             layout=ModelLayout.from_text(document["layout"]),
             kept={k[5:]: v for k, v in arrays.items() if k.startswith("kept/")},
-            memory=arrays["memory"],
+            memory=RuleMemory(list(document["remembered"]), arrays["memory"]),
             seen=dict(document["seen"]),
             clients=dict(document.get("clients", {})),
             strikes=document["strikes"],

@@ -17,10 +17,12 @@ from psofed.common.validation import check_boolean
 from psofed.federation_new.protocol.aggregate import aggregate
 from psofed.federation_new.protocol.layout import Vector
 from psofed.federation_new.protocol.masks import MIXING, derive_words
+from psofed.federation_new.server.rule_memory import RuleMemory
 from psofed.federation_new.server.suspects import Suspects
 from psofed.parts.aggregations.centred_clipping import CentredClipping
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.part import takes_memory
 from psofed.scenario.accepted import as_part
 
 Upload = tuple[NDArray[np.int64], Vector]
@@ -104,6 +106,11 @@ class ServerStep:
 
     Attributes
     ----------
+    memory : RuleMemory
+        What a rule with memory keeps of each client; the checkpoint keeps it, too.
+
+    Attributes
+    ----------
         memory : array
             What the rule remembers of this run; the checkpoint keeps it. No rule has a memory yet.
 
@@ -128,7 +135,7 @@ class ServerStep:
         self.weighted: bool = combination.weighted
         self.seed: int = seed
         self.suspects = suspects
-        self.memory: Vector = np.zeros(0)
+        self.memory: RuleMemory = RuleMemory()
 
     def take(
         self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
@@ -139,10 +146,21 @@ class ServerStep:
         suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
         received = {name: upload for name, upload in received.items() if name not in suspects}
         weights = [float(examples[name]) for name in received] if self.weighted else None
-        if weights is None or sum(weights) > 0:
+        if received and takes_memory(type(self.rule).combine):
+            model = self._remember(model, received)
+        elif weights is None or sum(weights) > 0:
             drawn = self._uniforms(round_number, list(received))
             model = aggregate(model, list(received.values()), weights, self.rule, self.pre, drawn)
         return Outcome(model, tuple(received), suspects)
+
+    def _remember(self, model: Vector, received: Mapping[str, Upload]) -> Vector:
+        """Combine the uploads by a rule that keeps a row of numbers for every client it has ever heard from."""
+        updates = np.full((len(received), model.size), np.nan)
+        for row, (indices, values) in zip(updates, received.values(), strict=True):
+            row[indices] = values - model[indices].astype(np.float64)
+        rows, change = self.memory.rows(list(received), model.size), np.zeros(model.size)
+        self.rule.combine(updates, rows, self.memory.values, change)
+        return np.asarray((model + change).astype(model.dtype))
 
     def _uniforms(self, round_number: int, names: list[str]) -> Vector:
         """Return a random number in [0, 1) for each node, which depends on seed, round and name alone."""
