@@ -97,30 +97,24 @@ class ServerStep:
 
     Parameters
     ----------
-        combination : Combination
-            How the uploads are combined.
-        suspects : Suspects or None
-            A defence that watches the nodes, and leaves out whom it suspects.
-        seed : int
-            With the round it gives the random numbers of a step before the rule.
+    combination : Combination
+        How the uploads are combined.
+    suspects : Suspects or None
+        A defence that watches the nodes, and leaves out whom it suspects.
+    seed : int
+        With the round it gives the random numbers of a step before the rule.
 
     Attributes
     ----------
     memory : RuleMemory
         What a rule with memory keeps of each client; the checkpoint keeps it, too.
 
-    Attributes
-    ----------
-        memory : array
-            What the rule remembers of this run; the checkpoint keeps it. No rule has a memory yet.
-
     Examples
     --------
-        >>> import numpy as np
-        >>> step, shared = ServerStep(Combination("mean")), np.array([0])
-        >>> uploads = {"pump-1": (shared, np.array([1.0])), "pump-2": (shared, np.array([3.0]))}
-        >>> step.take(1, np.zeros(2), uploads, {"pump-1": 5, "pump-2": 5}).model
-        array([2., 0.])
+    >>> step, shared = ServerStep(Combination("mean")), np.array([0])
+    >>> uploads = {"pump-1": (shared, np.array([1.0])), "pump-2": (shared, np.array([3.0]))}
+    >>> step.take(1, np.zeros(2), uploads, {"pump-1": 5, "pump-2": 5}).model
+    array([2., 0.])
     """
 
     def __init__(
