@@ -95,14 +95,14 @@ class RoundPlan(Settings):
         group=_ROUNDS,
         default=1,
         low=1,
-        text="nodes to wait for before the first round; later rounds wait for one",
+        text="clients to wait for before the first round, those of gateways included; later rounds wait for one",
     )
     wait_for_nodes: float = option(
         group=_ROUNDS,
         default=60.0,
         low=0,
         metavar="SECONDS",
-        text="how long to wait for --min-nodes before starting with the nodes that are online",
+        text="how long to wait for --min-nodes before starting with the clients that are online",
     )
     interval: float = option(
         group=_ROUNDS,
