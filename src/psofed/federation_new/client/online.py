@@ -26,13 +26,7 @@ from psofed.data.standardise import Standardiser
 from psofed.federation_new.client.columns import TableSource
 from psofed.federation_new.client.gateway import CURRENT, DIVERGED, MISSED, TrainingRequest, TrainingResult
 from psofed.federation_new.client.shared_table import ClientRows
-from psofed.federation_new.client.sources import (
-    Position,
-    Samples,
-    Source,
-    most_samples,
-    source_of_run,
-)
+from psofed.federation_new.client.sources import Position, Samples, Source, most_samples, source_of_run
 from psofed.federation_new.client.state import ClientMemory
 from psofed.federation_new.protocol.column_names import ColumnNames
 from psofed.parts.features import FeatureMap

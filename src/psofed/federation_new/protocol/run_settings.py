@@ -72,8 +72,7 @@ class RunSettings(RunOptions):
             return cls(scenario=scenario, **values)
         reading = rows.source.reading
         settings = cls(
-            scenario=scenario,
-            **{"samples_per_round": 1, "min_nodes": scenario.num_participants, **values},
+            scenario=scenario, **{"samples_per_round": 1, "min_nodes": scenario.num_participants, **values}
         )
         rounds = scenario.iterations + (0 if fixed_length else reading.warmup)
         return settings.replace(scenario=settings.scenario.replace(iterations=rounds))

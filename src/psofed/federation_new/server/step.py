@@ -117,13 +117,7 @@ class ServerStep:
     array([2., 0.])
     """
 
-    def __init__(
-        self,
-        combination: Combination,
-        *,
-        suspects: Suspects | None = None,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, combination: Combination, *, suspects: Suspects | None = None, seed: int = 0) -> None:
         self.rule: Aggregation = combination.rule  # type: ignore[assignment]
         self.pre: PreAggregation | None = combination.pre_aggregation  # type: ignore[assignment]
         self.weighted: bool = combination.weighted
