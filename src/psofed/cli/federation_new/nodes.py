@@ -14,11 +14,9 @@ def client(options: ClientOptions, logs: LogOptions, plugins: Plugins) -> None:
     It learns from its own data, which stay on this machine, and exchanges parameters with the server.
     """
     with ready():
-        logs.start()
-        plugins.load()
-        from psofed.federation_new.deploy.node import run_node
+        from psofed.federation_new.deploy.start_node import replace_by_node
 
-        run_node(options)
+        replace_by_node(options, plugins.plugins, log_json=logs.log_json)
 
 
 def predict(options: PredictOptions, output: Output) -> None:

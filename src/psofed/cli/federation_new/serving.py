@@ -85,18 +85,19 @@ def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: 
             log(f"serving {running.hub.endpoint} for {nodes} node{'s' * (nodes != 1)}; Ctrl-C stops")
             notify("READY=1")
             stack.callback(notify, "STOPPING=1")
-            running.work()
+            with contextlib.suppress(KeyboardInterrupt):
+                running.work()
 
 
 def status(home: HomeFolder, options: StatusOptions, output: Output) -> None:
     """Show the server, its nodes and the progress of the run; or all runs, or the audit."""
     with ready(network=False):
         from psofed.federation_new.deploy.audit import describe_record, read_records
-        from psofed.federation_new.deploy.status import federation_status, is_healthy, status_lines
+        from psofed.federation_new.deploy.status import federation_status, status_lines
 
         place = home.open()
         if options.health:
-            healthy = is_healthy(place)
+            healthy = place.is_healthy()
             typer.echo("healthy" if healthy else "not healthy")
             raise typer.Exit(0 if healthy else 1)
         if options.runs or options.audit:

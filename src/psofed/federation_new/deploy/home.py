@@ -5,19 +5,20 @@
 moment, and a server that was killed continues as it was told last.
 """
 
+import contextlib
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import is_locked, only_one, read_json, write_json
 from psofed.common.scheduler import scheduler
-from psofed.federation_new.protocol.run_settings import RunSettings
-from psofed.federation_new.server.checkpoint import CheckpointStore
+
+if TYPE_CHECKING:
+    from psofed.federation_new.protocol.run_settings import RunSettings
 
 RUNNING, STOPPED = "running", "stopped"
 FINISHED, FAILED, WAITING, ROLLED_BACK = "finished", "failed", "submitted", "rolled back"
@@ -26,6 +27,7 @@ INTERRUPTED = "interrupted"  # the server has ended; it continues when it is sta
 RUN_FILE = "run.json"
 """In a client's folder: the description of its run."""
 
+_SILENCE = 30.0  # seconds without a sign of life
 _OLD_FILES = ("flower", "app", "traffic.bin", "credentials/superlink.pem")
 
 
@@ -51,8 +53,10 @@ class RunRequest:
     settings: Mapping[str, Any]
     replaces: str | None = None
 
-    def run_settings(self) -> RunSettings:
+    def run_settings(self) -> "RunSettings":
         """Return the settings as a value."""
+        from psofed.federation_new.protocol.run_settings import RunSettings
+
         return RunSettings.from_mapping(self.settings)
 
 
@@ -134,7 +138,7 @@ class Home:
         except TypeError:
             raise PsofedError(f"{self.request} is damaged; move it away") from None
 
-    @contextmanager
+    @contextlib.contextmanager
     def changing(self) -> Iterator[RunRequest | None]:
         """Let no other command change the request meanwhile."""
         with only_one(self.folder / "request.lock", f"another command is changing {self.request}"):
@@ -148,8 +152,29 @@ class Home:
 
     def has_begun(self, request: RunRequest) -> bool:
         """Whether the checkpoint is of the requested run, rather than of an earlier one that it is to replace."""
+        from psofed.federation_new.server.checkpoint import (
+            CheckpointStore,  # which a node, with its own home, lacks
+        )
+
         session = CheckpointStore(self.checkpoint).session()
         return disk().exists(self.checkpoint) and (session is None or session != request.replaces)
+
+    def beat(self) -> None:
+        """Give a sign of life; it need not survive anything, so it is not synced."""
+        with contextlib.suppress(OSError):  # a full disk: the process works all the same
+            self.alive.write_text(str(scheduler().monotonic()))
+
+    def is_healthy(self) -> bool:
+        """Whether the server or node of this folder works: it holds its lock and gave a sign of life lately."""
+        if not (is_locked(self.server_lock) or is_locked(self.folder / "lock")):
+            return False
+        try:
+            beaten = float(disk().read(self.alive))
+        except (OSError, ValueError):
+            return False
+        return (
+            0 <= scheduler().monotonic() - beaten < _SILENCE
+        )  # the same clock for all processes since the boot
 
 
 def _read_table(path: Path) -> dict[str, Any]:

@@ -79,7 +79,8 @@ def resume(home: Home, **changes: Any) -> RunRequest:
     with home.changing() as before:
         if before is None:
             raise PsofedError(f"there is no run in {home.folder}; start one with {home.command('run FILE')}")
-        _check_idle(home, before)
+        if home.is_served:
+            _check_idle(home, before)  # otherwise it continues when a server is started
         if home.has_begun(before):
             load_usable(CheckpointStore(home.checkpoint))
         settings = before.run_settings().replace(

@@ -85,11 +85,13 @@ def predict_request(folder: Path, body: Any) -> dict[str, Any]:
 
 def _inputs(row: Any, k: int, model: ExportedModel) -> list[float]:
     """Return a row as the model takes it: by name, in its order; NaN where a value is null."""
-    names = range(model.width) if model.columns is None else model.columns.features
-    if not isinstance(row, list if model.columns is None else dict) or len(row) < len(names):
-        raise PsofedError(f"row {k}: must have the columns {listed([*map(str, names)])}")
-    values = [row[name] if name in row or model.columns is None else "missing" for name in names]
-    for name, value in zip(names, values, strict=True):
+    names = [*map(str, range(model.width))] if model.columns is None else list(model.columns.features)
+    if model.columns is None and isinstance(row, list):
+        row = dict(zip(names, row, strict=False))
+    if not isinstance(row, dict) or not set(names) <= row.keys():
+        raise PsofedError(f"row {k}: must have the columns {listed(names)}")
+    for name in names:
+        value = row[name]
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise PsofedError(f"row {k}: {name} must be a number, or null if it is unknown")
-    return [float("nan") if value is None else float(value) for value in values]
+    return [float("nan") if row[name] is None else float(row[name]) for name in names]

@@ -25,7 +25,6 @@ from psofed.federation_new.deploy.notify import notify
 from psofed.federation_new.deploy.operate import acknowledge_stop
 from psofed.federation_new.deploy.options import DEFAULT_PORT, ServerOptions
 from psofed.federation_new.deploy.runs import Run, RunStatus
-from psofed.federation_new.deploy.status import beat
 from psofed.federation_new.protocol.announcements import Announcement
 from psofed.federation_new.transport.broker import Mosquitto, probe
 from psofed.federation_new.transport.certificates import SERVER, Certificates, Identity
@@ -114,7 +113,7 @@ class FederationServer:
             self._guarded("certificates", self._look_at_certificates)
             self._audit_refusals()
             status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
-            beat(self.home)
+            self.home.beat()
             notify("WATCHDOG=1")
         status.write()
 

@@ -1,21 +1,16 @@
 """Status of a federation, as seen from the server's machine, and whether a server or node works."""
 
-import contextlib
 import datetime
 from collections.abc import Mapping
 from typing import Any
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import is_locked
-from psofed.common.scheduler import scheduler
 from psofed.federation_new.deploy.home import Home
 from psofed.federation_new.deploy.operate import state_of
 from psofed.federation_new.protocol.column_names import ColumnNames
 from psofed.federation_new.server.clients import dominance
 from psofed.render.numbers import listed
-
-_SILENCE = 30.0  # seconds without a sign of life
 
 
 def federation_status(home: Home) -> dict[str, Any]:
@@ -97,23 +92,6 @@ def together(texts: Mapping[str, str], beginning: str = "") -> list[str]:
     for name, text in texts.items():
         names.setdefault(text, []).append(name)
     return [f"{listed(about)}: {beginning}{text}" for text, about in names.items() if text]
-
-
-def is_healthy(home: Home) -> bool:
-    """Whether the server or node of this folder works: it holds its lock and gave a sign of life lately."""
-    if not (is_locked(home.server_lock) or is_locked(home.folder / "lock")):
-        return False
-    try:
-        beaten = float(disk().read(home.alive))
-    except (OSError, ValueError):
-        return False
-    return 0 <= scheduler().monotonic() - beaten < _SILENCE  # the same clock for all processes since the boot
-
-
-def beat(home: Home) -> None:
-    """Give a sign of life; it need not survive anything, so it is not synced."""
-    with contextlib.suppress(OSError):  # a full disk: the process works all the same
-        home.alive.write_text(str(scheduler().monotonic()))
 
 
 def _progress(run: Mapping[str, Any]) -> str:
