@@ -1,7 +1,6 @@
 """PSO-Fed with scikit-learn: a classifier that three hospitals train together, sharing a tenth of it in each round.
 
-Runs in seconds on a Grid within this process; with `psofed federation server` and Flower's SuperNodes the same apps run
-on real machines. Needs ``pip install 'psofed[federation]' scikit-learn``.
+Runs in seconds on a Grid within this process; as ServerApp and ClientApp the same code runs on real machines. Needs ``pip install 'psofed[flower]' scikit-learn``.
 """
 
 import numpy as np
@@ -11,8 +10,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
-from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
-from psofed.federation.testing import InProcessGrid
+from psofed.federation_new import PSOFed, arrays_of, load_into, partial_sharing
+from psofed.federation_new.flower.in_process import InProcessGrid
 
 HOSPITALS = 3
 x, y = load_breast_cancer(return_X_y=True)
