@@ -2,7 +2,7 @@
 
 Flower's messages cost milliseconds for each client and round, whatever is in them: many times what a small network's
 training does. Here the clients' models are rows of an array; what the server does is psofed's own code: its masks
-(:class:`DerivedMasks`), its step with guard, rehearsed attack, defence and rule (:class:`ServerStep`). Flower's FedAvg,
+(:class:`DerivedMasks`), its step with defence and rule (:class:`ServerStep`). Flower's FedAvg,
 FedMedian and MultiKrum are that step with all entries shared. ``study.py check`` runs the cases on the grid with the
 real strategies, and psfed's own classes, and compares models.
 """
@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 from federations import LIARS, Method, Run, note, note_own
 from network import Digits, Vector, initial_weights, learn_with_numpy
+from rehearsal import attack_step
 
 import psofed
-from psofed.federation.protocol.masks import DerivedMasks, resolve_num_shared
-from psofed.federation.server.checks import ReplyLimits
-from psofed.federation.server.plausibility import Plausibility
-from psofed.federation.server.rehearsal import Rehearsal
-from psofed.federation.server.step import Combination, ServerStep
-from psofed.federation.server.suspects import Suspects
+from psofed.federation_new.protocol.masks import DerivedMasks, resolve_num_shared
+from psofed.federation_new.server.step import Combination, ServerStep
+from psofed.federation_new.server.suspects import Suspects
 from psofed.parts.base import Attack
 from psofed.scenario.accepted import as_part
 
@@ -54,7 +52,6 @@ def run_directly(
         uploads = {name: (up, models[k][up]) for k, name in enumerate(names)}
         outcome = step.take(number, server, uploads, examples)
         server = outcome.model
-        run.dropped += len(outcome.refused)
         run.left_out = sorted(outcome.suspects)
         if number % look_every == 0:
             note(run, number, server, 0, digits)
@@ -68,11 +65,6 @@ def make_step(method: Method, attack: Attack | None, seed: int) -> ServerStep:
     if rule.kind == "multi-krum":
         rule = psofed.aggregations.MultiKrum(tolerated=LIARS)
     suspects = Suspects(psofed.defences.Cusum(threshold=method.threshold)) if method.threshold else None
-    guarded = method.kind == "psofed"
-    return ServerStep(
-        Combination(rule),
-        plausibility=Plausibility(ReplyLimits().max_deviation if guarded else None),
-        rehearsal=None if attack is None else Rehearsal(attack, seed),
-        suspects=suspects,
-        seed=seed,
-    )
+    step = ServerStep(Combination(rule), suspects=suspects, seed=seed)
+    attack_step(step, attack, seed)
+    return step

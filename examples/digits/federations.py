@@ -2,7 +2,7 @@
 
 psofed's and Flower's strategies run on psofed's in-process grid: the same ClientApps, every message made into bytes and
 back. psfed's are of Flower's older kind and run in :mod:`peer`. All attacks are carried out by the same object,
-:class:`psofed.federation.server.rehearsal.Rehearsal`, on what has arrived.
+:class:`rehearsal.Rehearsal`, on what has arrived.
 """
 
 import logging
@@ -15,12 +15,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, FedMedian, MultiKrum
+from flwr.supercore.task_identity import TaskIdentity
 from network import Digits, Learn, Vector, accuracy, initial_weights, split_digits
+from rehearsal import Rehearsal, attack_step
 
 import psofed
-from psofed.federation import PSOFed, partial_sharing
-from psofed.federation.server.rehearsal import Rehearsal
-from psofed.federation.testing import InProcessGrid
+from psofed.federation_new import PSOFed, partial_sharing
+from psofed.federation_new.flower.in_process import InProcessGrid
 from psofed.parts.base import Attack
 
 WEIGHTS = "weights"
@@ -144,13 +145,10 @@ def make_app(digits: Digits, k: int, method: Method, learn: Learn, own: dict[int
 def make_strategy(method: Method, attack: Attack | None, seed: int) -> Any:
     """Return the strategy, with the attack built in."""
     if method.kind == "psofed":
-        return PSOFed(
-            method.shared,
-            seed=seed,
-            aggregation=method.rule,
-            rehearsal=attack,
-            defence=psofed.defences.Cusum(threshold=method.threshold) if method.threshold else None,
-        )
+        defence = psofed.defences.Cusum(threshold=method.threshold) if method.threshold else None
+        strategy = PSOFed(method.shared, seed=seed, aggregation=method.rule, defence=defence)
+        attack_step(strategy.step, attack, seed)
+        return strategy
     rehearsal = None if attack is None else Rehearsal(attack, seed)
     if method.kind == "fedavg":
         return AttackedFedAvg(fraction_evaluate=0.0).under(rehearsal)
@@ -225,6 +223,8 @@ class CountingGrid(InProcessGrid):
 
     def __init__(self, apps: dict[int, ClientApp]) -> None:
         super().__init__(apps, tamper=self._weigh_reply)
+        # Flower's own strategies make messages only in a process that Flower has started.
+        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
         self.carried = 0
         self._to_weigh = 0
 

@@ -17,8 +17,8 @@ from flwr.server.client_manager import SimpleClientManager
 from flwr.server.client_proxy import ClientProxy
 from network import Digits, Vector, initial_weights, learn_with_torch
 from psfed.flower import PSFedAvg, PSFedClient
+from rehearsal import Rehearsal
 
-from psofed.federation.server.rehearsal import Rehearsal
 from psofed.parts.base import Attack
 
 
