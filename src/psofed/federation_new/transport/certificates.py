@@ -259,7 +259,7 @@ class Certificates:
         lines = []
         for name, record in records.items():
             key = ec.generate_private_key(ec.SECP256R1())
-            unit = f"gateway, {record.clients} clients" if record.clients > 1 else ""
+            unit = f"gateway of {record.clients} clients" if record.clients > 1 else ""
             made = _sign(_subject(name, unit), key, authority, authority_key, VALID_DAYS, record.hosts)
             path = self.eviction(name) if action == "eviction" else self.bundle(name)
             write_atomically(path, _private_pem(key) + _pem(made) + _pem(authority), mode=0o600)
@@ -332,7 +332,10 @@ class Identity:
                 context = ssl.create_default_context(cafile=str(authority))
         except OSError as error:  # also an SSLError
             raise PsofedError(f"cannot read certificates from {authority}: {reason_of(error)}") from None
-        context.load_cert_chain(self.path)
+        try:
+            context.load_cert_chain(self.path)
+        except OSError as error:
+            raise PsofedError(f"cannot read {self.path}: {reason_of(error)}") from None
         return context
 
     def sign(self, data: bytes) -> bytes:

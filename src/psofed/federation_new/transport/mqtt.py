@@ -14,9 +14,10 @@ The broker proves names and lets a node use its own topics only (:mod:`psofed.fe
 such an access list, and tries whether it holds). What the server sends is signed as well, so that whoever runs the
 broker cannot give instructions; such a person can still suppress or repeat them.
 
-**The same certificate twice.** A broker allows one connection per name and ends the older one. A node that was replaced
-so comes back after one to two minutes, then two to four, up to 20, so that two processes with one certificate do not
-chase each other; the server sees a new `connection` each time. A server that was replaced ends its run.
+**The same certificate twice.** A broker allows one connection per name and ends the older one, often without saying
+why. A connection that did not last five minutes is made again after a pause that doubles, up to a minute, so that two
+processes with one certificate do not chase each other; the server sees a new `connection` each time. A server that
+finds another one in its place ends its run.
 
 **Restarts of the broker.** Nothing need survive: nodes announce themselves again, the hub publishes its retained values
 again, and a changed `connection` makes the server ask again.
@@ -69,11 +70,8 @@ _SERVER_KEEPALIVE, _NODE_KEEPALIVE = (
 )  # seconds; someone who has vanished is noticed after 1.5 times as long
 _SERVER_SEEN = 60  # seconds for which the broker says that a server is online
 _DELAY, _MAX_DELAY = 1.0, 60.0  # seconds before a reconnection, at first and at most
-_REPLACED_DELAY, _MAX_REPLACED = (
-    60.0,
-    4,
-)  # the same after the connection was taken over, and how often it doubles
-_TAKEN_OVER = 0x8E
+_STABLE = 300.0  # seconds of a connection after which the first delay counts again
+_TAKEN_OVER = 0x8E  # a reason that brokers may give
 _PENDING = 16  # frames of a node that wait for the server; an honest one sends one for each instruction
 _FLOOD, _FLOOD_SECONDS = (
     1000,
@@ -150,7 +148,7 @@ class _Client(paho.Client):
                 return super().loop_forever(timeout, retry_first_connection)
             except Exception as error:
                 _log.warning("the connection to the broker failed (%s) and is made again", error)
-                time.sleep(random.uniform(1.0, 2.0) * _DELAY)
+                time.sleep(_jitter(_DELAY))
                 with contextlib.suppress(OSError):
                     self.reconnect()
 
@@ -193,24 +191,21 @@ class Connection:
         self.is_replaced = False
         self.problem = "not connected yet"
         self._subscriptions = list(subscriptions)
-        self._accepted, self._accepted_at, self._replaced = False, 0.0, 0
-        self._largest = 0
+        self._accepted, self._accepted_at, self._delay, self._largest = False, 0.0, _DELAY / 2, 0
         self._last: paho.MQTTMessageInfo | None = None
         self._tls = identity.tls(endpoint.authority)
         client = self._client = _Client(
             CallbackAPIVersion.VERSION2, client_id=client_id or identity.name, protocol=paho.MQTTv5
         )
-        client.suppress_exceptions = True
-        client.enable_logger(logging.getLogger("psofed.federation.paho"))
         client.tls_set_context(self._tls)
-        client.reconnect_delay_set(random.uniform(0.5, 1.5) * _DELAY, _MAX_DELAY)  # type: ignore[arg-type]
+        client.reconnect_delay_set(_jitter(_DELAY), _MAX_DELAY)  # type: ignore[arg-type]
         client.on_pre_connect = self._on_pre_connect
         client.on_socket_open = _on_socket_open
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
         client.on_subscribe = self._on_subscribe
         client.on_disconnect = self._on_disconnect
-        client.on_message = lambda _client, _data, message: self._arrived(message)
+        client.on_message = self._on_message
         client.on_publish = self._on_publish
         if will:
             client.will_set(will, b"", qos=1, retain=True)
@@ -220,8 +215,8 @@ class Connection:
 
     def close(self) -> None:
         """Disconnect; the broker publishes the last will."""
-        goodbye = ReasonCode(PacketTypes.DISCONNECT, "Disconnect with will message")
-        self._client.disconnect(goodbye)
+        if not self.is_replaced:
+            self._client.disconnect(ReasonCode(PacketTypes.DISCONNECT, "Disconnect with will message"))
         self._client.loop_stop()
         self.is_connected = False
 
@@ -283,20 +278,20 @@ class Connection:
             )
             return
         self._accepted = False
-        delay = random.uniform(0.5, 1.5) * _DELAY
-        if flags.is_disconnect_packet_from_server and reason.value == _TAKEN_OVER:
-            lasted = time.monotonic() - self._accepted_at
-            self._replaced = 0 if lasted > 2**_MAX_REPLACED * _REPLACED_DELAY else self._replaced
-            delay = random.uniform(1.0, 2.0) * _REPLACED_DELAY * 2 ** min(self._replaced, _MAX_REPLACED)
-            self._replaced += 1
-            self.is_replaced = True
-            self._say(
-                f"another process has connected to {self.endpoint} with the certificate of {self.identity.name}; "
-                "end one of the two"
-            )
-        elif reason.is_failure:
-            self._say(f"lost the connection to {self.endpoint} ({reason})")
-        self._client.reconnect_delay_set(delay, max(delay, _MAX_DELAY))  # type: ignore[arg-type]
+        lasted = time.monotonic() - self._accepted_at
+        self._delay = _DELAY if lasted > _STABLE else min(2.0 * self._delay, _MAX_DELAY)
+        self.is_replaced |= flags.is_disconnect_packet_from_server and reason.value == _TAKEN_OVER
+        if self.is_replaced or reason.is_failure:
+            twice = f"; does another process use the certificate of {self.identity.name}?"
+            is_short = self.is_replaced or self._delay > 4.0 * _DELAY
+            self._say(f"lost the connection to {self.endpoint} ({reason}){twice if is_short else ''}")
+        self._client.reconnect_delay_set(_jitter(self._delay), _MAX_DELAY)  # type: ignore[arg-type]
+
+    def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+        try:
+            self._arrived(message)
+        except Exception:  # or the same message would end every connection
+            _log.exception("a message could not be taken")
 
     def _on_publish(self, _client: paho.Client, _data: Any, _mid: int, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
@@ -355,6 +350,7 @@ class MqttHub(Connection):
         subscriptions = [
             (self._topics.node("+", "out"), live),
             (self._topics.node("+", "presence"), SubscribeOptions(qos=1)),
+            (self._topics.of("server"), SubscribeOptions(qos=1)),
         ]
         super().__init__(
             endpoint,
@@ -420,7 +416,7 @@ class MqttHub(Connection):
 
     def close(self) -> None:
         """Wait a little for what is being sent, and disconnect."""
-        if self.is_connected and self._last is not None:
+        if self.is_connected and not self.is_replaced and self._last is not None:
             with contextlib.suppress(RuntimeError, ValueError):  # the connection is lost
                 self._last.wait_for_publish(5.0)
         super().close()
@@ -430,9 +426,9 @@ class MqttHub(Connection):
         self._publish(topic, payload, retain=True)
 
     def _show(self) -> None:
-        """Say that there is a server, at the beginning and three times as often as that is forgotten."""
+        """Say that there is a server, three times as often as that is forgotten, but first learn of any other."""
         now = time.monotonic()
-        if self.is_connected and now - self._seen > _SERVER_SEEN / 3:
+        if self.is_connected and now - self._accepted_at > 1.0 and now - self._seen > _SERVER_SEEN / 3:
             self._seen = now
             self._publish(self._topics.of("server"), self._process, retain=True, expiry=_SERVER_SEEN)
 
@@ -444,15 +440,17 @@ class MqttHub(Connection):
                 self._publish(topic, payload, retain=True)
         self._seen = 0.0
 
-    def _subscribed(self) -> None:
-        self._show()
-
     def _on_disconnect(self, *arguments: Any) -> None:
         super()._on_disconnect(*arguments)
         if self.is_replaced:
-            self._client.disconnect()  # and stay so
-            with self._changed:
-                self._changed.notify_all()
+            self._give_way()
+
+    def _give_way(self) -> None:
+        """End for good, without a last will, which would remove the other server's presence."""
+        self.is_replaced = True
+        self._client.disconnect()
+        with self._changed:
+            self._changed.notify_all()
 
     def _look_up(self, now: float) -> None:
         if now - self._looked > 1.0:
@@ -461,6 +459,10 @@ class MqttHub(Connection):
     def _arrived(self, message: paho.MQTTMessage) -> None:
         *_, name, box = message.topic.split("/")
         payload, now = bytes(message.payload), time.monotonic()
+        if box == "server":
+            if payload not in (b"", self._process):
+                self._give_way()
+            return
         if name not in self._known:
             self._look_up(now)
         with self._changed:
@@ -586,3 +588,7 @@ def _property(packet: int, name: str, value: int) -> Properties:
     properties = Properties(packet)  # type: ignore[no-untyped-call]
     setattr(properties, name, value)
     return properties
+
+
+def _jitter(seconds: float) -> float:
+    return random.uniform(0.5, 1.5) * seconds
