@@ -29,7 +29,7 @@ from psofed.federation_new.protocol.run_settings import RunSettings
 from psofed.federation_new.server.checkpoint import CheckpointStore
 from psofed.parts.base import Model
 from psofed.parts.features import FeatureMap, identity
-from psofed.scenario import Scenario
+from psofed.parts.registry import find_part
 
 FORMAT, KIND = 2, "model"
 
@@ -81,7 +81,8 @@ class ExportedModel:
         size = self.weights().size
         if self.inputs is None or self.kind is None:
             return identity(size)
-        model: Model = Scenario.from_mapping({"model": dict(self.kind)}).model
+        options = dict(self.kind)
+        model: Model = find_part("model", str(options.pop("kind", "")), "features.kind").from_mapping(options)
         return model.make_features(self.inputs, size)
 
     @property

@@ -92,6 +92,7 @@ def _inputs(row: Any, k: int, model: ExportedModel) -> list[float]:
         raise PsofedError(f"row {k}: must have the columns {listed(names)}")
     for name in names:
         value = row[name]
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+        if value is not None and not is_number:
             raise PsofedError(f"row {k}: {name} must be a number, or null if it is unknown")
     return [float("nan") if row[name] is None else float(row[name]) for name in names]

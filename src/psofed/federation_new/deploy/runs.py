@@ -85,8 +85,9 @@ class Run:
     observers: Iterable[Callable[[dict[str, Any]], None]] = ()
 
     def __post_init__(self) -> None:
-        # What the server knows of the run before it begins: it may have been interrupted.
-        before = self.home.read_status() if self.home.has_begun(self.request) else {}
+        before = self.home.read_status()
+        if not self.home.has_begun(self.request):  # what is known of the nodes does not depend on the run
+            before = {name: before[name] for name in ("nodes", "certificates") if name in before}
         began = before.get("began") or {"time": scheduler().time()}
         about = {"round": 0, "rounds": self.request.settings.get("rounds") or 0, **before}
         self.status = RunStatus(
