@@ -74,13 +74,13 @@ def test_the_probe_refuses_a_broker_that_does_not_keep_nodes_apart(fleet, monkey
     assert old in broker_module._ACCESS
     monkeypatch.setattr(broker_module, "_PROBE_SECONDS", 2.0)
     monkeypatch.setattr(broker_module, "_ACCESS", broker_module._ACCESS.replace(old, new))
-    fleet.broker.deny([])
+    fleet.broker.reload()
     try:
         with pytest.raises(PsofedError, match=problem):
             probe(fleet.broker.endpoint, fleet.certificates, FEDERATION)
     finally:
         monkeypatch.undo()
-        fleet.broker.deny([])
+        fleet.broker.reload()
 
 
 def test_the_probe_refuses_a_broker_where_client_ids_can_be_stolen(tmp_path, monkeypatch):

@@ -169,7 +169,7 @@ class Mosquitto:
         self._path = self._path or find_mosquitto()
         self._certificates.check_server()
         self._denied |= self._certificates.revoked()
-        self._write_access()
+        self.reload()
         write_atomically(self._config, self._configuration().encode())
         with socket.socket(socket.AF_INET6 if ":" in self.endpoint.host else socket.AF_INET) as taken:
             if taken.connect_ex((self.endpoint.host, self.endpoint.port)) == 0:
@@ -190,17 +190,23 @@ class Mosquitto:
         return bool(self.pid)
 
     def deny(self, names: Collection[str]) -> None:
-        """Let nobody of `names` send or receive anything from now on, and let all others; take up new certificates.
+        """Let nobody of `names` send or receive anything from now on, and let all others.
 
         Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding. Open
-        connections of revoked names are ended.
+        connections of revoked names are ended. If nothing has changed, nothing happens.
         """
-        new, self._denied = set(names) - self._denied, frozenset(names)
-        self._write_access()
+        new, is_news = set(names) - self._denied, self._denied != frozenset(names)
+        self._denied = frozenset(names)
+        if is_news:
+            self.reload()
+            evict(self.endpoint, self._certificates, new & self._certificates.revoked())
+
+    def reload(self) -> None:
+        """Let it read its access list, certificate and list of revoked certificates again."""
+        write_atomically(self._access, access_list(self._topics.federation, self._denied).encode())
         if self.pid:
             os.kill(self.pid, signal.SIGHUP)
             time.sleep(_RELOAD_SECONDS)  # or an evicted node could come back before the list counts
-            evict(self.endpoint, self._certificates, new & self._certificates.revoked())
 
     def stop(self) -> None:
         """End it."""
@@ -259,10 +265,11 @@ class Mosquitto:
             user="user root\n" if os.geteuid() == 0 else "",
         )
 
-    def _write_access(self) -> None:
-        text = _ACCESS.format(server=SERVER, federation=self._topics.federation)
-        denials = "".join(f"\nuser {name}\ntopic deny #\n" for name in sorted(self._denied - {SERVER}))
-        write_atomically(self._access, (text + denials).encode())
+
+def access_list(federation: str, denied: Collection[str] = ()) -> str:
+    """Return mosquitto's access list: a node may use its own topics only, and who is `denied` none."""
+    denials = "".join(f"\nuser {name}\ntopic deny #\n" for name in sorted(set(denied) - {SERVER}))
+    return _ACCESS.format(server=SERVER, federation=federation) + denials
 
 
 def evict(endpoint: Endpoint, certificates: Certificates, names: Collection[str]) -> None:

@@ -325,17 +325,14 @@ class Identity:
 
     def tls(self, authority: Path | None = None) -> ssl.SSLContext:
         """Return the TLS settings of a connection; `authority` vouches for the broker if it is not our own."""
+        own = _pem(self._authority).decode()
+        source = authority or self.path
         try:
-            if authority is None:
-                context = ssl.create_default_context(cadata=_pem(self._authority).decode())
-            else:
-                context = ssl.create_default_context(cafile=str(authority))
-        except OSError as error:  # also an SSLError
-            raise PsofedError(f"cannot read certificates from {authority}: {reason_of(error)}") from None
-        try:
+            context = ssl.create_default_context(cadata=None if authority else own, cafile=authority)
+            source = self.path
             context.load_cert_chain(self.path)
-        except OSError as error:
-            raise PsofedError(f"cannot read {self.path}: {reason_of(error)}") from None
+        except OSError as error:  # also an SSLError
+            raise PsofedError(f"cannot read certificates from {source}: {reason_of(error)}") from None
         return context
 
     def sign(self, data: bytes) -> bytes:

@@ -231,20 +231,18 @@ class Connection:
 
     def _publish(self, topic: str, payload: bytes, *, retain: bool = False, expiry: int = 0) -> None:
         if 0 < self._largest < len(payload) + len(topic) + 64:
-            _log.warning(
-                "%s: %d bytes are more than the broker takes (%d)", topic, len(payload), self._largest
-            )
+            _log.warning("%s: a message of %d bytes is too large for the broker", topic, len(payload))
             return
         expires = _property(PacketTypes.PUBLISH, "MessageExpiryInterval", expiry) if expiry else None
         self._last = self._client.publish(topic, payload, qos=1, retain=retain, properties=expires)
 
-    def _on_pre_connect(self, _client: paho.Client, _data: Any) -> None:
+    def _on_pre_connect(self, *_: Any) -> None:
         try:
             self._tls.load_cert_chain(self.identity.path)
         except OSError as error:
             _log.warning("cannot read %s: %s", self.identity.path, error)
 
-    def _on_connect(self, _client: paho.Client, _data: Any, flags: Any, reason: Any, properties: Any) -> None:
+    def _on_connect(self, _client: Any, _data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
             self._say(f"{self.endpoint} refuses {self.identity.name}: {reason}")
             return
@@ -255,45 +253,39 @@ class Connection:
         if self._subscriptions:
             self._client.subscribe(self._subscriptions)
 
-    def _on_connect_fail(self, _client: paho.Client, _data: Any) -> None:
+    def _on_connect_fail(self, *_: Any) -> None:
         self._say(f"cannot connect to {self.endpoint}: {self._client.failure}")
 
-    def _on_subscribe(
-        self, _client: paho.Client, _data: Any, _mid: int, reasons: Any, _properties: Any
-    ) -> None:
-        if any(reason.is_failure for reason in reasons):
+    def _on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
+        self.is_connected = not any(reason.is_failure for reason in reasons)
+        if self.is_connected:
+            self._subscribed()
+        else:
             self._say(f"{self.endpoint} does not let {self.identity.name} read its topics: {reasons[0]}")
-            return
-        self.is_connected = True
-        self._subscribed()
 
-    def _on_disconnect(
-        self, _client: paho.Client, _data: Any, flags: Any, reason: Any, _properties: Any
-    ) -> None:
+    def _on_disconnect(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
         self.is_connected = False
+        name = self.identity.name
         if not self._accepted:  # refused within TLS: the delay goes on doubling
-            name = self.identity.name
-            self._say(
-                f"{self.endpoint} ends the connection of {name}: is its certificate revoked or out of date?"
-            )
+            self._say(f"{self.endpoint} does not let {name} in: is its certificate revoked or out of date?")
             return
         self._accepted = False
         lasted = time.monotonic() - self._accepted_at
         self._delay = _DELAY if lasted > _STABLE else min(2.0 * self._delay, _MAX_DELAY)
         self.is_replaced |= flags.is_disconnect_packet_from_server and reason.value == _TAKEN_OVER
         if self.is_replaced or reason.is_failure:
-            twice = f"; does another process use the certificate of {self.identity.name}?"
+            twice = f"; does another process use the certificate of {name}?"
             is_short = self.is_replaced or self._delay > 4.0 * _DELAY
             self._say(f"lost the connection to {self.endpoint} ({reason}){twice if is_short else ''}")
         self._client.reconnect_delay_set(_jitter(self._delay), _MAX_DELAY)  # type: ignore[arg-type]
 
-    def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+    def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
         try:
             self._arrived(message)
         except Exception:  # or the same message would end every connection
             _log.exception("a message could not be taken")
 
-    def _on_publish(self, _client: paho.Client, _data: Any, _mid: int, reason: Any, _properties: Any) -> None:
+    def _on_publish(self, _client: Any, _data: Any, _mid: int, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
             self._say(f"{self.endpoint} does not take a message of {self.identity.name}: {reason}")
 
@@ -352,14 +344,8 @@ class MqttHub(Connection):
             (self._topics.node("+", "presence"), SubscribeOptions(qos=1)),
             (self._topics.of("server"), SubscribeOptions(qos=1)),
         ]
-        super().__init__(
-            endpoint,
-            identity,
-            subscriptions,
-            keepalive=_SERVER_KEEPALIVE,
-            session=_SESSION,
-            will=self._topics.of("server"),
-        )
+        lasting: dict[str, Any] = {"keepalive": _SERVER_KEEPALIVE, "session": _SESSION}
+        super().__init__(endpoint, identity, subscriptions, will=self._topics.of("server"), **lasting)
         self._client.loop_start()
 
     def present(self) -> dict[str, Presence]:
@@ -388,10 +374,9 @@ class MqttHub(Connection):
 
     def publish(self, run: bytes | None = None, model: bytes | None = None) -> None:
         """Replace the retained run description, which is signed, or the model."""
-        topic = self._topics.of(RUN)
         if run is not None:
-            sealed = _seal(self.identity, topic, run, self.identity.certificate) if run else b""
-            self._retain(topic, sealed)
+            topic = self._topics.of(RUN)
+            self._retain(topic, run and _seal(self.identity, topic, run, self.identity.certificate))
         if model is not None:
             self._retain(self._topics.of("model"), model)
 
@@ -498,7 +483,7 @@ class MqttHub(Connection):
         if is_retained:
             return "replies are not retained"
         if len(payload) > self._max_frame:
-            return f"a frame of {len(payload):,} bytes is larger than {self._max_frame:,}"
+            return f"its frame is larger than {self._max_frame:,} bytes"
         frames = self._pending.get(name, ())
         if len(frames) >= _PENDING or sum(map(len, frames)) > 2 * self._max_frame:
             return "it sends faster than it is asked"
@@ -550,7 +535,7 @@ class MqttLink(Connection):
             return
         body = self._unseal(message.topic, bytes(message.payload), is_run)
         if body is None:
-            self._say(f"{message.topic}: not signed by the server, so it is not obeyed")
+            self._say("a message is not signed by the server, and is not obeyed")
         else:
             self._arrivals.put(Arrival(RUN if is_run else INSTRUCTION, body))
 
