@@ -7,7 +7,6 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from psofed.common.errors import PsofedError
 from psofed.federation_new.transport.broker import Mosquitto, Tester, find_mosquitto
@@ -63,8 +62,7 @@ class Fleet:
         return link
 
     def tester(self, name, topics=()):
-        subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in topics]
-        tester = Tester(self.broker.endpoint, self.identity(name), subscriptions)
+        tester = Tester(self.broker.endpoint, self.identity(name), topics)
         self._opened.append(tester)
         wait_until(lambda: tester.is_accepted and (tester.is_connected or not topics))
         return tester

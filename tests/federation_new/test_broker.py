@@ -20,7 +20,7 @@ pytestmark = pytest.mark.federation
 
 @pytest.fixture(scope="module")
 def plant(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("plant"), ["a", "b", "c", "d"]) as fleet:
+    with running(tmp_path_factory.mktemp("a plant #1"), ["a", "b", "c", "d"]) as fleet:
         yield fleet
 
 

@@ -119,7 +119,7 @@ def test_a_revoked_name_is_refused_for_good_with_all_its_certificates(certificat
     for change in (certificates.renew, lambda names: certificates.make([], names)):
         with pytest.raises(PsofedError, match="a is revoked; make a certificate with another name"):
             change(["a"])
-    with pytest.raises(PsofedError, match="there is no certificate of 'c'; the nodes are b"):
+    with pytest.raises(PsofedError, match="there is no certificate of 'c'; there are: b"):
         certificates.revoke(["c"])
     with pytest.raises(PsofedError, match="server is not a node; to replace its key: certs --renew server"):
         certificates.revoke(["server"])
@@ -157,11 +157,12 @@ def test_other_mistakes_are_one_line(certificates):
     certificates.make([], ["a"], {"hall": 2})
     mistakes = [
         (lambda: certificates.make([], ["A"]), "A differs from a only in case"),
+        (lambda: certificates.make([], ["B", "b"]), "B differs from b only in case"),
         (
             lambda: certificates.make([], ["hall"]),
-            "hall has a certificate for 2 clients; make one with another name",
+            "hall has a certificate for 2 and not 1 clients; make one with another name",
         ),
-        (lambda: certificates.make([], [], {"a": 5}), "a has a certificate for 1 client; make"),
+        (lambda: certificates.make([], [], {"a": 5}), "a has a certificate for 1 and not 5 clients; make"),
         (
             lambda: certificates.make([], [], {"b": 0}),
             "--gateway must be .* between 1 and 10,000; got 0",

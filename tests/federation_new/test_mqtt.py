@@ -104,7 +104,7 @@ def test_nobody_can_write_or_read_the_topics_of_others(fleet):
     assert received(hub, 1) == [("a", b"done")]
     assert hub.present() == presence
     allowed = {f"psofed/{FEDERATION}/{kind}" for kind in ("run", "model", "server")}
-    assert {box for box, _, _ in thief.take()} <= allowed
+    assert {box for box, _ in thief.take()} <= allowed
     assert thief.connections == 1
     thief._client.publish(topic("b", "out"), b"", retain=True)
 
@@ -247,6 +247,23 @@ def test_a_killed_broker_comes_back_and_nothing_is_lost(fleet):
     assert late.receive(20.0) == Arrival(RUN, run)
     reader = fleet.tester("renewed", [f"psofed/{FEDERATION}/model"])
     wait_until(lambda: reader.has(f"psofed/{FEDERATION}/model", b"weights"))
+
+
+def test_a_packet_that_cannot_be_read_costs_a_connection_and_not_the_node(fleet, monkeypatch):
+    hub, a = fleet.hub(), fleet.link("a")
+    began(hub, a)
+    connection = hub.present()["a"].connection
+    handle = a._client._handle_publish
+
+    def fail_once():
+        a._client._handle_publish = handle
+        raise ValueError("malformed")
+
+    a._client._handle_publish = fail_once
+    hub.send("a", b"lost")
+    wait_until(lambda: "a" in hub.present() and hub.present()["a"].connection != connection)
+    hub.send("a", b"again")
+    assert next_instruction(a) == b"again"
 
 
 def test_a_run_over_mqtt_has_the_bits_of_one_in_process_also_when_the_broker_dies(fleet):

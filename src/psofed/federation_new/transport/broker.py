@@ -11,10 +11,8 @@ no limit, lets mosquitto before 2.0.22 end the connection of whoever sends somet
 Nothing is stored: after a restart nodes and server publish again what is retained, and the server asks again.
 """
 
-import contextlib
 import logging
 import os
-import queue
 import re
 import shutil
 import signal
@@ -24,8 +22,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -171,9 +169,8 @@ class Mosquitto:
         self._denied |= self._certificates.revoked()
         self.reload()
         write_atomically(self._config, self._configuration().encode())
-        with socket.socket(socket.AF_INET6 if ":" in self.endpoint.host else socket.AF_INET) as taken:
-            if taken.connect_ex((self.endpoint.host, self.endpoint.port)) == 0:
-                raise PsofedError(f"Port {self.endpoint.port} is already in use; choose another with --port")
+        if self._is_listening():
+            raise PsofedError(f"Port {self.endpoint.port} is already in use; choose another with --port")
         self._launch()
         deadline = time.monotonic() + _START_SECONDS
         while not self._is_listening():
@@ -246,12 +243,9 @@ class Mosquitto:
                     _log.warning("mosquitto: %s", text)
 
     def _is_listening(self) -> bool:
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection((self.endpoint.host, self.endpoint.port), 1.0),
-        ):
-            return True
-        return False
+        with socket.socket(socket.AF_INET6 if ":" in self.endpoint.host else socket.AF_INET) as caller:
+            caller.settimeout(1.0)
+            return caller.connect_ex((self.endpoint.host, self.endpoint.port)) == 0
 
     def _configuration(self) -> str:
         return _CONFIG.format(
@@ -279,7 +273,7 @@ def evict(endpoint: Endpoint, certificates: Certificates, names: Collection[str]
         if not path.exists():
             _log.warning("%s is denied, but its open connection stays: %s is missing", name, path)
             continue
-        with _opened(Tester(endpoint, Identity(path), ())) as evictor:
+        with closing(Tester(endpoint, Identity(path))) as evictor:
             if not _wait(lambda one=evictor: one.is_accepted):  # type: ignore[misc]
                 _log.warning("the open connection of %s may still be there: %s", name, evictor.problem)
 
@@ -291,42 +285,37 @@ def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> No
     connection by using its client id. None of that may succeed, while its own topics must work.
     """
     topics = Topics(federation)
-    other, server_topic = topics.node(_STRANGER, "in"), topics.of("server")
-    all_topics = [f"psofed/{federation}/#", "#", other, topics.node("+", "out"), topics.node("+", "presence")]
-    probing = [
-        (topic, SubscribeOptions(qos=1)) for topic in (server_topic, topics.node(PROBE, "in"), *all_topics)
-    ]
+    server_topic, own_in, own_out = topics.of("server"), topics.node(PROBE, "in"), topics.node(PROBE, "out")
+    of_others = [topics.node(_STRANGER, box) for box in ("in", "out", "presence")]
+    everything = [f"psofed/{federation}/#", "#", topics.node("+", "in"), *of_others]
     insecure = f"{endpoint} is not safe to use: "
-    with _opened(Tester(endpoint, Identity(certificates.bundle(PROBE)), probing)) as stranger:
+    with closing(
+        Tester(endpoint, Identity(certificates.bundle(PROBE)), [server_topic, own_in, *everything])
+    ) as stranger:
         _require(stranger)
         time.sleep(1.0)  # for what is retained
-        for topic, payload, _ in stranger.take():
+        for topic, payload in stranger.take():
             if topic == server_topic and payload:
                 raise PsofedError(f"another server of the federation {federation} is connected to {endpoint}")
             _check_readable(topic, topics, insecure)
-        everything = [(f"psofed/{federation}/#", SubscribeOptions(qos=1))]
-        with _opened(Tester(endpoint, Identity(certificates.bundle(SERVER)), everything)) as server:
+        with closing(Tester(endpoint, Identity(certificates.bundle(SERVER)), everything[:1])) as server:
             _require(server)
             mark = f"probe {time.time_ns()}".encode()
-            own_in, own_out = topics.node(PROBE, "in"), topics.node(PROBE, "out")
-            for topic in (other, topics.node(_STRANGER, "out"), topics.node(_STRANGER, "presence"), own_in):
+            for topic in (*of_others, own_in):
                 server.publish(topic, mark)
             if not _wait(lambda: stranger.has(own_in, mark)):
-                raise PsofedError(
-                    f"{endpoint} does not deliver what the server sends to a node's topic {own_in}"
-                )
-            for topic, _, _ in stranger.take():
+                raise PsofedError(f"{endpoint} does not deliver what the server sends to {own_in}")
+            for topic, _ in stranger.take():
                 _check_readable(topic, topics, insecure)
             forged = mark + b" forged"
-            boxes = [topics.node(_STRANGER, box) for box in ("in", "out", "presence")]
-            for topic in (*boxes, own_in, *map(topics.of, ("run", "model", "server")), own_out):
+            for topic in (*of_others, own_in, *map(topics.of, ("run", "model", "server")), own_out):
                 stranger.publish(topic, forged)
             if not _wait(lambda: server.has(own_out, forged)):
-                raise PsofedError(f"{endpoint} does not deliver what a node sends to its topic {own_out}")
-            for topic, payload, _ in server.take():
+                raise PsofedError(f"{endpoint} does not deliver what a node sends to {own_out}")
+            for topic, payload in server.take():
                 if payload == forged and topic != own_out:
                     raise PsofedError(f"{insecure}a node may write {topic}; its access list must forbid that")
-            with _opened(Tester(endpoint, stranger.identity, (), client_id=SERVER)) as thief:
+            with closing(Tester(endpoint, nobody, client_id=SERVER)) as thief:
                 _wait(lambda: thief.is_accepted or thief.problem != "not connected yet")
                 server.publish(own_out, mark)
                 if not _wait(lambda: server.has(own_out, mark)) or server.connections > 1:
@@ -337,19 +326,15 @@ def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> No
 
 
 class Tester(Connection):
-    """A connection that remembers what arrives."""
+    """A connection that remembers what arrives from `topics`."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        identity: Identity,
-        subscriptions: Collection[tuple[str, SubscribeOptions]],
-        client_id: str = "",
+        self, endpoint: Endpoint, identity: Identity, topics: Sequence[str] = (), client_id: str = ""
     ) -> None:
-        super().__init__(endpoint, identity, list(subscriptions), keepalive=20, client_id=client_id)
         self.connections = 0
-        self._messages: queue.SimpleQueue[tuple[str, bytes, bool]] = queue.SimpleQueue()
-        self._taken: list[tuple[str, bytes, bool]] = []
+        self._messages: list[tuple[str, bytes]] = []
+        subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in topics]
+        super().__init__(endpoint, identity, subscriptions, keepalive=20, client_id=client_id)
         self._client.loop_start()
 
     @property
@@ -363,19 +348,12 @@ class Tester(Connection):
 
     def has(self, topic: str, payload: bytes) -> bool:
         """Whether this has arrived."""
-        self._drain()
-        return any(message[:2] == (topic, payload) for message in self._taken)
+        return (topic, payload) in self._messages
 
-    def take(self) -> list[tuple[str, bytes, bool]]:
+    def take(self) -> list[tuple[str, bytes]]:
         """Return what has arrived, and forget it."""
-        self._drain()
-        taken, self._taken = self._taken, []
+        taken, self._messages = self._messages, []
         return taken
-
-    def _drain(self) -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._taken.append(self._messages.get_nowait())
 
     def _opened(self, is_new: bool) -> None:
         self.connections += 1
@@ -384,15 +362,7 @@ class Tester(Connection):
         self.problem = problem  # which is no news: it tries what ought to be refused
 
     def _arrived(self, message: paho.MQTTMessage) -> None:
-        self._messages.put((message.topic, bytes(message.payload), message.retain))
-
-
-@contextmanager
-def _opened(tester: Tester) -> Iterator[Tester]:
-    try:
-        yield tester
-    finally:
-        tester.close()
+        self._messages.append((message.topic, bytes(message.payload)))
 
 
 def _require(tester: Tester) -> None:

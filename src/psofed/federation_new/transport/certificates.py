@@ -158,7 +158,7 @@ class Certificates:
         with self._changing():
             records = self.records()
             for name in wanted:
-                self._check_new(name, records, wanted[name])
+                self._check_new(name, {*records, *wanted}, wanted[name])
             soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=WARN_DAYS)
             new: dict[str, Record] = {}
             for name in (BROKER, SERVER, PROBE):
@@ -201,23 +201,21 @@ class Certificates:
     def _record(self, name: str, revoked: bool = False) -> Record:
         record = self.records().get(name)
         if record is None:
-            raise PsofedError(f"there is no certificate of {clean_text(name)!r}; {self._list_names()}")
+            names = ", ".join(sorted(self.names())[:10])
+            raise PsofedError(
+                f"there is no certificate of {clean_text(name)!r}; there are: {names or 'none'}"
+            )
         if record.revoked and not revoked:
             raise PsofedError(f"{name} is revoked; make a certificate with another name")
         return record
 
-    def _list_names(self) -> str:
-        names = sorted(self.names())
-        more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
-        return f"the nodes are {', '.join(names[:10])}{more}" if names else "there are no nodes"
-
-    def _check_new(self, name: str, records: Mapping[str, Record], clients: int) -> None:
-        if name in records:
-            record = self._record(name)
-            if record.clients != clients:
-                allowed = f"{record.clients:,} client{'s' * (record.clients != 1)}"
-                raise PsofedError(f"{name} has a certificate for {allowed}; make one with another name")
-        for other in records:
+    def _check_new(self, name: str, names: Collection[str], clients: int) -> None:
+        if name in self.records() and self._record(name).clients != clients:
+            raise PsofedError(
+                f"{name} has a certificate for {self._record(name).clients:,} and not {clients:,} clients; "
+                "make one with another name"
+            )
+        for other in names:
             if other != name and other.casefold() == name.casefold():
                 raise PsofedError(f"{name} differs from {other} only in case; choose another name")
 
@@ -280,8 +278,7 @@ class Certificates:
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateRevocationListBuilder().issuer_name(authority.subject).last_update(now)
         builder = builder.next_update(authority.not_valid_after_utc)
-        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
-        builder = builder.add_extension(identifier, critical=False)
+        builder = builder.add_extension(_key_identifier(key), critical=False)
         builder = builder.add_extension(x509.CRLNumber(int(now.timestamp())), critical=False)
         for serial in (s for record in self.records().values() if record.revoked for s in record.serials):
             entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
@@ -399,10 +396,11 @@ def _replay(data: bytes, path: Path) -> dict[str, Record]:
             if action == "revoked":
                 records[name] = replace(records[name], revoked=True)
             elif action != "eviction":
-                serials = (*(records[name].serials if name in records else ()), int(facts["serial"], 16))
                 until = datetime.datetime.fromisoformat(facts["until"])
+                before = records.get(name, Record(until))
+                serials = (*before.serials, int(facts["serial"], 16))
                 hosts = tuple(facts.get("hosts", ()))
-                records[name] = Record(until, serials, int(facts.get("clients", 1)), hosts)
+                records[name] = Record(until, serials, int(facts.get("clients", 1)), hosts, before.revoked)
         except (ValueError, KeyError, TypeError):
             raise PsofedError(f"{path}, line {number}: not written by psofed; restore the file") from None
     return records
@@ -426,17 +424,9 @@ def _sign(
     now = datetime.datetime.now(datetime.UTC)
     ends = now + datetime.timedelta(days=days)
     is_authority = issuer is None
-    never = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only"),
-        False,
-    )
     usage = x509.KeyUsage(
-        digital_signature=not is_authority,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
-        decipher_only=False,
-        **never,
-    )
+        not is_authority, False, False, False, False, is_authority, is_authority, False, False
+    )  # signatures; of certificates and revocations, if it is the authority
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -447,9 +437,7 @@ def _sign(
         .not_valid_after(ends if issuer is None else min(ends, issuer.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
-        )
+        .add_extension(_key_identifier(issuer_key), critical=False)
         .add_extension(usage, critical=True)
     )
     if hosts:
@@ -459,6 +447,10 @@ def _sign(
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
     return builder.sign(issuer_key, hashes.SHA256())
+
+
+def _key_identifier(issuer: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key())
 
 
 def _general_name(host: str) -> x509.GeneralName:
