@@ -289,9 +289,8 @@ def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> No
     of_others = [topics.node(_STRANGER, box) for box in ("in", "out", "presence")]
     everything = [f"psofed/{federation}/#", "#", topics.node("+", "in"), *of_others]
     insecure = f"{endpoint} is not safe to use: "
-    with closing(
-        Tester(endpoint, Identity(certificates.bundle(PROBE)), [server_topic, own_in, *everything])
-    ) as stranger:
+    nobody = Identity(certificates.bundle(PROBE))
+    with closing(Tester(endpoint, nobody, [server_topic, own_in, *everything])) as stranger:
         _require(stranger)
         time.sleep(1.0)  # for what is retained
         for topic, payload in stranger.take():
