@@ -1,6 +1,7 @@
 """PSO-Fed with scikit-learn: a classifier that three hospitals train together, sharing a tenth of it in each round.
 
-Runs in seconds on a Grid within this process; as ServerApp and ClientApp the same code runs on real machines. Needs ``pip install 'psofed[flower]' scikit-learn``.
+Runs in seconds on a Grid within this process; as ServerApp and ClientApp the same code runs on real machines.
+Needs ``pip install 'psofed[flower]' scikit-learn``.
 """
 
 import numpy as np

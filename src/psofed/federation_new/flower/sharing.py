@@ -1,5 +1,6 @@
 """The client's side in Flower: a mod that turns ordinary full-model training into partial sharing."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from psofed.federation_new.protocol.bounds import MAX_ENTRIES
 from psofed.federation_new.protocol.column_names import ColumnNames
 from psofed.federation_new.protocol.instructions import decode_instruction
 from psofed.federation_new.protocol.masks import MaskSource
-from psofed.federation_new.protocol.replies import encode_reply
+from psofed.federation_new.protocol.replies import NodeReply, encode_reply
 from psofed.parts.channels.private import Private
+
+_log = logging.getLogger("psofed.federation")
 
 ClientFunction = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, ClientFunction], Message]
@@ -92,11 +95,15 @@ def partial_sharing(
         store = MemoryStore(folder, _recall(context))
         try:
             reply = gateway.answer(instruction, store)
-        except BaseException:
+            if store.held is not None:
+                context.state[RECORD] = ConfigRecord({_MEMORY: store.held.to_bytes()})
+        except Exception as error:
+            # It is said here with all details, and told to the server in one line.
+            _log.warning("round %d failed", instruction.round_number, exc_info=True)
             context.state = RecordDict(before)
-            raise
-        if store.held is not None:
-            context.state[RECORD] = ConfigRecord({_MEMORY: store.held.to_bytes()})
+            reason = str(error) if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
+            n, sequence = instruction.round_number, instruction.sequence
+            reply = NodeReply(instruction.session, n, sequence, error=reason)
         return Message(wrap_frame(encode_reply(reply)), reply_to=message)
 
     return mod
