@@ -163,8 +163,9 @@ class Deployment:
 
     def start_server(self, *words):
         words = ("server", "--home", str(self.home.folder), "--port", str(self.port), *words)
+        before = self.log("server").count("serving") if (self.folder / "server.log").exists() else 0
         self.start("server", *words)
-        wait_until(lambda: "serving" in self.log("server").rpartition("mosquitto has")[2], 60, "the server")
+        wait_until(lambda: self.log("server").count("serving") > before, 60, "the server")
 
     def start_node(self, k, *words):
         name = NAMES[k]

@@ -74,7 +74,7 @@ def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: 
         from psofed.federation_new.deploy.server import serve
 
         place = home.open(made=False)
-        with contextlib.ExitStack() as stack:
+        with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
             running = stack.enter_context(serve(place, options))
             if options.metrics_port is not None:
                 from psofed.federation_new.deploy.metrics import serve_metrics
@@ -85,8 +85,7 @@ def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: 
             log(f"serving {running.hub.endpoint} for {nodes} node{'s' * (nodes != 1)}; Ctrl-C stops")
             notify("READY=1")
             stack.callback(notify, "STOPPING=1")
-            with contextlib.suppress(KeyboardInterrupt):
-                running.work()
+            running.work()
 
 
 def status(home: HomeFolder, options: StatusOptions, output: Output) -> None:

@@ -247,5 +247,5 @@ class _RefusalAudit(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Take a line of the log."""
         text = record.getMessage()
-        if text.startswith("mosquitto:") and "OpenSSL" in text:
+        if text.startswith("mosquitto:") and "certificate" in text:
             add_record(self.home.audit, "refused", reason=text.removeprefix("mosquitto:").strip())
