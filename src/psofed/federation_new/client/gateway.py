@@ -191,7 +191,7 @@ class Gateway:
             if (instruction.epoch, n) < (state.epoch, state.round_number):
                 raise PsofedError(
                     f"asked for round {n}, after having worked in round {state.round_number}: an old instruction, or "
-                    "a server that lost rounds, which a rollback mends"
+                    "a server that lost rounds, which a rollback repairs"
                 )
             # The server asks again, say after it was restarted: the same answer, and nothing learned twice.
             return self._reply(instruction, task, memory), None

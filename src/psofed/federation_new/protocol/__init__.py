@@ -1,1 +1,1 @@
-"""What server and nodes exchange: messages and their codec, masks, the layout of a model, the settings of a run."""
+"""Messages between server and nodes: their values and codec, masks, the layout of a model, the settings of a run."""

@@ -1,4 +1,4 @@
-"""What is retained at the hub: the description of the run, by the server, and each node's presence."""
+"""Retained values at the hub: the description of the run, by the server, and each node's presence."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class RunDescription:
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a node that is online says of itself.
+    """Presence of a node, in its own words.
 
     Attributes
     ----------

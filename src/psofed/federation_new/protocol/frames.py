@@ -37,7 +37,7 @@ class FrameError(ValueError):
     """Bytes that are not a frame, or a header whose fields are not what they must be."""
 
 
-class Frame(NamedTuple):
+class WireFrame(NamedTuple):
     """A sequence number, a header and the bytes of the values."""
 
     sequence: int
@@ -64,7 +64,7 @@ def encode_frame(
     return b"".join((_PREFIX.pack(_MAGIC, VERSION, kind, sequence, len(text)), text, *blocks))
 
 
-def decode_frame(data: bytes, kind: int, max_header: int = MAX_HEADER) -> Frame:
+def decode_frame(data: bytes, kind: int, max_header: int = MAX_HEADER) -> WireFrame:
     """Read a frame of this kind, or raise FrameError.
 
     Examples
@@ -80,7 +80,7 @@ def decode_frame(data: bytes, kind: int, max_header: int = MAX_HEADER) -> Frame:
         )
     view = memoryview(data)
     header = decode_object(bytes(view[_PREFIX.size : _PREFIX.size + length]))
-    return Frame(sequence, header, view[_PREFIX.size + length :])
+    return WireFrame(sequence, header, view[_PREFIX.size + length :])
 
 
 def frame_sequence(data: bytes, kind: int) -> int:

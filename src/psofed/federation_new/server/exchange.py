@@ -3,9 +3,10 @@
 Only the first answer to the very question that is open at a node counts, and only from that node: the hub proves names,
 and the sequence number says which question is meant. A node is blamed for its own reply and for nothing else.
 
-A node that has reconnected may not have received its question, or its reply may be lost: it is asked again, and answers
-from its memory if it has worked already. A node that is gone is waited for a short while. While the hub itself is not
-connected nobody is taken for gone.
+A node that has reconnected may not have received its question, or its reply may be lost. One that announces something
+else, say that it is ready for this run after all, may have ignored it. Such a node is asked again, and answers from its
+memory if it has worked already; so are all nodes once the hub itself has reconnected. A node that is gone is waited for
+a short while. While the hub is not connected nobody is taken for gone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from psofed.common.scheduler import scheduler
 from psofed.federation_new.protocol.frames import REPLY, FrameError, frame_sequence
 from psofed.federation_new.server.patience import Patience
-from psofed.federation_new.server.questions import Question
-from psofed.federation_new.transport.hub import Hub
+from psofed.federation_new.server.questions import NodeQuestion
+from psofed.federation_new.transport.hub import Hub, Presence
 
 _SLICE = 0.25  # seconds, after which presence is looked at
 _GONE = 4.0  # seconds for which a node that has gone offline may come back
 
 
 def exchange(
-    hub: Hub, questions: Sequence[Question], deadline: float, patience: Patience, attend: Callable[[], None]
+    hub: Hub,
+    questions: Sequence[NodeQuestion],
+    deadline: float,
+    patience: Patience,
+    attend: Callable[[], None],
 ) -> dict[int, bytes]:
     """Send `questions` and return the replies that arrive within `deadline` seconds, by sequence number.
 
@@ -30,7 +35,7 @@ def exchange(
     start = scheduler().monotonic()
     waiting = {question.node: question for question in questions}
     replies: dict[int, bytes] = {}
-    connections = {node: presence.connection for node, presence in hub.present().items()}
+    known = dict(hub.present())
     for question in questions:
         hub.send(question.node, question.frame)
     wait = patience.begin(list(waiting), deadline)
@@ -45,15 +50,17 @@ def exchange(
                 wait.answered(node, scheduler().monotonic() - start)
         if pause <= 0.0:
             break
-        if hub.is_connected and scheduler().monotonic() - looked >= _SLICE:
+        if not hub.is_connected:
+            known.clear()  # what was sent may be lost, or was ignored by nodes that another server had meanwhile
+        elif scheduler().monotonic() - looked >= _SLICE:
             looked = scheduler().monotonic()
-            for node in _look(hub, waiting, connections, gone):
+            for node in _look(hub, waiting, known, gone):
                 del waiting[node]
     wait.close(scheduler().monotonic() - start)
     return replies
 
 
-def _answers(question: Question, frame: bytes) -> bool:
+def _answers(question: NodeQuestion, frame: bytes) -> bool:
     """Whether a node's frame is its reply to `question`: one that cannot be read is, too, since nobody else sent it."""
     try:
         return frame_sequence(frame, REPLY) == question.sequence
@@ -62,16 +69,16 @@ def _answers(question: Question, frame: bytes) -> bool:
 
 
 def _look(
-    hub: Hub, waiting: Mapping[str, Question], connections: dict[str, str], gone: dict[str, float]
+    hub: Hub, waiting: Mapping[str, NodeQuestion], known: dict[str, Presence], gone: dict[str, float]
 ) -> list[str]:
-    """Ask nodes that have reconnected again, and return the nodes that are gone for good."""
+    """Ask nodes whose presence has changed again, and return the nodes that are gone for good."""
     present, now = hub.present(), scheduler().monotonic()
     for node, question in waiting.items():
         if node not in present:
             gone.setdefault(node, now)
             continue
         gone.pop(node, None)
-        if present[node].connection != connections.get(node):
-            connections[node] = present[node].connection
+        if present[node] != known.get(node):
+            known[node] = present[node]
             hub.send(node, question.frame)
     return [node for node in waiting if now - gone.get(node, now) >= _GONE]

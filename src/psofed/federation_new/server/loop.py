@@ -30,7 +30,7 @@ from psofed.federation_new.server.checks import Strikes
 from psofed.federation_new.server.clients import Client, ClientRegistry
 from psofed.federation_new.server.exchange import exchange
 from psofed.federation_new.server.participants import DerivedParticipants, ParticipantSource
-from psofed.federation_new.server.questions import Question, ask
+from psofed.federation_new.server.questions import NodeQuestion, ask
 from psofed.federation_new.server.replies import Expectation, sort_replies
 from psofed.federation_new.server.rounds import RoundRecord, dropped_lines, finite_metrics
 from psofed.federation_new.server.sessions import new_session, resumed_session, session_settings
@@ -277,7 +277,7 @@ class Server:
     def _join(
         self,
         n: int,
-        questions: list[Question],
+        questions: list[NodeQuestion],
         frames: Mapping[int, bytes],
         participants: list[Client],
         started: float,

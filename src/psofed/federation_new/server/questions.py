@@ -21,7 +21,7 @@ from psofed.federation_new.server.clients import Client
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class NodeQuestion:
     """One instruction to a node, and the clients that it asks.
 
     Attributes
@@ -57,7 +57,7 @@ def ask(
     sequences: Iterator[int],
     refused: Mapping[str, tuple[str, ...]],
     config: Mapping[str, Any],
-) -> list[Question]:
+) -> list[NodeQuestion]:
     """Return the questions that let `clients` learn, one to each node.
 
     A client is sent its entries S_{k,n} or the full model. `refused` are the names of clients that nodes cannot have.
@@ -86,7 +86,7 @@ def ask(
         count = sum(0 if part.values is None else len(part.values) for part in tasks)
         local = {client.local: client for client in asked}
         questions.append(
-            Question(node, instruction.sequence, encode_instruction(instruction), local, kinds, count)
+            NodeQuestion(node, instruction.sequence, encode_instruction(instruction), local, kinds, count)
         )
     return questions
 

@@ -8,7 +8,7 @@ from psofed.federation_new.protocol.layout import ModelLayout
 from psofed.federation_new.protocol.replies import FAILED, LEARNED, LOST, BadReplyError, Reply, decode_reply
 from psofed.federation_new.protocol.run_options import ReplyLimits
 from psofed.federation_new.server.checks import check_replies
-from psofed.federation_new.server.questions import Question
+from psofed.federation_new.server.questions import NodeQuestion
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SortedReplies:
 
 
 def sort_replies(
-    questions: Sequence[Question], frames: Mapping[int, bytes], expected: Expectation
+    questions: Sequence[NodeQuestion], frames: Mapping[int, bytes], expected: Expectation
 ) -> SortedReplies:
     """Return the valid replies by client, and what was wrong with the others.
 
@@ -65,7 +65,7 @@ def sort_replies(
     return replies
 
 
-def _sort(frame: bytes, question: Question, expected: Expectation, replies: SortedReplies) -> None:
+def _sort(frame: bytes, question: NodeQuestion, expected: Expectation, replies: SortedReplies) -> None:
     """Sort the parts of one node's reply, or raise BadReplyError if nothing of it can count."""
     layout = expected.layout
     answer = decode_reply(frame, len(question.clients), expected.length, layout.dtype)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from psofed.federation_new.protocol.replies import LEARNED, LEFT, LOST, BadReplyError, Reply
-from psofed.federation_new.server.questions import Question
+from psofed.federation_new.server.questions import NodeQuestion
 from psofed.render.numbers import listed
 
 _MOST_AVERAGES = 100
@@ -25,7 +25,7 @@ class RoundRecord:
     """
 
     round_number: int
-    asked: Sequence[Question]
+    asked: Sequence[NodeQuestion]
     valid: Mapping[str, Reply]
     dropped: Mapping[str, BadReplyError]
     bytes_per_value: int

@@ -9,12 +9,12 @@ from psofed.federation_new.protocol.layout import Vector
 
 
 @dataclass(eq=False)
-class RuleMemory:
-    """What a rule keeps of each client: a row of D numbers, zeros at first, by name.
+class RememberedUpdates:
+    """Memory that a rule keeps of each client: a row of D numbers, zeros at first, by name.
 
     Examples
     --------
-    >>> memory = RuleMemory()
+    >>> memory = RememberedUpdates()
     >>> memory.rows(["pump-1", "pump-2"], 3), memory.rows(["pump-2", "pump-3"], 3), memory.values.shape
     (array([0, 1]), array([1, 2]), (3, 3))
     """

@@ -17,7 +17,7 @@ from psofed.common.validation import check_boolean
 from psofed.federation_new.protocol.aggregate import aggregate
 from psofed.federation_new.protocol.layout import Vector
 from psofed.federation_new.protocol.masks import MIXING, derive_words
-from psofed.federation_new.server.rule_memory import RuleMemory
+from psofed.federation_new.server.rule_memory import RememberedUpdates
 from psofed.federation_new.server.suspects import Suspects
 from psofed.parts.aggregations.centred_clipping import CentredClipping
 from psofed.parts.aggregations.mean import Mean
@@ -106,7 +106,7 @@ class ServerStep:
 
     Attributes
     ----------
-    memory : RuleMemory
+    memory : RememberedUpdates
         What a rule with memory keeps of each client; the checkpoint keeps it, too.
 
     Examples
@@ -123,7 +123,7 @@ class ServerStep:
         self.weighted: bool = combination.weighted
         self.seed: int = seed
         self.suspects = suspects
-        self.memory: RuleMemory = RuleMemory()
+        self.memory: RememberedUpdates = RememberedUpdates()
 
     def take(
         self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]

@@ -37,7 +37,7 @@ class Presence:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What a node receives: a run description (:data:`RUN`) or an instruction (:data:`INSTRUCTION`)."""
+    """Something that a node receives: a run description (:data:`RUN`) or an instruction (:data:`INSTRUCTION`)."""
 
     kind: str
     body: bytes

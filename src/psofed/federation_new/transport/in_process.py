@@ -10,7 +10,7 @@ Tamper = Callable[[str, bytes], Iterable[tuple[str, bytes]]]
 """Given a node's name and its reply, yields what arrives instead: nothing, or frames under any names."""
 
 
-class Worker(Protocol):
+class LocalNode(Protocol):
     """A node without a transport; see :class:`psofed.federation_new.client.node.Node`."""
 
     def begin(self, run: bytes) -> None:
@@ -28,7 +28,7 @@ class InProcessHub:
 
     Parameters
     ----------
-    nodes : mapping of str to Worker
+    nodes : mapping of str to LocalNode
         By name; may be changed at any time.
     tamper : callable, optional
         Rehearses faults.
@@ -45,14 +45,14 @@ class InProcessHub:
 
     is_connected = True
 
-    def __init__(self, nodes: Mapping[str, Worker], tamper: Tamper | None = None) -> None:
-        self.nodes: dict[str, Worker] = dict(nodes)
+    def __init__(self, nodes: Mapping[str, LocalNode], tamper: Tamper | None = None) -> None:
+        self.nodes: dict[str, LocalNode] = dict(nodes)
         self.tamper = tamper
         self.silent: set[str] = set()
         self.sent: list[tuple[str, bytes]] = []
         self.run, self.model = b"", b""
         self._revoked: frozenset[str] = frozenset()
-        self._told: dict[str, tuple[Worker, bytes]] = {}
+        self._told: dict[str, tuple[LocalNode, bytes]] = {}
         self._arrived: list[tuple[str, bytes]] = []
 
     def present(self) -> dict[str, Presence]:
@@ -63,7 +63,7 @@ class InProcessHub:
             if name not in self._revoked
         }
 
-    def _admitted(self, name: str) -> Worker:
+    def _admitted(self, name: str) -> LocalNode:
         """Return a node, after telling it of the run if it does not know."""
         node = self.nodes[name]
         if self.run and self._told.get(name) != (node, self.run):
