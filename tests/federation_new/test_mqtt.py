@@ -4,12 +4,15 @@ import socket
 import threading
 import time
 import uuid
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from brokers import FEDERATION, next_instruction, received, running, topic, wait_until
 from nodes import make_hub, make_node
 from nodes import run as run_in_process
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
 
 from psofed.common.errors import PsofedError
 from psofed.federation_new.client.serve import serve
@@ -185,7 +188,7 @@ def test_the_same_certificate_twice_does_not_become_a_war(fleet, monkeypatch):
 
 def test_of_two_servers_one_ends(fleet):
     first = fleet.hub()
-    wait_until(lambda: first.receive(0.1) == [] and first._seen)
+    wait_until(lambda: first.receive(0.1) == [] and first._seen > 0)
     second = fleet.hub()  # one that has not looked whether there is another
     ended = []
 
@@ -206,6 +209,22 @@ def test_of_two_servers_one_ends(fleet):
     survivor = second if ended[0][0] is first else first
     wait_until(lambda: survivor.is_connected)
     assert survivor.receive(0.1) == []
+
+
+def test_a_server_that_its_broker_tells_of_another_ends(fleet):
+    hub = fleet.hub()
+    flags = SimpleNamespace(is_disconnect_packet_from_server=True)
+    hub._on_disconnect(None, None, flags, ReasonCode(PacketTypes.DISCONNECT, "Session taken over"), None)
+    with pytest.raises(PsofedError, match="another server has connected to mqtts://127"):
+        hub.receive(10.0)
+
+
+def test_a_node_that_dies_without_a_word_is_gone(fleet):
+    hub, a = fleet.hub(), fleet.link("a")
+    began(hub, a)
+    a._client.loop_stop()
+    a._client.socket().close()
+    wait_until(lambda: "a" not in hub.present(), 3.0)
 
 
 def test_replies_sent_while_the_server_has_no_connection_arrive(fleet):

@@ -25,6 +25,7 @@ again, and a changed `connection` makes the server ask again.
 
 import contextlib
 import logging
+import math
 import queue
 import random
 import re
@@ -324,7 +325,7 @@ class MqttHub(Connection):
         max_frame: int = MAX_FRAME,
     ) -> None:
         self._topics = Topics(federation)
-        self._names, self._known, self._looked = names, frozenset[str](), 0.0
+        self._names, self._known, self._looked = names, frozenset[str](), -math.inf
         self._max_frame = max_frame
         self.dropped: Counter[tuple[str, str]] = Counter()
         self._changed = threading.Condition()
@@ -333,7 +334,7 @@ class MqttHub(Connection):
         self._revoked: frozenset[str] = frozenset()
         self._excess: Counter[str] = Counter()
         self._floods: dict[str, float] = {}
-        self._second, self._seen = 0.0, 0.0
+        self._second = self._seen = -math.inf
         self._retained: dict[str, bytes] = {}
         self._process = uuid.uuid4().hex.encode()
         live = SubscribeOptions(
@@ -352,7 +353,7 @@ class MqttHub(Connection):
         """Return the nodes that are online, not revoked and not flooding."""
         self._look_up(time.monotonic())
         with self._changed:
-            refused = self._revoked | self._floods.keys()
+            refused = self._revoked | self.flooding()
             return {n: p for n, p in self._present.items() if n in self._known and n not in refused}
 
     def send(self, node: str, frame: bytes) -> None:
@@ -423,7 +424,7 @@ class MqttHub(Connection):
                 self._present.clear()
             for topic, payload in list(self._retained.items()):
                 self._publish(topic, payload, retain=True)
-        self._seen = 0.0
+        self._seen = -math.inf
 
     def _on_disconnect(self, *arguments: Any) -> None:
         super()._on_disconnect(*arguments)
@@ -466,6 +467,8 @@ class MqttHub(Connection):
 
     def _objection(self, name: str, box: str, payload: bytes, is_retained: bool, now: float) -> str:
         """Return why a message is dropped, or nothing. The presence of unknown names is kept: they may become known."""
+        if box == "presence" and not payload:
+            return ""
         if name in self._revoked:
             return "its certificate is revoked"
         if now - self._second > 1.0:
@@ -477,7 +480,7 @@ class MqttHub(Connection):
             return "it sends too many messages"
         if box == "presence":
             is_bad = len(payload) > 32 + MAX_DESCRIPTION or not _CONNECTION.match(payload)
-            return "its presence is not what nodes announce" if payload and is_bad else ""
+            return "its presence is not what nodes announce" if is_bad else ""
         if name not in self._known:
             return "no certificate of it is known here"
         if is_retained:
