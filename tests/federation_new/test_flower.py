@@ -1,5 +1,6 @@
 """PSO-Fed as a Flower app: the bits of the in-process hub, models of several libraries, failures and refusals."""
 
+import ast
 import importlib.util
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from psofed.defences import Cusum
 from psofed.federation_new import PSOFed, arrays_of, load_into, partial_sharing
 from psofed.federation_new.client.attacks import Rehearsal
 from psofed.federation_new.client.gateway import TrainingResult
+from psofed.federation_new.flower import in_process
 from psofed.federation_new.flower.in_process import InProcessGrid
 from psofed.federation_new.protocol.column_names import ColumnNames
 from psofed.federation_new.protocol.masks import Sharing
@@ -445,6 +447,21 @@ def test_the_examples_learn(name, library, good):
 
 
 # --- imports ----------------------------------------------------------------------------------------
+
+
+def test_only_public_modules_of_flower_are_imported_and_only_in_one_package():
+    public = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy"}
+    package = Path(in_process.__file__).parent
+    for path in package.parent.rglob("*.py"):
+        modules = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                modules.add(node.module)
+        assert {name for name in modules if name.split(".")[0] == "flwr"} <= (
+            public if path.is_relative_to(package) else set()
+        ), path
 
 
 def test_the_federation_is_imported_without_flower():
