@@ -152,7 +152,7 @@ class MqttFeed:
             from paho.mqtt.enums import CallbackAPIVersion
         except ImportError:
             raise PsofedError(
-                "--data mqtt:// needs paho-mqtt; install it with: pip install 'psofed[mqtt]'"
+                "--data mqtt:// needs paho-mqtt; install it with: pip install 'psofed[federation]'"
             ) from None
         client = Client(CallbackAPIVersion.VERSION2, client_id=identity, clean_session=False, manual_ack=True)
         if user := os.environ.get("PSOFED_MQTT_USER"):
