@@ -36,21 +36,13 @@ class DemoHome(HomeFolder):
 def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
     """Run a federation with one Byzantine node on this machine: real processes if mosquitto is installed."""
     with ready(network=False):
-        from psofed.federation_new.deploy.demo import (
-            compare_unprotected,
-            demo_settings,
-            predict_demo,
-            run_demo,
-        )
+        from psofed.federation_new.deploy.demo import compare_unprotected, demo_settings, run_demo
 
         output.check()
         settings, place = demo_settings(options), home.open(made=False)
-        follower = _Follower(levels=[])
+        follower = _Follower()
         with progress("federation", "rounds") as follower.update:
             result = run_demo(settings, place, say, follower, in_process=options.in_process)
-        if options.undefended:
-            _show_outcome(result, place, output, prediction=predict_demo(settings))
-            return
         say("replaying the same streams without protection")
         _show_outcome(result, place, output, comparison=compare_unprotected(result, settings))
 
@@ -194,21 +186,18 @@ def _follow(
 class _Follower:
     """Shows each round: its line, and what its nodes say, once until it changes."""
 
-    def __init__(self, levels: list[float] | None = None) -> None:
+    def __init__(self) -> None:
         self.update: Any = None
-        self.levels = levels
         self._said: dict[str, str] = {}
 
     def __call__(self, status: dict[str, Any]) -> None:
         from psofed.federation_new.deploy.status import together
 
-        if status["rounds"] and self.update is not None and self.levels is None:
+        if status["rounds"] and self.update is not None:
             self.update(status["round"], status["rounds"])
         if not (last := status.get("last")):
             return
-        if sys.stderr.isatty():
-            self._show_level(status, last)
-        else:
+        if not sys.stderr.isatty():
             reasons, of = last["reasons"], f"/{status['rounds']}" if status["rounds"] else ""
             dropped = {
                 node: kind + (f" ({reasons[node]})" if node in reasons else "")
@@ -223,19 +212,6 @@ class _Follower:
         for text in together(news):
             say(f"  {text}")
         self._said.update(last["remarks"])
-
-    def _show_level(self, status: dict[str, Any], last: dict[str, Any]) -> None:
-        """Show the server's MSD so far as a line of bars."""
-        level = (last.get("evaluation") or {}).get("server-msd")
-        if self.levels is None or level is None:
-            return
-        from psofed.common.numbers import to_decibels
-        from psofed.federation_new.deploy.demo import bars
-
-        self.levels.append(float(to_decibels(level)))
-        drawn = bars(self.levels, min(self.levels), max(self.levels))
-        line = f"\r\x1b[Kround {status['round']}/{status['rounds']}  {drawn}  {self.levels[-1]:.1f} dB"
-        print(line, end="\n" if status["round"] == status["rounds"] else "", file=sys.stderr, flush=True)
 
 
 def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput, **compared: Any) -> None:

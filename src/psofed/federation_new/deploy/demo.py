@@ -26,7 +26,6 @@ from psofed.federation_new.transport.hub import Hub
 from psofed.federation_new.transport.in_process import InProcessHub
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.attacks.constant_bias import ConstantBias
-from psofed.parts.attacks.gaussian import Gaussian
 from psofed.parts.defences.cusum import Cusum
 from psofed.render import Column, Kind, Table
 from psofed.scenario import Data, Scenario
@@ -35,61 +34,32 @@ _BARS = "▁▂▃▄▅▆▇█"
 _START_SECONDS = 180.0  # for all nodes, on a busy machine
 
 
-@dataclass(frozen=True)
-class RunPrediction:
-    """Predictions of theory and simulation for each round.
-
-    Attributes
-    ----------
-    network_mse : list of float
-        The theory's expected squared a-priori error of the clients in rounds 1 … N.
-    server_msd : list of float
-        The theory's expected MSD of the server after rounds 1 … N.
-    low, high : list of float
-        Between these lies the server's MSD after each round in 90 % of simulated runs.
-    """
-
-    network_mse: list[float]
-    server_msd: list[float]
-    low: list[float]
-    high: list[float]
-
-
 def demo_settings(options: DemoOptions) -> RunSettings:
-    """Return a run of which the first client is Byzantine.
-
-    If it is defended, all take part in each round, and the Byzantine client sends a bias. Otherwise half of them take
-    part, and it adds noise now and then: theory covers that.
+    """Return a run in which all clients take part in each round; the first is Byzantine and sends a bias.
 
     Examples
     --------
-    >>> demo_settings(DemoOptions(nodes=4, rounds=10, undefended=True)).scenario.num_participants
-    2
+    >>> demo_settings(DemoOptions(nodes=4, rounds=10)).scenario.num_participants
+    4
     """
-    nodes = options.nodes
     scenario = Scenario(
-        num_clients=nodes,
+        num_clients=options.nodes,
         dimension=4,
-        num_participants=(nodes + 1) // 2,
+        num_participants=options.nodes,
         num_shared=2,
         stepsize=0.2,
         iterations=options.rounds,
         data=Data(fleet_seed=options.seed),
-        attack=Gaussian(num_byzantine=1, probability=0.5, variance=0.25),
+        attack=ConstantBias(num_byzantine=1, probability=1.0, bias=0.3),
+        defence=Cusum(threshold=15.0),
     )
-    if not options.undefended:
-        scenario = scenario.replace(
-            num_participants=nodes,
-            attack=ConstantBias(num_byzantine=1, probability=1.0, bias=0.3),
-            defence=Cusum(threshold=15.0),
-        )
     return RunSettings(
         scenario=scenario,
         seed=options.seed,
         deadline=options.deadline,
         samples_per_round=options.samples_per_round,
         synthetic=True,
-        min_nodes=nodes,
+        min_nodes=options.nodes,
         wait_for_nodes=_START_SECONDS,
     )
 
@@ -222,7 +192,7 @@ def _memory_of(pid: int) -> float:
         return float("nan")
 
 
-# --- what the protection was worth, and what theory expects --------------------------------------------------------
+# --- what the protection was worth -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -329,31 +299,3 @@ def _replay(settings: RunSettings) -> list[float]:
     )
     run_ready_made(server, in_process_hub(settings), settings)
     return curve
-
-
-def predict_demo(settings: RunSettings, trials: int = 1000) -> RunPrediction | None:
-    """Ask the theory for the learning curve, and the simulator how far single runs stray from it.
-
-    None if more than one sample arrives per client and round: neither describes that.
-    """
-    if settings.samples_per_round != 1:
-        return None
-    from psofed.simulation.monte_carlo import simulate
-    from psofed.theory.prediction import predict
-
-    rounds = settings.scenario.iterations
-    curve = predict(settings.scenario).learning_curve(rounds + 1)
-    simulated = simulate(
-        settings.scenario.replace(iterations=rounds + 1), trials=trials, seed=settings.seed, keep_trials=True
-    )
-    if simulated.trial_curves is None or simulated.bin_width != 1:
-        return None  # a run so long that its curve is averaged over rounds
-    low, high = np.quantile(simulated.trial_curves["server_msd"], (0.05, 0.95), axis=0)
-    # Iteration n is round n + 1; the server's entry n is its state before that round, so after round n.
-    after = slice(1, rounds + 1)
-    return RunPrediction(
-        network_mse=curve.network_mse[:rounds].tolist(),
-        server_msd=curve.server_msd[after].tolist(),
-        low=low[after].tolist(),
-        high=high[after].tolist(),
-    )

@@ -1,6 +1,6 @@
 """Metrics for Prometheus, read when they are asked for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,25 +37,28 @@ class FederationCollector:
         for name, (text, value) in plain.items():
             yield GaugeMetricFamily(name, text, value)
 
-        def by(label: str, name: str, text: str, values: Mapping[str, Any]) -> Any:
-            family = GaugeMetricFamily(f"psofed_{label}_{name}", text, labels=[label])
-            for key, value in values.items():
-                family.add_metric([key], value)
-            return family
-
         admitted = [node for node in nodes if node["status"] != "revoked"]
-        online = {node["name"]: node["status"] == "online" for node in nodes}
-        expiry = {node["name"]: node["expiry"] for node in admitted}
-        seen = {name: max(0, last) for name, last in run.get("seen", {}).items()}
-        out = {name: bool(about["out"]) for name, about in found["suspects"].items()}
-        lag = run.get("sample_lag", {})
-        yield by("node", "online", "Whether a node is online", online)
-        yield by("node", "certificate_expiry_seconds", "Unix time at which a certificate ends", expiry)
-        yield by("client", "last_round", "Last round accepted from a client", seen)
-        yield by("client", "squared_error", "Mean squared error in a client's last report", errors)
-        yield by("client", "excluded", "Whether the defence excludes a client", out)
-        yield by("client", "sample_lag_seconds", "Time since a client last learned from a new sample", lag)
-        bad = CounterMetricFamily("psofed_bad_replies", "Dropped replies", labels=["client", "kind"])
+        suspects = found["suspects"].items()
+        by_name: dict[str, tuple[str, dict[str, Any]]] = {
+            "online": ("Whether a node is online", {n["name"]: n["status"] == "online" for n in nodes}),
+            "certificate_expiry_seconds": (
+                "Unix time at which a certificate ends",
+                {node["name"]: node["expiry"] for node in admitted},
+            ),
+            "last_round": ("Last round accepted from a client", run.get("seen", {})),
+            "squared_error": ("Mean squared error in a client's last report", errors),
+            "sample_lag_seconds": (
+                "Time since a client last learned from a new sample",
+                run.get("sample_lag", {}),
+            ),
+            "excluded": ("Whether the defence excludes a client", {name: s["out"] for name, s in suspects}),
+        }
+        for name, (text, values) in by_name.items():
+            family = GaugeMetricFamily(f"psofed_node_{name}", text, labels=["node"])
+            for node, value in values.items():
+                family.add_metric([node], max(0, value))
+            yield family
+        bad = CounterMetricFamily("psofed_bad_replies", "Dropped replies", labels=["node", "kind"])
         for name, counts in found["bad_replies"].items():
             for kind, count in counts.items():
                 bad.add_metric([name, kind], count)

@@ -134,7 +134,6 @@ class DemoOptions(Settings):
     in_process: bool = option(
         default=False, text="run the nodes within this process, as is done where no mosquitto is installed"
     )
-    undefended: bool = option(default=False, text="leave out the defence, and compare the run with theory")
 
 
 class ResumeOptions(Settings):
