@@ -15,6 +15,7 @@ from psofed.federation_new.transport.hub import Hub, Presence
 _log = logging.getLogger("psofed.federation")
 
 _LOOK_EVERY = 0.1  # seconds
+_RETURN = 4.0  # seconds for which a round waits if most clients have vanished, say because the broker was restarted
 _GATEWAYS = " gateways"  # subject of a message about no node
 
 
@@ -39,6 +40,7 @@ class Attendance:
         self.is_endless: bool = False
         self._attend = attend
         self._begun = False
+        self._before = 0  # clients in the last round
         self._bodies: dict[str, tuple[bytes, Announcement | None]] = {}
         self._is_news = OncePerChange()
 
@@ -47,9 +49,14 @@ class Attendance:
     ) -> list[Client]:
         """Return the clients that may take part; resting clients only if there are no others.
 
+        If fewer than half are left of those before, they get some seconds to return: otherwise whoever is the first to
+        reconnect would determine the model alone.
+
         Clients that are banned count as present: a resumed run need not wait for clients that may not take part.
         """
-        wanted, deadline = self._wanted(), scheduler().monotonic() + self.plan.wait_for_nodes
+        begun = scheduler().monotonic()
+        wanted, deadline = self._wanted(), begun + self.plan.wait_for_nodes
+        returned = min(deadline, begun + _RETURN)
         strikes.forget_old(round_number)
         absent = {*strikes.banned, *self.plan.leave_out}
         while True:
@@ -57,7 +64,8 @@ class Attendance:
             everybody = self._look(hub, session, registry)
             clients = [client for client in everybody if client.name not in absent]
             is_late = hub.is_connected and scheduler().monotonic() >= deadline
-            if clients and (len(everybody) >= wanted or is_late):
+            is_few = 2 * len(everybody) < self._before and scheduler().monotonic() < returned
+            if clients and (len(everybody) >= wanted or is_late) and not is_few:
                 break
             if is_late and not self.is_endless:
                 raise PsofedError(
@@ -71,7 +79,7 @@ class Attendance:
         self._is_news("", "")
         if len(everybody) < wanted:
             _log.warning("round %d: only %d of %d clients; continuing", round_number, len(everybody), wanted)
-        self._begun = True
+        self._begun, self._before = True, len(everybody)
         return [client for client in clients if strikes.may_take_part(client.name, round_number)] or clients
 
     def _wanted(self) -> int:
