@@ -75,7 +75,7 @@ class Attendance:
                 _log.warning(
                     "round %d: waiting for a node (%d clients banned)", round_number, len(strikes.banned)
                 )
-            scheduler().sleep(_LOOK_EVERY)
+            hub.receive(_LOOK_EVERY)  # nothing that arrives now answers a question, but the hub may have to end the run
         self._is_news("", "")
         if len(everybody) < wanted:
             _log.warning("round %d: only %d of %d clients; continuing", round_number, len(everybody), wanted)
