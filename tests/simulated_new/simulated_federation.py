@@ -1,0 +1,129 @@
+"""The federation that is simulated: its server, its nodes' data, and its models if nothing happens."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from typing import Any
+
+import numpy as np
+from plans import Plan
+
+from psofed.common.scheduler import Scheduler, use_scheduler
+from psofed.federation_new.client.gateway import Gateway
+from psofed.federation_new.client.node import Node
+from psofed.federation_new.client.online import OnlineRegression
+from psofed.federation_new.client.sources import Position, Samples
+from psofed.federation_new.client.synthetic import SyntheticSource
+from psofed.federation_new.protocol.column_names import ColumnNames
+from psofed.federation_new.protocol.masks import Sharing
+from psofed.federation_new.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation_new.server.checkpoint import ServerState
+from psofed.federation_new.server.loop import Server
+from psofed.federation_new.server.step import Combination
+from psofed.federation_new.transport.in_process import InProcessHub
+from psofed.scenario import Data, Scenario
+
+DIMENSION = 6
+MAX_CLIENTS = 6  # no honest gateway has more
+COLUMNS = ColumnNames(("wind", "pressure", "humidity", "rain", "sun", "hour"), "output")
+
+
+def server_of(plan: Plan, on_round: Callable[[ServerState], None], **options: Any) -> Server:
+    """Return the server of a plan's federation; in an exact plan every round waits for all replies."""
+    patience = {"patience": 0.0} if plan.exact else {}
+    everybody = sum(len(plan.clients_of(node)) or 1 for node in plan.nodes)
+    return Server(
+        Sharing(plan.num_shared, coordinated=False),
+        seed=plan.seed,
+        num_participants=plan.participants,
+        rounds=RoundPlan(min_nodes=everybody if plan.exact else 1, wait_for_nodes=120.0),
+        aggregation=Combination(plan.rule, weighted=plan.weighted),
+        limits=ReplyLimits(max_clients=MAX_CLIENTS, **patience),
+        columns=COLUMNS,
+        on_round=on_round,
+        **options,
+    )
+
+
+def learner_of(plan: Plan, name: str) -> OnlineRegression:
+    """Return the training of a node, which every second node does on columns in another order."""
+    place = plan.nodes.index(name)
+    draw = partial(_draw, len(plan.nodes), place, plan.seed)
+    source = ShuffledSource(draw, COLUMNS.features[:: -1 if place % 2 else 1])
+    return OnlineRegression(source, stepsize=0.1, samples_per_round=1, scaled=False)
+
+
+def expected_models(plan: Plan) -> dict[int, bytes]:
+    """Return the model after each round if nothing happens: without broker, clocks and disks, and so much faster."""
+    models: dict[int, bytes] = {}
+
+    def note(state: ServerState) -> None:
+        models[state.round_number] = state.model.tobytes()
+
+    with silence(), use_scheduler(Scheduler()):
+        hub = InProcessHub({name: _calm_node(plan, name) for name in plan.nodes})
+        server_of(plan, note).run(hub, {"0": np.zeros(DIMENSION)}, plan.all_rounds, plan.deadline)
+    return models
+
+
+def _calm_node(plan: Plan, name: str) -> Node:
+    learner, clients = learner_of(plan, name), plan.clients_of(name)
+    gateway = Gateway(
+        learner.learn, catch_up=True, clients=(lambda: clients) if clients else None, finds_columns=True
+    )
+    return Node(name, lambda run: (gateway, None))
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Log nothing within the block."""
+    logger = logging.getLogger("psofed.federation")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@dataclass(frozen=True)
+class ShuffledSource:
+    """A node's data with its columns in another order than the run's, which is found by name."""
+
+    source: Callable[[int, int], Samples]
+    order: tuple[str, ...]
+    chosen: tuple[str, ...] = ()
+
+    def columns(self) -> ColumnNames:
+        """Return the names in the node's own order."""
+        return ColumnNames(self.order, COLUMNS.target)
+
+    def choose(self, columns: ColumnNames) -> "ShuffledSource":
+        """Take the run's order."""
+        return replace(self, chosen=columns.features)
+
+    def read(self, start: Position, limit: int) -> Samples:
+        """Read the columns as they lie, and reorder them by name."""
+        samples = self.source(start.samples, limit)
+        stored = samples.inputs[:, [COLUMNS.features.index(name) for name in self.order]]
+        return replace(samples, inputs=stored[:, [self.order.index(name) for name in self.chosen]])
+
+
+@lru_cache(maxsize=4096)
+def _draw(nodes: int, place: int, seed: int, start: int, limit: int) -> Samples:
+    """Draw samples of a node, which all clients of a gateway learn from, and the expected run once more."""
+    return _source(nodes, place, seed).read(Position(start), limit)
+
+
+@lru_cache(maxsize=16)
+def _source(nodes: int, place: int, seed: int) -> SyntheticSource:
+    return SyntheticSource(_scenario(nodes), place, seed)
+
+
+@cache
+def _scenario(nodes: int) -> Scenario:
+    return Scenario(
+        num_clients=nodes, dimension=DIMENSION, num_participants=nodes, num_shared=1, data=Data(fleet_seed=1)
+    )
