@@ -77,8 +77,8 @@ class Node:
         if self._gateway is not None:
             try:
                 names = self._gateway.names()
-            except (PsofedError, OSError, ValueError) as error:
-                problem = str(error)
+            except Exception as error:
+                problem = _reason(error)
         session = "" if self.run is None else self.run.session
         return Announcement(session, names, problem).to_bytes()
 
@@ -130,7 +130,7 @@ class Node:
             return
         try:
             self._gateway, self._learners = self._prepare(self.run)
-        except (PsofedError, OSError, ValueError, TypeError) as error:
+        except Exception as error:  # nothing that a server describes ends a node
             self._problem = _reason(error)
         if self._is_news("problem", self._problem) and self._problem:
             _log.warning("cannot take part in the run: %s", self._problem)
