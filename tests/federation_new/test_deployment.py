@@ -354,6 +354,17 @@ def test_a_revoked_node_leaves_the_run(server):
     assert about["status"] == "revoked"
 
 
+def test_a_resumed_run_does_not_wait_for_nodes_that_were_revoked_meanwhile(server):
+    server.start()
+    operate.submit(server.home, synthetic(rounds=0, interval=0.01))
+    wait_until(lambda: server.round_now() >= 2, what="two rounds")
+    operate.stop(server.home)
+    done = server.round_now()
+    server.certificates.revoke(["node-2"])
+    operate.resume(server.home)
+    wait_until(lambda: server.round_now() > done + 1, 20.0, "rounds of the two that are left")
+
+
 def test_health_is_a_lock_and_a_sign_of_life(server):
     assert not server.home.is_healthy()
     server.start()

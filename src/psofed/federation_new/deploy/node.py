@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, reason_of, write_atomically
@@ -164,7 +165,7 @@ def main() -> None:
     """Run the node whose settings the last argument holds; a user's mistake ends with exit code 2 and one line."""
     given = json.loads(sys.argv[-1])
     os.umask(0o077)  # whatever is written is for its owner only
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _interrupt)
     write_log_lines("psofed.federation", as_json=given.pop("log_json"))
     try:
         for plugin in given.pop("plugins"):
@@ -176,6 +177,10 @@ def main() -> None:
         sys.exit(_refuse(f"{error.filename or 'output'}: {reason_of(error)}"))
     except KeyboardInterrupt:
         pass
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt  # SIGINT itself may be ignored, as in the background of a script
 
 
 def _refuse(text: str) -> int:

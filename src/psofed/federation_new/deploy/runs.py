@@ -105,6 +105,8 @@ class Run:
             add_record(self.home.runs, "started", run=self.request.number, rounds=settings.num_rounds)
             word, reason = self._rounds(hub, settings), ""
         except PsofedError as error:
+            if getattr(hub, "is_replaced", False):
+                raise  # another server may be carrying it out
             word, reason = FAILED, str(error)
         except Exception as error:  # ours: the server stays, and the operator reads why
             _log.exception("the run has failed")
@@ -119,26 +121,31 @@ class Run:
 
     def _rounds(self, hub: Hub, settings: RunSettings) -> str:
         store = CheckpointStore(self.home.checkpoint, replaces=True)
-        continues = self.home.has_begun(self.request)
-        settings = settings.replace(resume=continues)
+        strikes, suspects, awaited = Strikes(settings.limits), {}, settings.min_nodes
+        if continues := self.home.has_begun(self.request):
+            saved = store.load()
+            strikes, suspects = Strikes.from_mapping(saved.strikes, settings.limits), saved.suspects
+            awaited = max(1, awaited - self._revoked(saved))
+        self._audit = RoundAudit(self.home.audit, strikes, suspects)
         server = ready_made_server(
-            settings,
+            settings.replace(resume=continues, min_nodes=awaited),
             checkpoint=store,
             clients_allowed=self.clients_allowed,
             on_round=lambda state: self._note(state, settings),
             attend=lambda: self.attend(self.status),
         )
-        self._audit = RoundAudit(self.home.audit, Strikes(settings.limits), {})
-        if continues:
-            state = store.load()
-            self._audit = RoundAudit(
-                self.home.audit, Strikes.from_mapping(state.strikes, settings.limits), state.suspects
-            )
         state = run_ready_made(server, hub, settings)
         if state.round_number and (not server.was_stopped or not settings.num_rounds):
             # A run without an end has its result when it is stopped.
             write_result(self.home, settings, self.status.values["began"])
         return STOPPED if server.was_stopped else FINISHED
+
+    def _revoked(self, state: ServerState) -> int:
+        """Return how many clients of an interrupted run have lost their node's certificate: they are not awaited."""
+        if self.clients_allowed is None:
+            return 0
+        owners = state.clients.get("owners", {})
+        return sum(not self.clients_allowed(owners.get(name, name)) for name in state.seen)
 
     def _note(self, state: ServerState, settings: RunSettings) -> None:
         entry, now = state.history[-1], scheduler().monotonic()

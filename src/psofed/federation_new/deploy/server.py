@@ -130,7 +130,9 @@ class FederationServer:
         for name in sorted(self.hub.flooding() - self._denied):
             add_record(self.home.audit, "flooding", node=name)
         self.hub.revoke(self.certificates.revoked())
-        if self.broker is not None and self._log_state is not None:
+        if self.broker is not None:
+            if denied == self._denied:
+                self.broker.reload()  # a renewed certificate
             self.broker.deny(denied)
         self._denied, self._log_state = denied, state
 
