@@ -1,5 +1,7 @@
 """The federation's commands on a node's machine."""
 
+import contextlib
+
 import typer
 
 from psofed.cli.federation_new.common import LogOptions, ready, say
@@ -13,10 +15,12 @@ def client(options: ClientOptions, logs: LogOptions, plugins: Plugins) -> None:
 
     It learns from its own data, which stay on this machine, and exchanges parameters with the server.
     """
-    with ready():
-        from psofed.federation_new.deploy.start_node import replace_by_node
+    with ready(), contextlib.suppress(KeyboardInterrupt):
+        logs.start()
+        plugins.load()
+        from psofed.federation_new.deploy.node import run_node
 
-        replace_by_node(options, plugins.plugins, log_json=logs.log_json)
+        run_node(options)
 
 
 def predict(options: PredictOptions, output: Output) -> None:

@@ -2,18 +2,12 @@
 
 import contextlib
 import dataclasses
-import json
 import logging
-import os
-import signal
-import sys
 import threading
 from pathlib import Path
-from typing import NoReturn
 
 from psofed.common.errors import PsofedError
-from psofed.common.files import only_one, reason_of, write_atomically
-from psofed.common.logs import write_log_lines
+from psofed.common.files import only_one, write_atomically
 from psofed.common.scheduler import scheduler
 from psofed.data.frames import refuse_toml
 from psofed.federation_new.client.columns import TableSource
@@ -30,7 +24,6 @@ from psofed.federation_new.protocol.corruption import check_rehearsal
 from psofed.federation_new.transport.certificates import Identity
 from psofed.federation_new.transport.hub import RUN, Arrival
 from psofed.federation_new.transport.mqtt import Endpoint, MqttLink, Topics
-from psofed.parts.registry import load_plugin
 from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
@@ -159,34 +152,3 @@ def _check_attack(options: ClientOptions) -> None:
     attack = None if options.attack is None else attack_of(options)
     if attack is not None:
         check_rehearsal(attack)
-
-
-def main() -> None:
-    """Run the node whose settings the last argument holds; a user's mistake ends with exit code 2 and one line."""
-    given = json.loads(sys.argv[-1])
-    os.umask(0o077)  # whatever is written is for its owner only
-    signal.signal(signal.SIGTERM, _interrupt)
-    write_log_lines("psofed.federation", as_json=given.pop("log_json"))
-    try:
-        for plugin in given.pop("plugins"):
-            load_plugin(Path(plugin))
-        run_node(ClientOptions.from_mapping(given))
-    except PsofedError as error:
-        sys.exit(_refuse(str(error)))
-    except OSError as error:
-        sys.exit(_refuse(f"{error.filename or 'output'}: {reason_of(error)}"))
-    except KeyboardInterrupt:
-        pass
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt  # SIGINT itself may be ignored, as in the background of a script
-
-
-def _refuse(text: str) -> int:
-    print(f"psofed: {text}", file=sys.stderr)
-    return 2
-
-
-if __name__ == "__main__":
-    main()
