@@ -12,12 +12,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from breaks import BREAKS, broken  # noqa: E402
-from plans import draw_plan  # noqa: E402
-from shrinking import promise_of, shrink, tell  # noqa: E402
-from simulation import Finding, Simulation, simulate  # noqa: E402
+from breaks import BREAKS
+from plans import draw_plan
+from shrinking import find_break, promise_of, shrink, tell
+from simulation import Finding, Simulation, simulate
 
-from psofed.federation_new.server.checkpoint import ServerState  # noqa: E402
+from psofed.federation_new.server.checkpoint import ServerState
 
 TABLE = Path(__file__).parents[2] / "docs" / "tables" / "federation_breaks.csv"
 
@@ -129,21 +129,11 @@ def show_breaks(names: list[str], rounds: int, most: int, write: bool) -> int:
     """Break the code in each way, and count the seeds until the simulation finds it."""
     rows, missed = [], 0
     for name in names:
-        begun, found = time.process_time(), None
-        shows_in = set(BREAKS[name].shows_in)
-        for seed in range(most):
-            plan = draw_plan(seed, rounds)
-            if shows_in and shows_in.isdisjoint(incident.kind for incident in plan.incidents):
-                continue
-            try:
-                with broken(name):
-                    simulate(plan)
-            except Finding as finding:
-                found = seed, promise_of(finding)
-                break
+        begun = time.process_time()
+        found = find_break(name, rounds, most)
         seconds = time.process_time() - begun
         missed += found is None
-        count, promise = ("not found", "–") if found is None else (str(found[0] + 1), found[1])
+        count, promise = ("not found", "–") if found is None else (str(found[0] + 1), promise_of(found[1]))
         print(f"{name}: {count} seeds, {seconds:.0f} CPU s, {promise}", flush=True)
         rows.append((BREAKS[name].sentence, count, promise))
     if write:

@@ -248,7 +248,7 @@ BREAKS: Mapping[str, Break] = {
     "counts-twice": Break("a reply that arrives twice counts twice", _counts_twice, ("messages doubled",)),
     "obeys-old": Break("a node obeys an old instruction", _obeys_old, ("old instruction",)),
     "trusts-any": Break(
-        "a node obeys instructions for another node or another run", _trusts_any, ("misdelivery", "old instruction")
+        "a node obeys instructions for another node or another run", _trusts_any, ("misdelivery",)
     ),
     "access-list-off": Break(
         "the broker lets a node publish under another's name",

@@ -191,8 +191,9 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         who = random.choice([node for node, _ in clients] if kind in AT_GATEWAYS else among)
         if kind == "revoke" and (who in honest or any(other.kind == "revoke" for other in incidents)):
             continue
-        after = random.expovariate(8.0)
-        incidents.append(Incident(kind, random.randint(1, rounds), after, who, random.random()))
+        # A run that is killed before its first checkpoint begins again, with the samples that are left.
+        number, after = random.randint(min(rounds, 1 + exact), rounds), random.expovariate(8.0)
+        incidents.append(Incident(kind, number, after, who, random.random()))
     for who, _ in clients:
         if who in forgers and not exact and random.random() < 0.5:
             incidents.append(Incident(CHURN, random.randint(1, max(1, rounds // 2)), 0.0, who, 1.0))

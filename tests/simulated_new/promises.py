@@ -96,7 +96,9 @@ class Promises:
             if frame is None:
                 continue
             if question.node in plan.honest and frame not in simulation.nodes[question.node].sent:
-                raise Violation(f"a reply is its node's own: {question.node} has not sent what counts as its reply")
+                raise Violation(
+                    f"a reply is its node's own: {question.node} has not sent what counts as its reply"
+                )
             try:
                 _, header, body = decode_frame(frame, REPLY)
             except FrameError:
@@ -245,7 +247,9 @@ class Promises:
         simulation = self.simulation
         for node in simulation.nodes.values():
             if (failure := node.process.failure) is not None:
-                raise Violation(f"a node lives: {node.name} ended with {type(failure).__name__}: {failure}") from failure
+                raise Violation(
+                    f"a node lives: {node.name} ended with {type(failure).__name__}: {failure}"
+                ) from failure
         asked = simulation.stop_asked
         if asked is not None and simulation.world.now - max(asked, simulation.quiet_until) > 2 * _ATTEND:
             raise Violation(f"stop stops: asked at {asked:.0f} s, and the server runs")
@@ -253,7 +257,9 @@ class Promises:
     def check_server(self, failure: BaseException | None) -> None:
         """Check a server that has ended."""
         if failure is not None:
-            raise Violation(f"the server lives: it ended with {type(failure).__name__}: {failure}") from failure
+            raise Violation(
+                f"the server lives: it ended with {type(failure).__name__}: {failure}"
+            ) from failure
 
     def check_end(self) -> None:
         """Check a simulation that has come to its end."""

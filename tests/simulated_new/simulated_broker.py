@@ -1,8 +1,8 @@
 """A broker on simulated time, and the two ends of a transport over it, by the rules of `transport/hub.py`.
 
-Messages are delayed, overtake each other, arrive twice, and get lost with a connection, those for the server excepted.
-Retained values and presences keep their order. A name has one connection: a second one ends the first. Whoever loses a
-connection makes it again, after a second or so; a node that was replaced waits for a minute, a server ends. Nothing
+Frames are delayed, overtake each other, arrive twice, and get lost with a connection, those for the server excepted.
+Nothing overtakes a run description or a presence. A name has one connection: a second one ends the first. Whoever loses
+a connection makes it again, after a second or so; a node that was replaced waits for a minute, a server ends. Nothing
 survives a restart of the broker.
 """
 
@@ -60,6 +60,8 @@ class Broker:
         What waits for a server that has lost its connection: when it arrived, its topic and content.
     revoked : set of str
         Names without access.
+    misdelivered : dict
+        Who else gets the next instruction for a node.
     """
 
     def __init__(self, world: World) -> None:
@@ -70,7 +72,7 @@ class Broker:
         self.connections: dict[str, Connection] = {}
         self.kept: list[tuple[float, Topic, bytes]] = []
         self.revoked: set[str] = set()
-        self.refusals = 0
+        self.misdelivered: dict[str, Callable[[bytes], None]] = {}
         self._session: Endpoint | None = None
         self._number = 0
 
@@ -132,12 +134,13 @@ class Broker:
         """Take a message of a name, and pass it on to those who read the topic."""
         box, node = topic
         if name in self.revoked or not self.may_publish(name, topic):
-            self.refusals += 1
             return
         if box in (RUN, MODEL, PRESENCE):
             self.retained[topic] = payload
             if not payload:
                 del self.retained[topic]
+        if box == IN and node in self.misdelivered:
+            self.misdelivered.pop(node)(payload)
         readers = {IN: [node], OUT: [SERVER], PRESENCE: [SERVER], MODEL: []}.get(box)
         for reader in [*self.connections] if readers is None else readers:
             connection = self.connections.get(reader)
@@ -204,8 +207,10 @@ class Endpoint:
             self._dial(self.line.random.uniform(0.5, 1.5) * min(2.0**self._failures, 60.0))
             return
         self._failures = 0
-        self.connection, is_known = self.broker.accept(self)
-        self.online_since = self.world.now
+        connection, is_known = self.broker.accept(self)
+        if not connection.is_open:  # lost again at once
+            return
+        self.connection, self.online_since = connection, self.world.now
         for topic, payload in list(self.unsent):
             self._transmit(topic, payload)
         self.opened(not is_known)
@@ -231,9 +236,9 @@ class Endpoint:
         if accident == "lost":
             self.broker.end(connection, unnoticed=self.line.random.choice((0.0, 5.0)))
         for _ in range(2 if accident == "doubled" else 1):
-            due = self.world.now + self.line.delay()
+            due = max(self.world.now + self.line.delay(), connection.ordered)
             if topic[0] not in (IN, OUT):
-                due = connection.ordered = max(due, connection.ordered)
+                connection.ordered = due
             self.world.at(due, arrive)
 
     def transmit(self, topic: Topic, payload: bytes) -> None:

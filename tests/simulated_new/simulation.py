@@ -261,9 +261,9 @@ class Simulation:
             "messages lost": lambda: node.set(seconds, lost=0.2 * amount),
             "messages doubled": lambda: node.set(seconds, doubled=0.5 * amount),
             "long delays": lambda: node.set(seconds, delay=(0.02 if self.plan.exact else 0.3) * amount),
-            "old instruction": lambda: node.hear_again(node.heard, amount),
-            "misdelivery": lambda: node.hear_again(self.nodes[self._other(incident.who)].heard, 0.99),
-            "nonsense": lambda: node.hear_again([bytes(node.random.randbytes(int(60 * amount)))], 0.99),
+            "old instruction": lambda: node.hear(*node.heard[int(amount * len(node.heard)) :][:1]),
+            "misdelivery": lambda: self.broker.misdelivered.update({self._other(incident.who): node.hear}),
+            "nonsense": lambda: node.hear(node.random.randbytes(int(60 * amount))),
             "client leaves": lambda: node.set(seconds, gone=True),
             "client claimed": lambda: node.set(seconds, claims=True),
             "one client fails": lambda: node.set(seconds, one_fails=True),
@@ -468,10 +468,11 @@ class NodeActor:
             self.simulation.faults[f"a message {accident}"] += 1
         return accident
 
-    def hear_again(self, frames: list[bytes], where: float) -> None:
-        """Let one of some frames arrive as an instruction."""
-        if frames and self.link is not None and self.link.is_connected:
-            self.link.arrive((IN, self.name), frames[int(where * len(frames))])
+    def hear(self, *frames: bytes) -> None:
+        """Let frames arrive as instructions."""
+        if self.link is not None and self.link.is_connected:
+            for frame in frames:
+                self.link.arrive((IN, self.name), frame)
 
     def stop(self, power: bool, seconds: float) -> None:
         """Kill the process, and start it again after a while."""
