@@ -12,8 +12,8 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 
 from benchmarks._timing import best_seconds, markdown_table
-from psofed.federation_new import PSOFed, partial_sharing
-from psofed.federation_new.flower.in_process import InProcessGrid
+from psofed.federation import PSOFed, partial_sharing
+from psofed.federation.flower.in_process import InProcessGrid
 
 NODES, PARTICIPANTS, ROUNDS = 20, 10, 20
 CASES = ((4, 2), (1_000, 100), (100_000, 10_000))

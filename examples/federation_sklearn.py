@@ -11,8 +11,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
-from psofed.federation_new import PSOFed, arrays_of, load_into, partial_sharing
-from psofed.federation_new.flower.in_process import InProcessGrid
+from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
+from psofed.federation.flower.in_process import InProcessGrid
 
 HOSPITALS = 3
 x, y = load_breast_cancer(return_X_y=True)

@@ -9,8 +9,8 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from psofed.federation_new import PSOFed, Sharing, arrays_of, load_into, partial_sharing
-from psofed.federation_new.flower.in_process import InProcessGrid
+from psofed.federation import PSOFed, Sharing, arrays_of, load_into, partial_sharing
+from psofed.federation.flower.in_process import InProcessGrid
 
 CLIENTS, ROUNDS = 3, 40
 

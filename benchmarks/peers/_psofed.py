@@ -15,8 +15,8 @@ from benchmarks._timing import best_seconds
 from benchmarks.peers._job import SCENARIO, SEED, TAIL, TOLERATED, TRIALS
 from benchmarks.peers.scripts.common import LARGE, SHARES
 from psofed import Scenario, __version__, simulate
-from psofed.federation_new import PSOFed, partial_sharing
-from psofed.federation_new.flower.in_process import InProcessGrid
+from psofed.federation import PSOFed, partial_sharing
+from psofed.federation.flower.in_process import InProcessGrid
 from psofed.parts.aggregations import Krum, Median, TrimmedMean
 from psofed.parts.pre_aggregations import NNM
 

@@ -15,9 +15,9 @@ from network import Digits, Vector, accuracy, initial_weights, learn_with_numpy
 
 import psofed
 from psofed.engine.corrupt import corrupt_compiled
-from psofed.federation_new.protocol.corruption import draw_attack, draw_normals
-from psofed.federation_new.protocol.masks import DerivedMasks, resolve_num_shared
-from psofed.federation_new.server.step import Combination, Outcome, ServerStep, Upload
+from psofed.federation.protocol.corruption import draw_attack, draw_normals
+from psofed.federation.protocol.masks import DerivedMasks, resolve_num_shared
+from psofed.federation.server.step import Combination, Outcome, ServerStep, Upload
 from psofed.parts.base import Attack
 from psofed.scenario.accepted import as_part
 

@@ -10,9 +10,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedMedian, MultiKrum
 from network import Digits, Learn, Vector, initial_weights, split_digits
 
-from psofed.federation_new import PSOFed, partial_sharing
-from psofed.federation_new.flower.in_process import InProcessGrid
-from psofed.federation_new.server.step import Upload
+from psofed.federation import PSOFed, partial_sharing
+from psofed.federation.flower.in_process import InProcessGrid
+from psofed.federation.server.step import Upload
 from psofed.parts.base import Attack
 
 WEIGHTS = "weights"

@@ -165,8 +165,8 @@ psofed federation server --metrics-host 0.0.0.0
 psofed federation client --features a
 psofed federation client --attack sign-flip
 psofed federation client --client north
-psofed federation client --server nowhere:port
-psofed federation client --server http://nowhere:9092
+psofed federation client --broker nowhere:port
+psofed federation client --broker http://nowhere:8883
 psofed federation client --data scenario.toml
 psofed federation stop
 psofed federation run scenario.toml

@@ -18,7 +18,7 @@ import psofed
 from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
 from psofed.attacks import SignFlip
 from psofed.data.own_data import DataSource
-from psofed.federation.deploy.settings import RunSettings
+from psofed.federation.protocol.run_settings import RunSettings
 from psofed.scenario.changes import with_values
 from psofed.studies.advice import tuning
 from psofed.studies.advice.errors import Trier

@@ -7,7 +7,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord
 from simulated_disk import SimulatedDisk
 
 from psofed.common.disk import use_disk
@@ -28,7 +27,7 @@ class KilledError(BaseException):
 
 
 def begin(session: str = "first") -> ServerState:
-    arrays = ArrayRecord([np.zeros(2)])
+    arrays = {"0": np.zeros(2)}
     state = new_session(arrays, ModelLayout.of(arrays, ("*",), ()), {"seed": 0})
     state.session = session
     return state

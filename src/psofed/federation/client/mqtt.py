@@ -23,7 +23,7 @@ from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.federation.client.mqtt_samples import SampleTimes, read_payload, seconds_of
-from psofed.federation.protocol.wire import MAX_CLIENTS, is_client_name
+from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 
 CLIENT_COLUMN = "client"
 _CLIENT = "{client}"
@@ -152,7 +152,7 @@ class MqttFeed:
             from paho.mqtt.enums import CallbackAPIVersion
         except ImportError:
             raise PsofedError(
-                "--data mqtt:// needs paho-mqtt; install it with: pip install 'psofed[mqtt]'"
+                "--data mqtt:// needs paho-mqtt; install it with: pip install 'psofed[federation]'"
             ) from None
         client = Client(CallbackAPIVersion.VERSION2, client_id=identity, clean_session=False, manual_ack=True)
         if user := os.environ.get("PSOFED_MQTT_USER"):

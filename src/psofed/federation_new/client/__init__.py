@@ -1,1 +1,0 @@
-"""A node: its clients, what they learn from, and what they keep."""

@@ -1,1 +1,0 @@
-"""Processes, files and commands of a federation of machines."""
