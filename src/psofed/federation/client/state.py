@@ -254,7 +254,8 @@ def _forget_old_sessions(newest: Path, node: str) -> None:
     files = [
         folder / name for name in disk().names(folder) if name.startswith(begin) and name.endswith(".npz")
     ]
-    files.sort(key=disk().modified, reverse=True)
+    # Clocks jump: the file just written may look the oldest.
+    files.sort(key=lambda path: (path == newest, disk().modified(path)), reverse=True)
     for path in files[_SESSIONS_KEPT:]:
         with contextlib.suppress(OSError):
             disk().unlink(path)
