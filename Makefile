@@ -41,7 +41,7 @@ soak: install
 	$(BIN)/python tests/federation/soak.py --minutes $(MINUTES)
 
 # Replays one seed and tells what happened in words; without SEED runs seeds that follow from the commit for MINUTES.
-# A year of rounds, one every ten minutes, and whether its memory stays flat: make simulated MEMORY=1 SEED=37 ROUNDS=52560
+# Many rounds, and whether memory stays flat: make simulated MEMORY=1 SEED=3 ROUNDS=3000
 ROUNDS ?= 100
 simulated: install
 	$(BIN)/python tests/simulated --rounds $(ROUNDS) $(if $(MEMORY),$(or $(SEED),1) --memory,$(if $(SEED),$(SEED) --story,--minutes $(MINUTES) $(if $(BEGIN),--begin $(BEGIN))))

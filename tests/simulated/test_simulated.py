@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from breaks import BREAKS, broken
 from plans import AT_FORGERS, AT_GATEWAYS, EXACT, HOSTILE, ROUGH, Incident, draw_plan
 from shrinking import find_break, promise_of, shrink, tell
-from simulated_federation import expected_models
+from simulated_federation import DIMENSION, expected_models, server_of
 from simulation import Finding, Simulation, simulate
+
+from psofed.common.errors import PsofedError
+from psofed.federation.transport.in_process import InProcessHub
 
 pytestmark = [pytest.mark.federation, pytest.mark.common, pytest.mark.takes(50)]
 
@@ -51,12 +55,17 @@ def test_a_second_server_costs_the_first_one_no_reply(seed):
     assert max(entry["seconds"] for entry in simulation.history) < 4.0
 
 
-def test_a_server_that_waits_for_nodes_notices_another_one():
-    """Two servers in turn: whoever is replaced while nobody is ready for its run must end, not wait for ever."""
-    plan = replace(draw_plan(111, 20), seed=1)
-    incidents = [Incident("second server", n, 0.0, plan.honest[0], 0.5) for n in (3, 4, 5)]
-    power = Incident("power loss at file operation", 4, 0.0, plan.honest[0], 0.05)
-    assert simulate(plan.only([*incidents[:2], power, *incidents[2:]])).finished
+def test_a_server_that_waits_for_nodes_notices_that_another_one_has_taken_over():
+    class ReplacedHub(InProcessHub):
+        is_connected = False
+
+        def receive(self, seconds):
+            raise PsofedError("another server has connected")
+
+    calls = iter(range(20))
+    server = server_of(draw_plan(1), lambda state: None, attend=lambda: next(calls, None) is None)
+    with pytest.raises(PsofedError, match="another server"):
+        server.run(ReplacedHub({}), {"0": np.zeros(DIMENSION)}, 0)
 
 
 @pytest.mark.parametrize("seed", range(6))
