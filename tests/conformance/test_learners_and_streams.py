@@ -191,7 +191,7 @@ def test_bad_input_is_refused_when_the_scenario_is_made(changes: dict, message: 
 
 
 def test_the_federation_refuses_them_by_name() -> None:
-    from psofed.federation.deploy.settings import RunSettings
+    from psofed.federation.protocol.run_settings import RunSettings
 
     for changes, word in (
         ({"learner": "rls"}, "learner.kind"),

@@ -19,7 +19,7 @@ from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenar
 from psofed.attacks import SignFlip
 from psofed.common.equality import same_values
 from psofed.data.own_data import DataSource
-from psofed.federation.deploy.settings import RunSettings
+from psofed.federation.protocol.run_settings import RunSettings
 from psofed.scenario.changes import with_values
 from psofed.studies.advice import tuning
 from psofed.studies.advice.errors import Trier
