@@ -617,10 +617,10 @@ def test_a_run_can_be_drawn_beside_its_prediction(finished, tmp_path):
     flat = [0.1] * 60
     figure = FederationOutcome(result, RunPrediction(flat, flat, [0.05] * 60, [0.2] * 60)).plot()
     save_figure(figure, tmp_path / "curve.svg")
-    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "server MSD, theory" in labels
     assert "server MSD, 90 % of simulated runs" in labels
-    assert len(FederationOutcome(result).plot().axes[0].get_legend().get_texts()) == 2
+    assert len(FederationOutcome(result).plot().legends[0].get_texts()) == 2
 
 
 def test_an_outcome_shows_rounds_with_a_value_and_claims_no_byzantine_clients_it_cannot_know(finished):

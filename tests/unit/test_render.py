@@ -127,8 +127,9 @@ def chart() -> Chart:
 def test_charts_mark_what_diverged_and_what_lies_above() -> None:
     from psofed.render.figures import draw_chart
 
-    axes = draw_chart(chart()).axes[0]
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    figure = draw_chart(chart())
+    axes = figure.axes[0]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == [r"a \$ b", "here", "some trials diverged", "above the picture", "median, heavy tails"]
     assert axes.get_ylim() == (-4.0, 4.0)
 

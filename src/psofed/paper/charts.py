@@ -17,8 +17,8 @@ from psofed.render.style import PAGE_WIDTH, save_picture
 from psofed.results import METRIC_TITLES
 
 PANEL_TITLES = {
-    "same": "uplink as in the paper's equations (same)",
-    "redrawn": "uplink as in the paper's analysis (redrawn)",
+    "same": "uplink as in the equations (same)",
+    "redrawn": "uplink as in the analysis (redrawn)",
 }
 ORDINATES = {
     **{metric: f"steady-state {title}" for metric, title in METRIC_TITLES.items()},
@@ -127,17 +127,12 @@ def make_headline(data: FigureData, uplink: str) -> Any:
 
 def figure_chart(data: FigureData) -> Panels:
     """Return the figure for print: simulation, both theories and the printed points in dB, a panel per uplink."""
-    separator = ",\n"
-    titles = {
-        uplink: f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink, separator)}"
-        for uplink in data.panels
-    }
-    return _for_print(data, titles, list(KINDS), 4.0)
+    return _for_print(data, {uplink: PANEL_TITLES[uplink] for uplink in data.panels}, list(KINDS), 3.0)
 
 
 def headline_chart(data: FigureData, uplink: str) -> Panels:
     """Return the opening picture for print."""
-    return _for_print(data, {uplink: ""}, list(HEADLINE_KINDS), 3.6)
+    return _for_print(data, {uplink: ""}, list(HEADLINE_KINDS), 2.8)
 
 
 def _for_print(data: FigureData, titles: dict[str, str], kinds: list[str], height: float) -> Panels:
@@ -157,9 +152,7 @@ def _for_print(data: FigureData, titles: dict[str, str], kinds: list[str], heigh
                 ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
                 series.append(_printed(kind_of(one), look, "", one.x, one.y_db, **ends))
         charts.append(Chart(title, x, Scale(), tuple(series)))
-    return Panels(
-        "", (tuple(charts),), True, data.x_label, ordinate(data), below=True, size=(PAGE_WIDTH, height)
-    )
+    return Panels("", (tuple(charts),), True, data.x_label, ordinate(data), size=(PAGE_WIDTH, height))
 
 
 def save_pictures(data: FigureData, folder: Path) -> None:
@@ -167,10 +160,10 @@ def save_pictures(data: FigureData, folder: Path) -> None:
     save_picture(figure_chart(data), folder / data.name)
 
 
-def describe_misfit(data: FigureData, uplink: str, separator: str = ", ") -> str:
+def describe_misfit(data: FigureData, uplink: str) -> str:
     """Say how near each theory comes to the simulation, everywhere in a panel."""
     found = {kind: data.misfit_db(kind, uplink) for kind in ("exact-theory", "paper-theory")}
-    return separator.join(
+    return ", ".join(
         f"{KINDS[kind].title} within {decibels(max(abs(worst), 0.01), 2)}"
         for kind, worst in found.items()
         if worst is not None

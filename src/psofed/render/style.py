@@ -41,6 +41,19 @@ MATPLOTLIB: dict[Any, Any] = {
     "lines.linewidth": 1.5,
     "lines.markersize": 5.5,
     "savefig.dpi": DOTS_PER_INCH,
+}
+
+# Sizes in figures of a journal.
+PRINT: dict[Any, Any] = {
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
+    "legend.columnspacing": 1.2,
+}
+
+# Files have TrueType fonts, which journals ask for, and the same bytes for the same picture.
+FONTS: dict[Any, Any] = {
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
     "svg.fonttype": "path",
     "svg.hashsalt": "psofed",
 }
