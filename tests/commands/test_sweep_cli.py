@@ -155,3 +155,37 @@ def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path, psofed_comma
     assert {path.name for path in tmp_path.iterdir()} == {
         "cells", "claims.json", "report.html", *(f"fig3.{kind}" for kind in ("svg", "png", "json", "nc", "csv")),
     }  # fmt: skip
+
+
+def test_a_figure_with_other_settings_is_written_for_a_column_and_drawn_again(tmp_path, psofed_command):
+    out = tmp_path / "out"
+    given = (
+        "fig3",
+        "--trials",
+        2,
+        "--out",
+        out,
+        "--set",
+        "stepsize=0.1",
+        "--pdf",
+        "--width",
+        "column",
+        "--json",
+    )
+    done = psofed_command("reproduce", *given)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["scenario"]["stepsize"] == 0.1
+    assert result["caption"].endswith("Changed: stepsize = 0.1.")
+    assert result["claims"] == []
+    assert "published" not in {series["kind"] for series in result["series"]}
+    assert b"MediaBox [ 0 0 252 " in (out / "fig3.pdf").read_bytes()
+    drawn = psofed_command("plot", out / "fig3.nc", tmp_path / "again.pdf", "--width", "column")
+    assert drawn.returncode == 0, drawn.stderr
+    assert b"MediaBox [ 0 0 252 " in (tmp_path / "again.pdf").read_bytes()
+
+
+def test_a_field_that_varies_in_a_figure_cannot_be_set(tmp_path, psofed_command):
+    done = psofed_command("reproduce", "fig2", "--set", "num_shared=2", "--out", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "psofed: num_shared must be left out: it varies in fig2; got 2.\n"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.typeset import decibels, typeset
 from psofed.render.charts import Chart, Panels, Scale, Series
 from psofed.render.pages import CROSSES, DASHES, DOTS, HALO, LABEL, POINTS, RINGS, Layer, make_chart
-from psofed.render.style import PAGE_WIDTH, save_picture
+from psofed.render.style import PAGE_WIDTH
 from psofed.results import METRIC_TITLES
 
 PANEL_TITLES = {
@@ -153,11 +152,6 @@ def _for_print(data: FigureData, titles: dict[str, str], kinds: list[str], heigh
                 series.append(_printed(kind_of(one), look, "", one.x, one.y_db, **ends))
         charts.append(Chart(title, x, Scale(), tuple(series)))
     return Panels("", (tuple(charts),), True, data.x_label, ordinate(data), size=(PAGE_WIDTH, height))
-
-
-def save_pictures(data: FigureData, folder: Path) -> None:
-    """Write the figure as SVG and PNG."""
-    save_picture(figure_chart(data), folder / data.name)
 
 
 def describe_misfit(data: FigureData, uplink: str) -> str:

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.paper.model import CellResults, FigureData, FigureSeries, Quality
 from psofed.paper.predictions import predict_point
@@ -113,6 +114,8 @@ class FigurePlan:
         Show the paper's theory in its small-stepsize approximation too.
     trials : int
         Of every point, for standard errors of at most 0.05 dB.
+    is_changed : bool
+        Whether the base is not the paper's: there are no printed points, and theory only where it applies.
     """
 
     name: str
@@ -124,6 +127,19 @@ class FigurePlan:
     metric: str = "network_mse"
     small_stepsize: bool = False
     trials: int = TRIALS
+    is_changed: bool = False
+
+    def changed(self, changes: Mapping[str, Any]) -> "FigurePlan":
+        """Return the figure with fields of its base set by dotted name."""
+        if not changes:
+            return self
+        varied = {*self.varied, *self.x_axis.fields}
+        for name, value in changes.items():
+            if name in varied:
+                raise InvalidValueError(name, value, f"left out: it varies in {self.name}")
+        words = ", ".join(f"{name} = {value}" for name, value in changes.items())
+        caption = f"{self.caption} Changed: {words}."
+        return replace(self, base=with_values(self.base, changes), caption=caption, is_changed=True)
 
     @property
     def varied(self) -> dict[str, list[Any]]:
@@ -197,14 +213,19 @@ class FigurePlan:
         theories = [("exact", False), ("paper", False), ("paper", True)][: 2 + self.small_stepsize]
         for theory, small in theories if row.uplink == "redrawn" else theories[:1]:
             name = row.term or metric
-            y = [getattr(predict_point(scenario, theory, small), name) for scenario in scenarios]
+            try:
+                y = [getattr(predict_point(scenario, theory, small), name) for scenario in scenarios]
+            except NotCoveredError:
+                if not self.is_changed:
+                    raise
+                continue
             label = f"{row.label}, small-stepsize approximation" if small else row.label
             yield row.series(f"{theory}-theory", self.x_axis.labels, y, metric, label=label)
 
     def _published(self) -> Iterator[FigureSeries]:
         """Yield the curves printed in the paper, each with the number of ours that it should be."""
         numbers = {row.label: row.curve for row in self.rows()}
-        for printed in published_table().get(self.name, []):
+        for printed in () if self.is_changed else published_table().get(self.name, ()):
             name = label = printed["curve"]
             if "num_byzantine" in printed:
                 name = f"|S_B| = {printed['num_byzantine']}"

@@ -31,8 +31,10 @@ def reproduction_report(reproduction: Reproduction, claims: list[Claim], page: P
         f"Claim {number}: {claim.statement} → {claim.finding}{'' if claim.agrees else f' ({claim.outcome})'}"
         for number, claim in enumerate(claims, start=1)
     )
+    changed = ", ".join(f"{name} = {value}" for name, value in reproduction.changes.items())
     return Report(
         answer(reproduction.figures),
+        f"Not the paper's scenario: {changed}." if changed else "",
         tables=(Table("Figures", columns, rows),),
         notes=(*((ROUGH,) if reproduction.quality.quick else ()), *verdicts),
         next_step=NextStep("Open the figures and the verdicts", str(page)),
@@ -64,6 +66,7 @@ def run_table(reproduction: Reproduction) -> Table:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "wall time": f"simulation {reproduction.simulation_seconds:.1f} s, theory {reproduction.theory_seconds:.1f} s",
         "cells": f"{reproduction.computed_cells} simulated in this run, {reproduction.cells} in all",
+        **({"changed": str(reproduction.changes)} if reproduction.changes else {}),
         "quality": "quick" if reproduction.quality.quick else "full",
         "seed": str(reproduction.quality.seed),
         "processor": _processor(),

@@ -44,7 +44,7 @@ def draw_any(axes: Axes, chart: Chart | RowChart, room: tuple[float, float] = (6
 def broken(text: str, inches: float) -> str:
     """Break text into lines that fit, and set its symbols."""
     longest = max(8, int(inches / _LETTER))
-    paragraphs = text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}").split("\n")
+    paragraphs = re.sub(r" (?=[=%])|(?<==) ", "\N{NO-BREAK SPACE}", text).split("\n")
     lines = (textwrap.wrap(line, longest, break_on_hyphens=False) for line in paragraphs)
     return with_symbols("\n".join(itertools.chain.from_iterable(lines)))
 

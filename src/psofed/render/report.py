@@ -10,7 +10,7 @@ Steady state
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -223,11 +223,14 @@ class Report:
 
         return report_to_markdown(self)
 
-    def to_latex(self) -> str:
-        """Return the tables as LaTeX (``booktabs``), headline and notes as captions."""
+    def to_latex(self, columns: Sequence[str] | None = None) -> str:
+        """Return the tables as LaTeX (``booktabs``), headline and notes as captions.
+
+        `columns` are the titles of those to show; tables without them are left out.
+        """
         from psofed.render.markup import report_to_latex
 
-        return report_to_latex(self)
+        return report_to_latex(self, columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; what is not finite is None."""
@@ -287,6 +290,10 @@ class Reported:
         if axes is None:
             show_after_cell(figure)
         return figure
+
+    def to_latex(self, columns: Any = None) -> str:
+        """Return the result's tables as LaTeX; see :meth:`Report.to_latex`."""
+        return self.report().to_latex(columns)
 
     def __repr__(self) -> str:
         return self.report().to_text(rows=FEW_ROWS)
