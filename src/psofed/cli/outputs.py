@@ -31,6 +31,7 @@ class Output(Settings):
     group = "Output"
 
     as_json: bool = option(default=False, flag="--json", text="print JSON instead of text")
+    wide: bool = option(default=False, text="print all columns of tables, however wide they are")
 
     def show(
         self,
@@ -52,7 +53,7 @@ class Output(Settings):
 
         step = made.next_step
         file = words_of(step.command, *given) if step is not None and step.command and given else ""
-        print_report(made, file=file, rows=rows)
+        print_report(made, file=file, rows=rows, wide=self.wide)
 
 
 class PlotOutput(Output):

@@ -51,6 +51,7 @@ KINDS = {
     "approximation": KindLook(DOTS, "paper’s theory for small stepsizes", ":"),
     "published": KindLook(RINGS, "printed in the paper", size=9.0, hollow=True),
     "published-theory": KindLook(CROSSES, "theory printed there", marker="x", size=6.0),
+    "published-approximation": KindLook(CROSSES, "approximation printed there", marker="+", size=7.0),
 }
 
 # The opening picture: what was found, what the exact theory says, what was printed.
@@ -63,7 +64,7 @@ def kind_of(series: FigureSeries) -> str:
     if series.kind == "paper-theory" and "approximation" in series.label:
         return "approximation"
     if series.kind == "published" and "theory" in series.label:
-        return "published-theory"
+        return "published-approximation" if "small" in series.label else "published-theory"
     return series.kind
 
 
@@ -152,6 +153,26 @@ def _for_print(data: FigureData, titles: dict[str, str], kinds: list[str], heigh
                 series.append(_printed(kind_of(one), look, "", one.x, one.y_db, **ends))
         charts.append(Chart(title, x, Scale(), tuple(series)))
     return Panels("", (tuple(charts),), True, data.x_label, ordinate(data), size=(PAGE_WIDTH, height))
+
+
+def describe_print(data: FigureData, uplink: str) -> str:
+    """Say where the simulation is farthest from the printed points of a panel; nothing where none are."""
+    shown = data.panel(uplink)
+    printed = [one for one in shown if kind_of(one) == "published"] or [
+        one for one in shown if kind_of(one) == "published-theory"
+    ]
+    distances = [
+        (float(ours.y_db[np.isclose(ours.x, x)][0] - y), x, data.curve_labels[one.curve])
+        for one in printed
+        for ours in data.select(kind="simulation", uplink=uplink, curve=one.curve)
+        for x, y in zip(one.x, one.y_db, strict=True)
+        if np.isclose(ours.x, x).any()
+    ]
+    if not distances:
+        return ""
+    worst, place, curve = max(distances, key=lambda distance: abs(distance[0]))
+    where = f"{curve}, {data.x_label} = {place:g}"
+    return f"up to {decibels(abs(worst), 2)} {'above' if worst > 0 else 'below'} print ({where})"
 
 
 def describe_misfit(data: FigureData, uplink: str) -> str:

@@ -77,6 +77,8 @@ class Column:
         Show intervals in a column of their own; otherwise behind the number.
     infinite : str
         The word for a number that is infinite.
+    minor : int
+        Where a terminal is too narrow, columns with the highest number are left out first, then the last ones.
     """
 
     title: str
@@ -85,6 +87,7 @@ class Column:
     unit: str = ""
     interval: bool = False
     infinite: str = "diverged"
+    minor: int = 0
 
     @property
     def heading(self) -> str:
@@ -192,24 +195,32 @@ class Report:
         )
 
     def to_text(
-        self, *, width: int = 100, rows: int = MOST_ROWS, colour: bool = False, file: str = ""
+        self,
+        *,
+        width: int = 100,
+        rows: int = MOST_ROWS,
+        colour: bool = False,
+        file: str = "",
+        wide: bool = False,
     ) -> str:
         """Return the report as text.
 
         Parameters
         ----------
         width : int
-            Columns of the terminal, for sentences.
+            Columns of the terminal. Of tables that are wider, minor columns are left out first, then the last ones.
         rows : int
             Rows shown of each table.
         colour : bool
             Whether the headline is set in bold.
         file : str
             The scenario's file: the next step is then a command, otherwise a Python call.
+        wide : bool
+            Whether tables have all their columns.
         """
         from psofed.render.text import report_to_text
 
-        return report_to_text(self, width, rows, colour, file)
+        return report_to_text(self, width, rows, colour, file, wide)
 
     def to_html(self, *, rows: int = MOST_ROWS, charts: bool = True) -> str:
         """Return the report as a piece of HTML, pictures included."""
