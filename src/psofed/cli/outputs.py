@@ -31,6 +31,11 @@ class Output(Settings):
     group = "Output"
 
     as_json: bool = option(default=False, flag="--json", text="print JSON instead of text")
+
+
+class ReportOutput(Output):
+    """How a report is printed."""
+
     wide: bool = option(default=False, text="print all columns of tables, however wide they are")
 
     def show(
@@ -56,7 +61,7 @@ class Output(Settings):
         print_report(made, file=file, rows=rows, wide=self.wide)
 
 
-class PlotOutput(Output):
+class PlotOutput(ReportOutput):
     """How the answer is printed and drawn."""
 
     plot: Path | None = option(default=None, text="draw the result (.png, .svg or .pdf)")

@@ -8,7 +8,7 @@ import typer
 
 from psofed.cli.completion import complete_figures
 from psofed.cli.inputs import Cluster
-from psofed.cli.outputs import Output, progress
+from psofed.cli.outputs import ReportOutput, progress
 from psofed.cli.sweep import stopped_by_hand
 from psofed.common.options import option
 from psofed.common.settings import Settings
@@ -42,7 +42,7 @@ class FigureSettings(Settings):
     threads: int | None = option(default=None, low=1, text="points simulated at once; all cores by default")
 
 
-class FigureOutput(Output):
+class FigureOutput(ReportOutput):
     """Where figures go."""
 
     pdf: bool = option(default=False, text="write each figure as PDF too")

@@ -207,7 +207,8 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
             broken(name, room[1]), (1.02, 0.5), xycoords="axes fraction", rotation=270, va="center"
         )
     if panels.shared:
-        figure.supylabel(broken(panels.y, 0.8 * height), fontsize=mpl.rcParams["axes.labelsize"])
+        size = mpl.rcParams["axes.labelsize"]
+        figure.supylabel(broken(panels.y, 0.8 * height), fontsize=size, multialignment="center")
     if panels.title:
         figure.suptitle(with_symbols(panels.title), fontsize=10, x=0.01, ha="left")
     _add_legend(figure, panels)
