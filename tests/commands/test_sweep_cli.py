@@ -49,7 +49,8 @@ def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path
 
 def test_the_next_step_uses_the_points_that_are_kept(grid, tmp_path, psofed_command):
     done = psofed_command("sweep", str(grid), "--out", str(tmp_path / "out"), "--trials", "2")
-    assert f"psofed sweep {grid} --trials 2 --out {tmp_path / 'out'} --plot sweep.png" in done.stdout
+    printed = done.stdout.replace(" \\\n   ", "")
+    assert f"psofed sweep {grid} --trials 2 --out {tmp_path / 'out'} --plot sweep.png" in printed
 
 
 def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path, psofed_command):

@@ -27,18 +27,18 @@ _LETTER = 0.068  # inches that a letter takes, on average
 _MEDIAN = "o"  # in legends; hollow
 
 
-def draw_any(axes: Axes, chart: Chart | RowChart, room: tuple[float, float] = (6.0, 4.0)) -> None:
-    """Draw a chart of any kind without its legend; `room`, in inches, is what its words are broken to."""
+def draw_any(axes: Axes, chart: Chart | RowChart, space: tuple[float, float] = (6.0, 4.0)) -> None:
+    """Draw a chart of any kind without its legend; `space`, in inches, is what its words are broken to."""
     if isinstance(chart, RowChart):
         longest = max(
-            18, int(0.7 * room[0] / _LETTER)
+            18, int(0.7 * space[0] / _LETTER)
         )  # letters of a row's name, which stands beside the axes
-        room = 0.7 * room[0], room[1]
-        _draw_rows(axes, chart, room, longest)
+        space = 0.7 * space[0], space[1]
+        _draw_rows(axes, chart, space, longest)
     else:
-        _draw_series(axes, chart, room)
+        _draw_series(axes, chart, space)
     if chart.title:
-        axes.set_title(broken(chart.title, room[0]))
+        axes.set_title(broken(chart.title, space[0]))
 
 
 def broken(text: str, inches: float) -> str:
@@ -49,13 +49,13 @@ def broken(text: str, inches: float) -> str:
     return with_symbols("\n".join(itertools.chain.from_iterable(lines)))
 
 
-def _draw_series(axes: Axes, chart: Chart, room: tuple[float, float]) -> None:
+def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
     top = _top(chart)
     for span in chart.spans:
         _draw_span(axes, span)
     for series in chart.series:
         _draw_one(axes, series, top)
-    _scale(axes, chart.x, chart.y, room)
+    _scale(axes, chart.x, chart.y, space)
 
 
 def _draw_one(axes: Axes, series: Series, top: float) -> None:
@@ -118,7 +118,7 @@ def _draw_span(axes: Axes, span: Span) -> None:
         )
 
 
-def _scale(axes: Axes, x: Scale, y: Scale, room: tuple[float, float]) -> None:
+def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
     for scale, place, name in ((x, axes.xaxis, "x"), (y, axes.yaxis, "y")):
         if scale.log:
             axes.set(**{f"{name}scale": "log"})
@@ -130,7 +130,7 @@ def _scale(axes: Axes, x: Scale, y: Scale, room: tuple[float, float]) -> None:
         axes.set_xlim(*x.limits)
     if x.ticks is not None:
         names = [with_symbols(name) for _, name in x.ticks]
-        straight = sum(map(len, names)) * 0.075 + 0.1 * len(names) < room[0]
+        straight = sum(map(len, names)) * 0.075 + 0.1 * len(names) < space[0]
         axes.set_xticks(
             [place for place, _ in x.ticks],
             names,
@@ -139,11 +139,11 @@ def _scale(axes: Axes, x: Scale, y: Scale, room: tuple[float, float]) -> None:
         )
     if x.whole:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel(broken(x.label, room[0]))
-    axes.set_ylabel(broken(y.label, room[1]))
+    axes.set_xlabel(broken(x.label, space[0]))
+    axes.set_ylabel(broken(y.label, space[1]))
 
 
-def _draw_rows(axes: Axes, chart: RowChart, room: tuple[float, float], longest: int) -> None:
+def _draw_rows(axes: Axes, chart: RowChart, space: tuple[float, float], longest: int) -> None:
     places = range(len(chart.names))
     if chart.zero:
         axes.axvline(0.0, color="black", lw=0.9)
@@ -162,7 +162,7 @@ def _draw_rows(axes: Axes, chart: RowChart, room: tuple[float, float], longest: 
             label.set_fontweight("bold")
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-    _scale(axes, chart.x, Scale(), room)
+    _scale(axes, chart.x, Scale(), space)
 
 
 def _row_style(rows: Rows) -> dict[str, Any]:

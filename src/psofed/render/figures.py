@@ -191,20 +191,20 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
         down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, width_ratios=panels.widths
     )
     width, height = panels.size
-    room = 0.8 * width / across, 0.8 * height / down
+    space = 0.8 * width / across, 0.8 * height / down
     for (row, column), axes in np.ndenumerate(grid):
         chart = panels.charts[row][column] if column < len(panels.charts[row]) else None
         if chart is None:
             axes.set_visible(False)
             continue
-        draw_any(axes, chart, room)
+        draw_any(axes, chart, space)
         below = panels.charts[row + 1] if row + 1 < down else ()
         if panels.shared and (column >= len(below) or below[column] is None):
-            axes.set_xlabel(broken(panels.x, room[0]))
+            axes.set_xlabel(broken(panels.x, space[0]))
             axes.tick_params(labelbottom=True)
     for row, name in enumerate(panels.right):
         grid[row, across - 1].annotate(
-            broken(name, room[1]), (1.02, 0.5), xycoords="axes fraction", rotation=270, va="center"
+            broken(name, space[1]), (1.02, 0.5), xycoords="axes fraction", rotation=270, va="center"
         )
     if panels.shared:
         size = mpl.rcParams["axes.labelsize"]

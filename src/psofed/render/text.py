@@ -146,12 +146,12 @@ def _grid(table: Table, most: int, width: int | None = None) -> list[str]:
     if not rows:
         return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    room = 0 if width is None else width - sum(widths[:-1]) - 2 * len(widths)
-    is_broken = written.is_text[-1] and _LEAST_TEXT <= room < widths[-1] and len(widths) > 1
+    space = 0 if width is None else width - sum(widths[:-1]) - 2 * len(widths)
+    is_broken = written.is_text[-1] and _LEAST_TEXT <= space < widths[-1] and len(widths) > 1
     lines = []
     for row in rows:
         *cells, last = row
-        parts = textwrap.wrap(last, room, break_on_hyphens=False) or [""] if is_broken else [last]
+        parts = textwrap.wrap(last, space, break_on_hyphens=False) or [""] if is_broken else [last]
         for texts in ([*cells, parts[0]], *([""] * len(cells) + [part] for part in parts[1:])):
             aligned = (
                 text.ljust(size) if is_text else text.rjust(size)

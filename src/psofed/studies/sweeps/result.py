@@ -259,8 +259,8 @@ class SweepResult(Reported):
         >>> from psofed.scenario import Scenario
         >>> base = Scenario(num_clients=10, dimension=3, iterations=200)
         >>> table = sweep(base, {"num_shared": [1, 3], "stepsize": [0.1, 0.2]}, trials=8).to_latex("stepsize")
-        >>> table.splitlines()[5]
-        '    shared parameters M & stepsize $\mu$ = 0.1 (dB) & stepsize $\mu$ = 0.2 (dB) \\'
+        >>> print(table.splitlines()[5].strip())
+        shared parameters M & stepsize $\mu$ = 0.1 (dB) & stepsize $\mu$ = 0.2 (dB) \\
         """
         from psofed.studies.sweeps.latex import sweep_to_latex
 
