@@ -93,7 +93,7 @@ def _combine(
         )
     rule.check_participants(len(sent))
     if len(entries) >= _LARGE:
-        from psofed.engine.combine import combine_compiled as combine
+        from psofed.engine.server import combine_compiled as combine
     else:
         combine = combine_uploads
     following = model.copy()
