@@ -19,7 +19,7 @@ from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.deploy.home import Home
 from psofed.federation.deploy.operate import submit
-from psofed.federation.deploy.runs import Run
+from psofed.federation.deploy.runs import FederationRun
 from psofed.federation.deploy.server import FederationServer, free_port
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.transport.broker import find_mosquitto
@@ -74,7 +74,7 @@ class Crash(BaseException):
 def carry_out(home, settings, hub=None, *, force=False, attend=lambda status: False, observers=()):
     """Run within this process, and return how it ended."""
     request = submit(home, settings, force=force)
-    return Run(home, request, attend, observers=observers).carry_out(hub or LocalHub(nodes()))
+    return FederationRun(home, request, attend, observers=observers).carry_out(hub or LocalHub(nodes()))
 
 
 class LocalServer:

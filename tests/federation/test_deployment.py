@@ -30,7 +30,7 @@ from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
 from psofed.federation.deploy.outcome import FederationOutcome
 from psofed.federation.deploy.report import save_dataset_of
-from psofed.federation.deploy.runs import Run
+from psofed.federation.deploy.runs import FederationRun
 from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines
 from psofed.federation.server.checkpoint import CheckpointStore
@@ -139,7 +139,7 @@ def test_a_failed_run_says_why_and_can_be_continued(home):
     assert carry_out(home, synthetic(wait_for_nodes=0.1), hub) == FAILED
     assert "no node is available" in federation_status(home)["run"]["reason"]
     request = operate.resume(home)
-    assert Run(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
     assert [record["event"] for record in audit.read_records(home.runs)] == [
         "started", "failed", "started", "finished",
     ]  # fmt: skip
@@ -162,7 +162,7 @@ def test_a_replaced_run_is_not_continued_by_its_successor_that_has_completed_no_
     assert CheckpointStore(home.checkpoint).load().round_number == 8  # still the earlier run's
     request = operate.resume(home)
     assert not home.has_begun(request)
-    assert Run(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
     assert read_json(home.result)["rounds"] == 3
 
 
@@ -174,7 +174,7 @@ def test_a_rolled_back_run_continues_from_there_to_the_same_end(home, finished):
         operate.rollback(home, 99)
     workers = nodes()
     request = operate.resume(home)
-    assert Run(home, request, lambda status: False).carry_out(LocalHub(workers)) == FINISHED
+    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(workers)) == FINISHED
     assert read_json(home.result)["rounds"] == 8
     assert CheckpointStore(home.checkpoint).load().epoch == 1
 
@@ -182,7 +182,7 @@ def test_a_rolled_back_run_continues_from_there_to_the_same_end(home, finished):
 def test_a_resumed_run_may_be_longer(home):
     carry_out(home, synthetic())
     request = operate.resume(home, rounds=11)
-    assert Run(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
     assert read_json(home.result)["rounds"] == 11
 
 

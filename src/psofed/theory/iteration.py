@@ -29,7 +29,7 @@ from scipy import sparse
 
 from psofed.common.types import FloatArray
 from psofed.theory.law import Law
-from psofed.theory.masks import MaskLaw, Uploads
+from psofed.theory.masks import MaskLaw, UploadMoments
 from psofed.theory.presence import AWAY, KEPT, TAKEN
 
 _DENSE = 70  # rows up to which a matrix is not stored as a sparse one
@@ -167,7 +167,7 @@ class Iteration:
             own[..., i, i] += walk
         return Moments(second, exchanged.means, own)
 
-    def uploads(self, moments: Moments, sources: Sources) -> Uploads:
+    def uploads(self, moments: Moments, sources: Sources) -> UploadMoments:
         """Return the moments after learning and selection, before the exchange."""
         products = float(sources.direction) * self.law.products
         second, means = self._different_clients(moments, products)
@@ -176,7 +176,7 @@ class Iteration:
             second, means, learned, cross = map(self._moved, (second, means, learned, cross))
         zz, dz, dd = self._select(second, means, products, learned, cross, sources)
         self._add_common_noise(second, sources.attack)
-        return Uploads(second, means, zz, dz, dd, self.law.groups.copies)
+        return UploadMoments(second, means, zz, dz, dd, self.law.groups.copies)
 
     def _moved(self, array: FloatArray) -> FloatArray:
         apart = array.reshape(self.sets, self.entries.size, *array.shape[1:])

@@ -1,4 +1,4 @@
-"""What a sample and an upload do to a client's model, in errors w̃ = w* − w.
+"""Effect of a sample and an upload on a client's model, in errors w̃ = w* − w.
 
 Learning. Client k has v, the error of its model, and draws a sample y = (w* + e)ᵀx + ν (e: how far its target lies from
 w*). LMS, leaky LMS (leakage γ) and NLMS are all
@@ -34,7 +34,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, PoisonedSamples
 from psofed.theory.groups import Groups, group_clients
-from psofed.theory.presence import Presence, PresenceLaw
+from psofed.theory.presence import PresenceMoments, PresenceLaw
 
 if TYPE_CHECKING:
     from psofed.parts.network import Channel
@@ -364,7 +364,7 @@ class Law:
         return () if channel is None else getattr(channel, direction)
 
     @cached_property
-    def presence(self) -> Presence:
+    def presence(self) -> PresenceMoments:
         """Moments of participation."""
         model, scenario = self.model, self.model.scenario
         availability = scenario.availability

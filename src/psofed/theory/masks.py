@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 
 
-class Uploads(NamedTuple):
+class UploadMoments(NamedTuple):
     """Moments before the exchange, over the blocks (G_0 … G_L, z_1 … z_n, δ_1 … δ_n).
 
     Attributes
@@ -87,7 +87,7 @@ class Exchanged(NamedTuple):
     own: FloatArray
 
 
-class Sum(NamedTuple):
+class UploadSum(NamedTuple):
     """Moments of σ with the blocks before (E, d, blocks, d), with itself (E, d, d), and its means (E, d, C)."""
 
     before: FloatArray
@@ -99,7 +99,7 @@ class MaskLaw(ABC):
     """Moments of the masks of one exchange."""
 
     @abstractmethod
-    def exchange(self, uploads: Uploads) -> Exchanged:
+    def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
 
     @property
@@ -128,7 +128,7 @@ class CommonMask(MaskLaw):
         """E[S(i)]."""
         return self.p[:, None]
 
-    def exchange(self, uploads: Uploads) -> Exchanged:
+    def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
         pair = self.q[:, None, :, None, :]
         return _download(uploads, summed(uploads), self.p[:, None], pair, self.q[:, None])
@@ -151,7 +151,7 @@ class KnownMasks(MaskLaw):
         """S_k(i)."""
         return self.masks
 
-    def exchange(self, uploads: Uploads) -> Exchanged:
+    def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
         one = np.ones((*self.masks.shape[::2],))[:, None]
         single = np.concatenate([one, self.masks], axis=1)
@@ -181,7 +181,7 @@ class FreshMasks(MaskLaw):
         """E[S_k(i)]."""
         return np.full((1, 1, self.q.shape[-1]), self.p)
 
-    def exchange(self, uploads: Uploads) -> Exchanged:
+    def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
         n, p = uploads.copies.size, self.p
         between = self.q if self.is_common else np.full_like(self.q, p * p)  # of two clients
@@ -230,11 +230,11 @@ class OwnMasks(MaskLaw):
         """E[S_k(i)]."""
         return np.full((1, 1, self.q.shape[-1]), self.p)
 
-    def exchange(self, uploads: Uploads) -> Exchanged:
+    def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
         return self._delayed(uploads) if uploads.delay else self._at_once(uploads)
 
-    def _delayed(self, uploads: Uploads) -> Exchanged:
+    def _delayed(self, uploads: UploadMoments) -> Exchanged:
         exchanged = FreshMasks(self.p, self.q, is_common=False).exchange(uploads)
         last, n, second = uploads.delay, uploads.copies.size, exchanged.second
         taken = slice(last + 1 + n, None)
@@ -244,7 +244,7 @@ class OwnMasks(MaskLaw):
         second[:, taken, :, last] += again.transpose(0, 1, 3, 2)
         return exchanged
 
-    def _at_once(self, uploads: Uploads) -> Exchanged:
+    def _at_once(self, uploads: UploadMoments) -> Exchanged:
         p, q, n = self.p, self.q, uploads.copies.size
         k0, k = p - p * p, q - p * p
         k_own, z, delta = k[:, None], uploads.z, uploads.delta
@@ -289,7 +289,7 @@ class OwnMasks(MaskLaw):
         )
 
 
-def summed(uploads: Uploads, masks: FloatArray | None = None) -> Sum:
+def summed(uploads: UploadMoments, masks: FloatArray | None = None) -> UploadSum:
     """Return the moments of Σ_k S_k δ_k over all clients, with known masks (E, n, d) or without masks.
 
     A sum over clients meets client l twice: as another one (a block of `second`) and as l itself (``dz``, ``dd``).
@@ -309,19 +309,19 @@ def summed(uploads: Uploads, masks: FloatArray | None = None) -> Sum:
     before[:, :, z] += _as_row(beyond_dz)
     total = np.einsum("eikj,k->eij", _weigh(weights, square), weights)
     total = total + np.einsum("ekij,k->eij", beyond_dd, weights)
-    return Sum(before, total, np.einsum("ekic,k->eic", means, weights))
+    return UploadSum(before, total, np.einsum("ekic,k->eic", means, weights))
 
 
-def _masked_sum(uploads: Uploads, p: float, q: FloatArray, between: FloatArray) -> Sum:
+def _masked_sum(uploads: UploadMoments, p: float, q: FloatArray, between: FloatArray) -> UploadSum:
     """Return the moments of Σ_k S_k δ_k for random masks: q of one client's, `between` of two clients' masks."""
     total = summed(uploads)
     pulls = np.einsum("k,ekij->eij", uploads.copies, uploads.dd)
     square = between * total.square + (q - between) * pulls
-    return Sum(p * total.before, square, p * total.means)
+    return UploadSum(p * total.before, square, p * total.means)
 
 
 def _download(
-    uploads: Uploads, total: Sum, single: FloatArray, pair: FloatArray, own_pair: FloatArray
+    uploads: UploadMoments, total: UploadSum, single: FloatArray, pair: FloatArray, own_pair: FloatArray
 ) -> Exchanged:
     """Return the moments after g' = G_L + Mσ and taken_k = z_k + M (x − z_k), for masks M of given moments.
 

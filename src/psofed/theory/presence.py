@@ -27,7 +27,7 @@ _TABULATED = 10  # probabilities of availability up to which each has a table; b
 
 
 @dataclass(frozen=True, eq=False)
-class Presence:
+class PresenceMoments:
     """Moments of φ for c classes of clients.
 
     Attributes
@@ -44,10 +44,10 @@ class Presence:
     square: FloatArray
     swings: tuple[tuple[float, FloatArray], ...]
 
-    def of(self, index: NDArray[np.int64]) -> "Presence":
+    def of(self, index: NDArray[np.int64]) -> "PresenceMoments":
         """Return the moments of clients whose classes are `index`."""
         swings = tuple((weight, vector[:, index]) for weight, vector in self.swings)
-        return Presence(self.mean[:, index], self.square[:, index], swings)
+        return PresenceMoments(self.mean[:, index], self.square[:, index], swings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class PresenceLaw:
     by_arrivals: bool = False
     all_download: bool = False
 
-    def moments(self) -> Presence:
+    def moments(self) -> PresenceMoments:
         """Return the moments for all classes.
 
         Examples
@@ -104,7 +104,7 @@ class PresenceLaw:
         if self.clients > 1:
             swings = self._swings(nodes, mean)
         wide = tuple((weight, vector @ spread.T) for weight, vector in swings)
-        return Presence(mean @ spread.T, square @ spread.T, wide)
+        return PresenceMoments(mean @ spread.T, square @ spread.T, wide)
 
     @cached_property
     def _nodes(self) -> tuple[FloatArray, FloatArray]:

@@ -19,7 +19,7 @@ from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.deploy.home import FINISHED, Home
 from psofed.federation.deploy.operate import submit
 from psofed.federation.deploy.options import DemoOptions
-from psofed.federation.deploy.runs import Run, RunStatus
+from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made
 from psofed.federation.transport.hub import Hub
@@ -97,7 +97,7 @@ def run_demo(
                 raise PsofedError(f"{dead[0]} has ended: see {home.logs / dead[0]}.log")
             return False
 
-        run = Run(home, request, attend, observers=(on_round,))
+        run = FederationRun(home, request, attend, observers=(on_round,))
         if run.carry_out(hub) != FINISHED:
             raise PsofedError(f"the demo has failed: {run.status.values['reason']}")
         memory = [_memory_of(child.pid) for child in processes]

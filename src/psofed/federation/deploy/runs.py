@@ -61,7 +61,7 @@ class RunStatus:
 
 
 @dataclass
-class Run:
+class FederationRun:
     """A requested run.
 
     Parameters
@@ -97,7 +97,7 @@ class Run:
         self._sampled: dict[str, float] = {}
 
     def carry_out(self, hub: Hub) -> str:
-        """Run the rounds, and return how the run has ended; whatever goes wrong is a status."""
+        """FederationRun the rounds, and return how the run has ended; whatever goes wrong is a status."""
         began = scheduler().monotonic()
         try:
             settings = self.request.run_settings()

@@ -24,7 +24,7 @@ from psofed.federation.deploy.home import (
 from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.operate import acknowledge_stop
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
-from psofed.federation.deploy.runs import Run, RunStatus
+from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.protocol.announcements import Announcement
 from psofed.federation.transport.broker import Mosquitto, probe
 from psofed.federation.transport.certificates import SERVER, Certificates, Identity
@@ -77,7 +77,7 @@ class FederationServer:
                 continue
             done = request.number
             if request.wanted == RUNNING:
-                run = Run(
+                run = FederationRun(
                     self.home,
                     request,
                     lambda status, number=done: self._attend(status, number),  # type: ignore[misc]
