@@ -99,8 +99,9 @@ class Watching(NamedTuple):
         Suspicion above it is an alarm.
     return_after : int
         Uploads without an alarm until a client is let in again; −1: never.
-    by_server : bool
-        Whether the server's own number alone says what an upload is compared with.
+    by_server, by_past : bool
+        Whether the server's own number alone says what an upload is compared with; whether each client's variance is
+        estimated from its own past.
     variance : array (N, K)
         Of honest residuals, by iteration; none if it is estimated on the way.
     memory : array (K, lanes, any)
@@ -108,7 +109,8 @@ class Watching(NamedTuple):
     usual_level : float
         What the fleet's level is without an attack; no matter where variances are estimated.
     level, log_levels, relative : arrays (lanes,), (lanes,) and (K, lanes)
-        What is estimated on the way: the fleet's level; the sum of its logarithms; each client's variance over it.
+        What is estimated on the way: the fleet's level; the sum of its logarithms; each client's variance over it, or by
+        its past, where 0 is that it has none.
     left, first, since, exclusions, finished : int arrays (K, lanes)
         Uploads until a client is let in again, 0 if it is in; when it was left out first, and last; how often; for how
         long, not counting now.
@@ -121,6 +123,7 @@ class Watching(NamedTuple):
     threshold: float
     return_after: int
     by_server: bool
+    by_past: bool
     variance: FloatArray
     memory: FloatArray
     usual_level: float
@@ -200,8 +203,8 @@ AGGREGATION = types.void(int64, _VECTOR, UPLOADS, _VECTOR, _MATRIX, MEMORY, _MAT
 _COUNTS = int64[:, ::1]
 WATCHING = types.NamedTuple(
     (
-        float64, int64, boolean, _MATRIX, _CUBE, float64, _VECTOR, _VECTOR, _MATRIX, _COUNTS, _COUNTS, _COUNTS, _COUNTS,
-        _COUNTS, _MATRIX, _COUNTS, _VECTOR, _PLACES, _PLACES,
+        float64, int64, boolean, boolean, _MATRIX, _CUBE, float64, _VECTOR, _VECTOR, _MATRIX, _COUNTS, _COUNTS, _COUNTS,
+        _COUNTS, _COUNTS, _MATRIX, _COUNTS, _VECTOR, _PLACES, _PLACES,
     ),
     Watching,
 )  # fmt: skip

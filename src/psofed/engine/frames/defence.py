@@ -51,17 +51,18 @@ def make_watching(
     """Return a defence's memory and scratch; `numbers` is the largest number of values in an upload."""
     rows = min(dimension, participants * numbers)
     counts_peaks = plan.threshold == inf
-    whole, real = (clients, lanes), participants * (numbers + rows + 4) + numbers + 1
+    whole, real = (clients, lanes), participants * (numbers + rows + 4) + numbers + 1 + clients
     return Watching(
         threshold=plan.threshold,
         return_after=defence.return_after if defence.return_after else -1,
         by_server=defence.reference == "server",
+        by_past=plan.by_past,
         variance=np.zeros((0, clients)) if plan.is_estimated else plan.variance.copy(),
         memory=np.zeros((clients, lanes, defence.memory_size)),
         usual_level=plan.usual_level,
         level=np.full(lanes, 0.0 if plan.is_estimated else plan.usual_level),
         log_levels=np.zeros(lanes),
-        relative=np.ones(whole),
+        relative=np.full(whole, 0.0 if plan.by_past else 1.0),
         left=np.zeros(whole, np.int64),
         first=np.full(whole, -1, np.int64),
         since=np.zeros(whole, np.int64),
@@ -113,6 +114,74 @@ def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: Fl
             scratch[count] = values[q]
             count += 1
     return middle(part_of(scratch, 0, (count,))) if count else nan
+
+
+@jitable
+def _upper_middle_of_others(p: int, participants: int, values: FloatArray, scratch: FloatArray) -> float:
+    """Return the median of the finite values except one, without the lowest third; NaN if there are none."""
+    count = 0
+    for q in range(participants):
+        if q != p and values[q] == values[q]:
+            scratch[count] = values[q]
+            count += 1
+    return _upper_middle(count, count // 3, scratch) if count else nan
+
+
+@jitable
+def _upper_middle(count: int, dropped: int, values: FloatArray) -> float:
+    """Return the median of the first values without the lowest; they are left in order."""
+    part_of(values, 0, (count,)).sort()
+    return middle(part_of(values, dropped, (count - dropped,)))
+
+
+@jitable
+def _upper_variance(lane: int, watch: Watching, scratch: FloatArray) -> float:
+    """Return the fleet's variance by the clients' pasts; 0 if none has one."""
+    count = 0
+    for k in range(watch.left.shape[0]):
+        if watch.relative[k, lane] > 0.0:
+            scratch[count] = watch.relative[k, lane]
+            count += 1
+    return _upper_middle(count, (count - 1) // 3, scratch) if count else 0.0
+
+
+@jitable
+def _begin_past(lane: int, clients: Any, squares: FloatArray, watch: Watching, scratch: FloatArray) -> None:
+    """Let clients without a past begin with the fleet's variance, or with the squares of the first iteration."""
+    fleet, count = _upper_variance(lane, watch, scratch), 0
+    if fleet == 0.0:
+        for p in range(squares.size):
+            if squares[p] == squares[p]:
+                scratch[count] = squares[p] / MEDIAN_SQUARE
+                count += 1
+        if count:
+            fleet = _upper_middle(count, (count - 1) // 3, scratch)
+    for p in range(squares.size):
+        if squares[p] == squares[p] and watch.relative[clients[p, lane], lane] == 0.0:
+            watch.relative[clients[p, lane], lane] = fleet
+
+
+@jitable
+def _learn_past(lane: int, clients: Any, squares: FloatArray, watch: Watching, scratch: FloatArray) -> None:
+    """Move the variances of those who are in towards their squares, and hold all within a range of the fleet's."""
+    for p in range(squares.size):
+        k = clients[p, lane]
+        if squares[p] == squares[p] and watch.left[k, lane] == 0:
+            own = watch.relative[k, lane]
+            watch.relative[k, lane] = own + OWN_RATE * (min(squares[p], OWN_MOST * own) - own)
+    fleet = _upper_variance(lane, watch, scratch)
+    for k in range(watch.left.shape[0]):
+        if watch.relative[k, lane] > 0.0:
+            watch.relative[k, lane] = min(max(watch.relative[k, lane], OWN_LOW * fleet), OWN_HIGH * fleet)
+
+
+@jitable
+def _excludes_enough(lane: int, watch: Watching) -> bool:
+    """Tell whether a third of the clients is excluded."""
+    count = 0
+    for k in range(watch.left.shape[0]):
+        count += watch.left[k, lane] != 0
+    return count >= (watch.left.shape[0] - 1) // 3
 
 
 @jitable
@@ -170,6 +239,10 @@ def _take_note(suspicion: float, n: int, k: int, lane: int, watch: Watching) -> 
     if watch.peaks.shape[0]:
         _count_peak(suspicion, k, lane, watch)
     if not suspicion <= watch.threshold:
+        if watch.by_past and watch.left[k, lane] == 0 and _excludes_enough(lane, watch):
+            for j in range(watch.memory.shape[2]):
+                watch.memory[k, lane, j] = 0.0
+            return
         if watch.left[k, lane] == 0:
             watch.exclusions[k, lane] += 1
             watch.since[k, lane] = n
@@ -200,9 +273,10 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
         squares = part_of(numbers, offset, (participants,))
         scales = part_of(numbers, offset + participants, (participants,))
         ratios = part_of(numbers, offset + 2 * participants, (participants,))
-        scratch = part_of(numbers, offset + 3 * participants, (participants + 1,))
-        scores = part_of(numbers, offset + 4 * participants + 1, (shared,))
-        groups = offset + 4 * participants + 1 + shared
+        all_clients = watch.left.shape[0]
+        scratch = part_of(numbers, offset + 3 * participants, (participants + 1 + all_clients,))
+        scores = part_of(numbers, offset + 4 * participants + 1 + all_clients, (shared,))
+        groups = offset + 4 * participants + 1 + all_clients + shared
         values = part_of(numbers, groups, (numbers.size - groups,))
         memories = watch.memory.reshape(size * memory_size)
         for lane in range(lanes):
@@ -226,26 +300,31 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                 squares[p] = square / count if count else nan
             for row in range(met):
                 watch.row_of[watch.entry_of[row]] = -1
+            if watch.by_past:
+                _begin_past(lane, clients, squares, watch, scratch)
             for p in range(participants):
                 k = clients[p, lane]
                 scales[p] = watch.relative[k, lane] if estimated else max(watch.variance[at, k], 1e-300)
                 ratios[p] = squares[p] / scales[p] if watch.left[k, lane] == 0 else nan
             typical = _middle_of_others(-1, participants, ratios, scratch)
-            if typical == typical:
+            if typical == typical and not watch.by_past:
                 _follow(typical / MEDIAN_SQUARE, lane, watch)
-            level = watch.level[lane]
+            level = 1.0 if watch.by_past else watch.level[lane]
             if not estimated:
                 watch.log_levels[lane] += log(level)
                 level = max(1.0, level / watch.usual_level)
             for p in range(participants):
                 k = clients[p, lane]
                 scales[p] = max(level * scales[p], 1e-300)
-                ratios[p] = squares[p] / scales[p] if watch.left[k, lane] == 0 else nan
+                ratios[p] = squares[p] / scales[p] if watch.by_past or watch.left[k, lane] == 0 else nan
             for p in range(participants):
                 if squares[p] != squares[p]:
                     continue
                 k = clients[p, lane]
-                calm = _middle_of_others(p, participants, ratios, scratch) / MEDIAN_SQUARE
+                if watch.by_past:
+                    calm = _upper_middle_of_others(p, participants, ratios, scratch) / MEDIAN_SQUARE
+                else:
+                    calm = _middle_of_others(p, participants, ratios, scratch) / MEDIAN_SQUARE
                 deviation = sqrt(scales[p] * (calm if calm > 1.0 else 1.0))
                 count = 0
                 for m in range(shared):
@@ -265,9 +344,11 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                 if watch.left[k, lane] != 0:
                     for m in range(shared):
                         sent[p, m, lane] = nan
-                elif estimated and watch.level[lane] > 0.0:
+                elif estimated and not watch.by_past and watch.level[lane] > 0.0:
                     own = watch.relative[k, lane]
                     own += OWN_RATE * (min(squares[p] / watch.level[lane], OWN_MOST * own) - own)
                     watch.relative[k, lane] = min(max(own, OWN_LOW), OWN_HIGH)
+            if watch.by_past:
+                _learn_past(lane, clients, squares, watch, scratch)
 
     return frame

@@ -202,7 +202,7 @@ def _planned_defence(scenario: Scenario) -> Defence | None:
         return None
     from psofed.simulation.watch_plan import make_plan
 
-    plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="estimated")))
+    plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="past")))
     assert plan is not None  # there is a defence
     return scenario.defence.replace(threshold=plan.threshold)
 

@@ -48,7 +48,7 @@ class Suspects:
         if defence.threshold is None:
             allowed = "a number, such as psofed.federation.plan_defence finds"
             raise InvalidValueError("defence.threshold", None, allowed)
-        plan = WatchPlan(defence.threshold, np.zeros((0, 0)))  # variances are estimated on the way
+        plan = WatchPlan(defence.threshold, np.zeros((0, 0)), by_past=True)
         self.defence: Defence = defence
         known = dict(state or {})
         self._names: list[str] = list(known.get("names", []))
@@ -133,7 +133,7 @@ def plan_defence(
     twin = Scenario(
         num_clients=max(num_nodes, 2), dimension=dimension, num_shared=num_shared, iterations=rounds,
         num_participants=min(num_participants or num_nodes, max(num_nodes, 2)), stepsize=stepsize,
-        defence=defence.replace(variance="estimated"),
+        defence=defence.replace(variance="past"),
     )  # fmt: skip
     plan = make_plan(twin)
     assert plan is not None
