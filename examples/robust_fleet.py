@@ -3,11 +3,14 @@
 - *greedy*: in each round the Byzantine clients choose what moves the server's model farthest from the target, of 15
   candidates: the direction away from it in seven lengths, the honest mean plus some deviations, the honest extremes,
   zero, the honest mean turned round, …. With absences they may also stay silent.
-- *drift*: the same, in a fixed direction.
+- *drift*: the same, in a fixed direction. *steady*: always twice the honest clients' median length, away from the
+  target.
 - *mimic*: they send the update of one honest client. *echo*: they send the server's model back.
 
 The rules are psofed's own methods, compiled, with the loops around them of :mod:`psofed.parts.plain`.
 """
+
+# ruff: noqa: NPY002 (Numba compiles the legacy generator)
 
 from types import FunctionType
 from typing import NamedTuple
@@ -23,7 +26,7 @@ from psofed.parts.aggregations._remembered_clipping import RememberedClipping
 from psofed.parts.contexts import AllUpdates, Numbers, Updates
 from psofed.pre_aggregations import NNM
 
-NO_ATTACK, GREEDY, DRIFT, MIMIC, ECHO = range(5)
+NO_ATTACK, GREEDY, DRIFT, STEADY, MIMIC, ECHO = range(6)
 RULES = {
     "mean": lambda f: Mean(),
     "median": lambda f: Median(),
@@ -58,6 +61,7 @@ class Fleet(NamedTuple):
 
 
 def fields_of(part):
+    """Return a part's options as its compiled methods take them."""
     return part.Fields(*(getattr(part, name) for name in part.Fields._fields))
 
 
@@ -75,10 +79,14 @@ def compile_rule(name):
     """Return ``combine(options, updates, clients, memory, out)`` of a rule by name."""
     rule = RULES[name](1)
     if isinstance(rule, tuple):
-        return _compile_mixed(compile_body(type(rule[0]).weigh), _compile_entries(compile_body(type(rule[1]).combine)))
+        return _compile_mixed(
+            compile_body(type(rule[0]).weigh), _compile_entries(compile_body(type(rule[1]).combine))
+        )
     body = compile_body(type(rule).combine)
     if isinstance(rule, RememberedClipping):
-        return njit(lambda options, updates, clients, memory, out: body(options[0], updates, clients, memory, out))
+        return njit(
+            lambda options, updates, clients, memory, out: body(options[0], updates, clients, memory, out)
+        )
     return _compile_entries(body) if rule.over == "entries" else _compile_vectors(body)
 
 
@@ -107,8 +115,7 @@ def _compile_entries(body):
 def _compile_vectors(body):
     @njit
     def combine(options, updates, clients, memory, out):
-        count, size = updates.shape
-        sent = ~np.isnan(updates)
+        count, sent = updates.shape[0], ~np.isnan(updates)
         rows, entries = np.flatnonzero(sent.sum(axis=1)), np.flatnonzero(sent.sum(axis=0))
         if rows.size == 0:
             return
@@ -186,8 +193,8 @@ def _describe(rows):
 
 @njit
 def _candidate(c, sent, entries, typical, away, out):
-    """Write candidate c of what a Byzantine row may be into ``out``, where it is `sent`."""
-    strengths, size = (0.3, 0.6, 0.9, 1.2, 2.0, 4.0, 100.0), np.sqrt(np.sum(away**2 * sent)) + 1e-300
+    """Write candidate c of what a Byzantine row may be into ``out``, where it is `sent`; `away` has length 1."""
+    strengths = (0.3, 0.6, 0.9, 1.2, 2.0, 4.0, 100.0)
     for i in range(sent.size):
         if not sent[i]:
             continue
@@ -195,7 +202,7 @@ def _candidate(c, sent, entries, typical, away, out):
         sign = 1.0 if away[i] > 0.0 else -1.0
         edge = high if sign > 0.0 else low
         if c < 7:
-            out[i] = strengths[c] * typical * away[i] / size
+            out[i] = strengths[c] * typical * away[i]
         elif c < 10:
             out[i] = mean + 0.5 * (c - 6) * deviation * sign
         elif c < 12:
@@ -221,9 +228,14 @@ def compile_run(combine, decay):
         entries, typical = _describe(rows)
         best, chosen, tried = -np.inf, updates.copy(), updates.copy()
         sent = ~np.isnan(updates)
-        for c in range(16 if fleet.absent > 0.0 or fleet.leavers > 0 else 15):
+        first, last = (
+            (4, 5) if attack == STEADY else (0, 16 if fleet.absent > 0.0 or fleet.leavers > 0 else 15)
+        )
+        for c in range(first, last):
             for p in range(liars):
-                _candidate(c, sent[p], entries, typical, away, tried[p])
+                # Of a memory, all entries count.
+                along = np.sqrt(np.sum(away**2) if decay > 0.0 else np.sum(away**2 * sent[p])) + 1e-300
+                _candidate(c, sent[p], entries, typical, away / along, tried[p])
                 if decay > 0.0:  # the upload that makes the server remember just that
                     tried[p] = (tried[p] - kept * memory[clients[p]]) / (1.0 - kept)
             change = np.zeros(size)
@@ -261,9 +273,9 @@ def compile_run(combine, decay):
                 source = models[fleet.clients - 1] if attack == MIMIC and k < f else models[k]
                 source = server if attack == ECHO and k < f else source
                 updates[p] = np.where(following[k], source - server, np.nan)
-            if (attack == GREEDY or attack == DRIFT) and np.any(clients < f):
+            if NO_ATTACK < attack < MIMIC and np.any(clients < f):
                 away = server - np.sum(targets[f:], axis=0) / (fleet.clients - f)
-                away = away if attack == GREEDY else np.full(size, 1.0 / np.sqrt(size))
+                away = away if attack != DRIFT else np.full(size, 1.0 / np.sqrt(size))
                 attack_uploads(fleet, attack, options, updates, clients, memory, away)
             if clients.size:
                 combine(options, updates, clients, memory, change)

@@ -109,8 +109,8 @@ class Watching(NamedTuple):
     usual_level : float
         What the fleet's level is without an attack; no matter where variances are estimated.
     level, log_levels, relative : arrays (lanes,), (lanes,) and (K, lanes)
-        What is estimated on the way: the fleet's level; the sum of its logarithms; each client's variance over it, or by
-        its past, where 0 is that it has none.
+        What is estimated on the way: the fleet's level; the sum of its logarithms; each client's variance over it, or
+        by its past, where 0 is that it has none.
     left, first, since, exclusions, finished : int arrays (K, lanes)
         Uploads until a client is let in again, 0 if it is in; when it was left out first, and last; how often; for how
         long, not counting now.

@@ -24,7 +24,8 @@ MEDIAN_SQUARE = 0.4549364231195728
 LARGEST_SCORE = 1000.0
 
 # Estimating on the way: how fast the fleet's level follows an iteration's median, by what factor at most in one
-# iteration; how fast a client's own variance follows, how much one upload counts at most, and its range over the fleet's.
+# iteration; how fast a client's own variance follows, how much one upload counts at most, and its range over the
+# fleet's.
 LEVEL_RATE, LEVEL_FACTOR = 0.2, 4.0
 OWN_RATE, OWN_MOST = 0.05, 9.0
 OWN_LOW, OWN_HIGH = 0.05, 20.0
@@ -85,9 +86,9 @@ class Watch:
 
         v_k ← v_k + 0.05 (min(r², 9 v_k) − v_k)
 
-    with every upload that counts, r² its mean square, and is held within 0.05 and 20 times the fleet's. The fleet's is
-    the median over the clients without the lowest third. As the others show in an iteration, all may be larger by as
-    much, excluded clients included. At most a third of the clients, ⌊(K − 1)/3⌋, are excluded at a time.
+    with every upload that counts, r² its mean square, and is held within 0.05 and 20 times the fleet's: the median over
+    the clients without the lowest third. What the others show in an iteration includes excluded clients. At most a
+    third of the clients, ⌊(K − 1)/3⌋, are excluded at a time.
 
     Attributes
     ----------
@@ -177,12 +178,9 @@ class Watch:
         with np.errstate(over="ignore"):
             ratios = squares / scale
         for p in np.flatnonzero(spoke):
-            others = spoke if by_past else spoke & ~out
-            others = others & (np.arange(len(spoke)) != p)
-            dropped = int(others.sum()) // 3 if by_past else 0
-            calm = (
-                max(1.0, upper_median(ratios[others], dropped) / MEDIAN_SQUARE) if others.any() else 1.0
-            )
+            others = spoke.copy() if by_past else spoke & ~out
+            others[p] = False
+            calm = max(1.0, float(np.median(ratios[others])) / MEDIAN_SQUARE) if others.any() else 1.0
             scores = residuals[p, sent[p]] / math.sqrt(scale[p] * calm)
             self._take_note(int(clients[p]), np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE), iteration)
         if by_past:

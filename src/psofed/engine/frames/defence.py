@@ -117,17 +117,6 @@ def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: Fl
 
 
 @jitable
-def _upper_middle_of_others(p: int, participants: int, values: FloatArray, scratch: FloatArray) -> float:
-    """Return the median of the finite values except one, without the lowest third; NaN if there are none."""
-    count = 0
-    for q in range(participants):
-        if q != p and values[q] == values[q]:
-            scratch[count] = values[q]
-            count += 1
-    return _upper_middle(count, count // 3, scratch) if count else nan
-
-
-@jitable
 def _upper_middle(count: int, dropped: int, values: FloatArray) -> float:
     """Return the median of the first values without the lowest; they are left in order."""
     part_of(values, 0, (count,)).sort()
@@ -321,10 +310,7 @@ def _make_frame(unpack: Unpack, body: Body) -> Frame:
                 if squares[p] != squares[p]:
                     continue
                 k = clients[p, lane]
-                if watch.by_past:
-                    calm = _upper_middle_of_others(p, participants, ratios, scratch) / MEDIAN_SQUARE
-                else:
-                    calm = _middle_of_others(p, participants, ratios, scratch) / MEDIAN_SQUARE
+                calm = _middle_of_others(p, participants, ratios, scratch) / MEDIAN_SQUARE
                 deviation = sqrt(scales[p] * (calm if calm > 1.0 else 1.0))
                 count = 0
                 for m in range(shared):

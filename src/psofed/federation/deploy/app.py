@@ -197,7 +197,7 @@ def _run_server(grid: Grid, settings: RunSettings, home: Home) -> Callable[[], N
 
 
 def _planned_defence(scenario: Scenario) -> Defence | None:
-    """Return the scenario's defence with its threshold; nodes have no numbers, so variances are estimated."""
+    """Return the scenario's defence with its threshold; each node is compared with its past."""
     if scenario.defence is None:
         return None
     from psofed.simulation.watch_plan import make_plan

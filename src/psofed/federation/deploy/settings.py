@@ -205,8 +205,8 @@ def _uncovered(scenario: Scenario, synthetic: bool) -> Iterator[str]:
         yield "several groups of attackers can only be simulated; a federation rehearses one attack"
     if defence is not None and not defence.excluded_download:
         yield "defence.excluded_download = false: in a federation every participant is sent its share"
-    if defence is not None and defence.variance == "theory":
-        yield 'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
+    if defence is not None and defence.variance not in ("auto", "past"):
+        yield f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its past'
     if scenario.evasion is not None:
         yield "[evasion] is measured in a simulation; a federation does not measure it"
     if scenario.aggregation.has_root_data:

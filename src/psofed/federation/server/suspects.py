@@ -18,6 +18,9 @@ _MOST_SHARED = 1000
 class Suspects:
     """Watches the nodes of a federation, which come and go.
 
+    Each is compared with its own past (:class:`psofed.parts.watching.Watch`). At most a third of the known nodes are
+    excluded at a time, so with fewer than four nodes none ever is.
+
     Parameters
     ----------
     defence : Defence
@@ -41,9 +44,10 @@ class Suspects:
             raise NotCoveredError(
                 "defence.excluded_download = false: in a federation every participant is sent its share"
             )
-        if defence.variance == "theory":
+        if defence.variance not in ("auto", "past"):
             raise NotCoveredError(
-                'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
+                f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its '
+                "past"
             )
         if defence.threshold is None:
             allowed = "a number, such as psofed.federation.plan_defence finds"

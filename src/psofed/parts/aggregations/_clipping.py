@@ -10,8 +10,7 @@ def move_centre(
     """Move the centre ``out`` (E,) by the mean of the clipped differences of `vectors` (count, E) to it.
 
     The radius is `factor` times the median distance from the centre, or `radius` if `factor` is 0. ``scratch`` holds
-    at least 2 · count numbers. Its first `count` are afterwards each vector's weight in the last iteration times
-    1/count: min(1, radius / distance) / count.
+    at least 2 · count numbers.
 
     Examples
     --------
