@@ -17,12 +17,12 @@ from robust_fleet import ECHO, NO_ATTACK, RULES, Fleet, compile_rule, compile_ru
 
 KINDS = {
     "up to a third": 60,
-    "nearly half": 40,
-    "moving target": 40,
-    "honest clients absent": 40,
-    "honest clients leave": 40,
-    "own targets": 40,
-    "D = 50": 24,
+    "nearly half": 24,
+    "moving target": 24,
+    "honest clients absent": 32,
+    "honest clients leave": 24,
+    "own targets": 24,
+    "D = 50": 12,
 }
 """Kinds of random fleets, and how many of each."""
 

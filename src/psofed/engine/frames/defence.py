@@ -167,10 +167,11 @@ def _learn_past(lane: int, clients: Any, squares: FloatArray, watch: Watching, s
 @jitable
 def _excludes_enough(lane: int, watch: Watching) -> bool:
     """Tell whether a third of the clients is excluded."""
-    count = 0
-    for k in range(watch.left.shape[0]):
-        count += watch.left[k, lane] != 0
-    return count >= (watch.left.shape[0] - 1) // 3
+    clients, count = watch.left.shape[0], 0
+    for k in range(clients):
+        if watch.left[k, lane] != 0:
+            count += 1
+    return count >= (clients - 1) // 3
 
 
 @jitable
