@@ -72,7 +72,9 @@ def test_memories_are_clipped_around_their_centre() -> None:
 def test_without_memory_and_with_all_present_it_is_centred_clipping() -> None:
     updates = np.random.default_rng(0).normal(size=(7, 3))
     plain = combine_uploads(CentredClipping(factor=0.5, iterations=5), updates, np.zeros(3))
-    assert combine(RememberedClipping(decay=0.0), updates, np.zeros((7, 3))) == pytest.approx(plain, rel=1e-12)
+    assert combine(RememberedClipping(decay=0.0), updates, np.zeros((7, 3))) == pytest.approx(
+        plain, rel=1e-12
+    )
 
 
 def test_distances_are_over_all_entries() -> None:

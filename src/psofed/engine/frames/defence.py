@@ -171,7 +171,7 @@ def _excludes_enough(lane: int, watch: Watching) -> bool:
     for k in range(clients):
         if watch.left[k, lane] != 0:
             count += 1
-    return count >= (clients - 1) // 3
+    return bool(count >= (clients - 1) // 3)
 
 
 @jitable
