@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests start many processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install test test-slow test-ci test-all coverage breaks soak simulated byzantine patient bench peers lint format reproduce docs constraints dist dist-oldest clean
+.PHONY: install test test-slow test-ci test-all coverage soak simulated bench peers lint format reproduce docs constraints dist dist-oldest clean
 
 install: $(STAMP)
 
@@ -32,25 +32,15 @@ test-ci: install
 test-all: install
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-EACH ?= 1
-breaks: install
-	$(BIN)/python tests/breaking --each $(EACH) --out out/breaks.jsonl
-
 MINUTES ?= 20
 soak: install
 	$(BIN)/python tests/federation/soak.py --minutes $(MINUTES)
 
 # Replays one seed and tells what happened in words; without SEED runs seeds that follow from the commit for MINUTES.
-# A year of rounds, one every ten minutes, and whether its memory stays flat: make simulated MEMORY=1 SEED=37 ROUNDS=52560
+# Many rounds, and whether memory stays flat: make simulated MEMORY=1 SEED=3 ROUNDS=3000
 ROUNDS ?= 100
 simulated: install
 	$(BIN)/python tests/simulated --rounds $(ROUNDS) $(if $(MEMORY),$(or $(SEED),1) --memory,$(if $(SEED),$(SEED) --story,--minutes $(MINUTES) $(if $(BEGIN),--begin $(BEGIN))))
-
-byzantine: install
-	$(BIN)/python tests/federation/byzantine.py
-
-patient: install
-	$(BIN)/python tests/federation/patient.py > docs/tables/federation_patient.csv
 
 # It takes the packages of the Python that it finds first.
 PYRIGHT := PATH="$(abspath $(BIN)):$$PATH" $(BIN)/basedpyright

@@ -86,7 +86,6 @@ def main() -> None:
         ("attacks", measure_attacks),
         ("settings", measure_settings),
         ("stealth", measure_stealth),
-        ("recovery", measure_recovery),
     ):
         if arguments.only not in ("", name):
             continue
@@ -238,24 +237,6 @@ def measure_stealth(trials: int) -> Iterator[Row]:
                 "defended, dB": level,
                 "Byzantine time out, %": round(100 * result.defence.byzantine_time_out, 1),
             }
-
-
-def measure_recovery(trials: int) -> Iterator[Row]:
-    """Predict how long recovery takes."""
-    for shared in SIZES:
-        recovery = psofed.predict_recovery(PAPER.replace(num_shared=shared, attack=Gaussian(**BYZANTINE)))
-        before, after = (
-            round(10 * math.log10(level.excess + recovery.noise), 2)
-            for level in (recovery.poisoned, recovery.recovered)
-        )
-        yield {
-            "M": shared,
-            "poisoned, dB": before,
-            "recovered, dB": after,
-            "within 1 dB after": recovery.iterations(1.0),
-            "within 0.1 dB after": recovery.iterations(0.1),
-            "factor per iteration": round(recovery.rate, 3),
-        }
 
 
 def _defended(scenario: Scenario, trials: int) -> Row:

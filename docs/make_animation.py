@@ -6,13 +6,16 @@ ask their system for less motion see the finished curves.
 """
 
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
 
 import psofed
 from psofed.common.numbers import to_decibels
-from psofed.reference.draws import draw_trial
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from reference.draws import draw_trial
 
 IMAGES = Path(__file__).parent / "images"
 ITERATIONS, SECONDS = 60, 12.0

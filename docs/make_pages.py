@@ -22,7 +22,7 @@ from psofed.common.options import is_required, option_of
 from psofed.parts import contexts
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
-from psofed.scenario import Data, Evasion, Links, Scenario, Selection
+from psofed.scenario import Data, Links, Scenario, Selection
 from psofed.settings.advice import AdviceSettings
 from psofed.settings.data import DataSettings
 from psofed.settings.explorer import ExplorerSettings
@@ -41,7 +41,6 @@ SETTINGS: dict[str, Any] = {
     "Scenario": Scenario,
     "Selection: `[selection]`": Selection,
     "Data: `[data]`": Data,
-    "Evasion: `[evasion]`": Evasion,
     "Links: `[channel]`": Links,
     "Reading a table: `psofed.read_data`, `--data`": DataSettings,
     "`psofed.simulate`": SimulationSettings,

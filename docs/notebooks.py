@@ -68,7 +68,7 @@ def notebooks() -> dict[str, str]:
 def _install(page: Path) -> dict[str, Any]:
     extra = "[federation]" if "psofed federation" in page.read_text(encoding="utf-8") else ""
     return _code(
-        f'%pip install --quiet "psofed{extra}"\n\nimport os\nimport sys\n\n'
+        f"# This kernel's environment needs psofed. In a clone: pip install -e '.{extra}'\nimport os\nimport sys\n\n"
         "# Commands of this kernel's environment, in plain text.\n"
         'os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])\n'
         'os.environ.update(COLUMNS="100", NO_COLOR="1")\n'

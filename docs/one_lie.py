@@ -5,6 +5,7 @@ lie does, alone. Run as `python docs/one_lie.py`.
 """
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import numpy as np
 import psofed
 from psofed.common.types import FloatArray
 from psofed.parts import Attack, option
-from psofed.reference.draws import draw_trial
-from psofed.reference.literal import run_literally
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from reference.draws import draw_trial
+from reference.literal import run_literally
 
 IMAGES = Path(__file__).parent / "images"
 STILL = 6  # iterations after the lie, where nothing may move

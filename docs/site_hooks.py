@@ -33,7 +33,7 @@ BOOST = {
     "howto/tune.md": 2.0,
     **dict.fromkeys(("own_data.md", "federation.md", "howto/own_part.md", "howto/sklearn.md"), 1.8),
     **dict.fromkeys(("aggregations.md", "speed.md", "howto/results.md"), 2.5),
-    **dict.fromkeys(("federation_tests.md", "flower_report.md", "decisions.md", "breaks.md"), 0.5),
+    **dict.fromkeys(("federation_tests.md", "decisions.md"), 0.5),
     **dict.fromkeys(MADE, 0.4),
 }
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)[^)\s]*)\)")

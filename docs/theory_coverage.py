@@ -83,7 +83,7 @@ def measure(
             prediction = Prediction(scenario)
             plain += bool(prediction.model.tags.isdisjoint({"opened", "server-held"}))
             if clips(scenario) and prediction.is_stable:
-                prediction.method.check_answer(scenario.mean_stepsize)
+                prediction.solver.check_answer(scenario.mean_stepsize)
         except NotCoveredError as error:
             reasons[next((word for word in REASONS if word in str(error)), "other")] += 1
     return 1.0 - reasons.total() / count, plain / count, reasons

@@ -1,4 +1,4 @@
-"""Byzantine clients detected and excluded, and the recovery: the picture of docs/defence.md.
+"""Byzantine clients detected and excluded: the picture of docs/defence.md.
 
 Run as `python examples/defence.py docs/images`.
 """

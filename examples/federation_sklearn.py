@@ -1,7 +1,7 @@
 """PSO-Fed with scikit-learn: a classifier that three hospitals train together, sharing a tenth of it in each round.
 
-Runs in seconds on a Grid within this process; with `psofed federation server` and Flower's SuperNodes the same apps run
-on real machines. Needs ``pip install 'psofed[federation]' scikit-learn``.
+Runs in seconds on a Grid within this process; as ServerApp and ClientApp the same code runs on real machines.
+Needs ``pip install -e '.[flower,sklearn]'``.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import StandardScaler
 
 from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
-from psofed.federation.testing import InProcessGrid
+from psofed.federation.flower.in_process import InProcessGrid
 
 HOSPITALS = 3
 x, y = load_breast_cancer(return_X_y=True)

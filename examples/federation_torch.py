@@ -1,6 +1,6 @@
 """PSO-Fed with PyTorch: the convolution is shared by name, a tenth in each round; each client keeps a head of its own.
 
-Runs in some seconds on a Grid within this process. Needs ``pip install 'psofed[federation,torch]'``.
+Runs in some seconds on a Grid within this process. Needs ``pip install -e '.[flower,torch]'``.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from psofed.federation import PSOFed, Sharing, arrays_of, load_into, partial_sharing
-from psofed.federation.testing import InProcessGrid
+from psofed.federation.flower.in_process import InProcessGrid
 
 CLIENTS, ROUNDS = 3, 40
 

@@ -6,7 +6,7 @@ psofed simulate scenario.toml --plugin examples/parts_with_memory.py --set attac
 # ruff: noqa: D102  (the base classes document these methods)
 import numpy as np
 
-from psofed.parts import Attack, Availability, Channel, Delay, Pattern, option
+from psofed.parts import Attack, Availability, Channel, Delay, option
 
 
 class Stale(Attack):
@@ -24,22 +24,6 @@ class Stale(Attack):
     def corrupt(self, upload, memory):
         dimension = memory.size // (self.age + 1)
         return memory[((upload.iteration + 1) % (self.age + 1)) * dimension + upload.entry]
-
-
-class MostChanged(Pattern):
-    """Shares the entries that changed most since they were last exchanged."""
-
-    def memory_size(self, dimension):
-        return dimension
-
-    def select(self, mask, memory, out):
-        order = np.argsort(-np.abs(mask.model - memory))
-        for m in range(mask.num_shared):
-            out[m] = order[m]
-
-    def remember(self, shared, memory):
-        for m in range(shared.entries.size):
-            memory[shared.entries[m]] = shared.values[m]
 
 
 class Rounded(Channel):

@@ -19,6 +19,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # where the package `reference` is found
+
 from psofed import Aggregation, Attack, Scenario
 from psofed.parts.attacks import Gaussian
 
@@ -189,8 +191,8 @@ def psofed_command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
 def as_literally() -> Callable[..., Any]:
     """Simulate a scenario and compare all metrics of some trials, the last by default, with the literal form."""
     from psofed import simulate
-    from psofed.reference.literal import run_trial
     from psofed.simulation.watch_plan import make_plan
+    from reference.literal import run_trial
 
     def check(
         scenario: Scenario, trials: int, seed: int, *looked_at: int, rtol: float = 1e-9, atol: float = 1e-15
@@ -217,13 +219,13 @@ def run_attack() -> Callable[..., np.ndarray]:
     from numba import njit
 
     from psofed.engine.attackers import make_attackers
-    from psofed.engine.frames.attack import attack_hook
-    from psofed.engine.hooks import Uploads, take_attack
+    from psofed.engine.attacks import hooks_of
+    from psofed.engine.signatures import Uploads, take_attack
     from psofed.engine.streams import make_stream
 
     @njit
-    def call(address, token, n, attackers, target, server, uploads):
-        take_attack(address)(token, n, attackers, target, server, uploads)
+    def call(address, options, n, attackers, target, server, uploads):
+        take_attack(address)(options, n, 0, attackers, target, server, uploads)
 
     def run(
         attack: Attack,
@@ -238,22 +240,16 @@ def run_attack() -> Callable[..., np.ndarray]:
     ) -> np.ndarray:
         entries = np.stack([np.flatnonzero(~np.isnan(row)) for row in uploads]).astype(np.int32)
         sent = np.take_along_axis(target[None] - uploads, entries.astype(np.int64), axis=1)
-        held = Uploads(
-            np.array(clients, np.int32)[:, None],
-            entries[:, :, None].copy(),
-            sent[:, :, None].copy(),
-            np.full(1, len(sent)),
-        )
-        hook = attack_hook(attack)
+        counts = np.full(1, len(sent))
+        held = Uploads(np.array([clients], np.int32), entries[None], sent[None], counts, counts)
+        hook = hooks_of(attack)[0]
         assert hook.token == 0, "it runs as plain Python"
-        byzantine = attack.byzantine_mask(num_clients)
-        attackers = make_attackers(
-            attack, byzantine, make_stream(seed, "attack", [0]), hook.options, len(target)
-        )
-        call(hook.address, hook.token, iteration, attackers, target, (target - server)[:, None].copy(), held)
+        byzantine, stream = attack.byzantine_mask(num_clients), make_stream(seed, "attack", [0])
+        attackers = make_attackers([attack], [byzantine], [stream], [len(target)], num_clients)
+        call(hook.address, hook.options, iteration, attackers, target, (target - server)[None].copy(), held)
         received = np.full_like(uploads, np.nan)
         for p, row in enumerate(entries):
-            received[p, row] = target[row] - held.sent[p, :, 0]
+            received[p, row] = target[row] - held.sent[0, p]
         return received
 
     return run
@@ -261,15 +257,15 @@ def run_attack() -> Callable[..., np.ndarray]:
 
 @pytest.fixture(scope="session")
 def run_rule() -> Callable[..., np.ndarray]:
-    """The compiled rule on models of several lanes; returns the server's next models (D, lanes)."""
+    """The compiled rule on models of several trials; returns the server's next models (D, trials)."""
     from numba import njit
 
-    from psofed.engine.frames.aggregation import aggregation_hook, make_memory
-    from psofed.engine.hooks import Uploads, take_aggregation
+    from psofed.engine.server import make_work, rule_hook
+    from psofed.engine.signatures import Uploads, take_aggregation
 
     @njit
-    def call(address, token, target, uploads, options, own_step, memory, server):
-        take_aggregation(address)(token, target, uploads, options, own_step, memory, server)
+    def call(address, options, target, uploads, own_step, memory, work, server):
+        take_aggregation(address)(options, 0, 9, target, uploads, own_step, memory, work, server)
 
     def run(
         rule: Aggregation,
@@ -280,18 +276,24 @@ def run_rule() -> Callable[..., np.ndarray]:
         target: np.ndarray | None = None,
         own_step: np.ndarray | None = None,
     ) -> np.ndarray:
-        """`entries` and `sent` (P, M, lanes): which entry each number is of; NaN for one that is not sent."""
+        """`entries` and `sent` (P, M, trials): which entry each number is of; NaN for one that is not sent."""
         target = np.zeros(len(server)) if target is None else target
-        errors = target[entries] - sent
-        clients = np.repeat(np.arange(len(sent), dtype=np.int32)[:, None], sent.shape[2], axis=1)
-        counts = np.full(sent.shape[2], len(sent))
-        held = Uploads(clients, np.ascontiguousarray(entries, np.int32), np.ascontiguousarray(errors), counts)
-        error = np.ascontiguousarray(target[:, None] - server)
-        step = np.zeros_like(error) if own_step is None else np.ascontiguousarray(-own_step)
-        hook, memory = aggregation_hook(rule), make_memory(len(sent), sent.shape[1], len(server))
+        errors = np.ascontiguousarray((target[entries] - sent).transpose(2, 0, 1))
+        trials, count = errors.shape[:2]
+        clients, counts = (
+            np.repeat(np.arange(count, dtype=np.int32)[None], trials, axis=0),
+            np.full(trials, count),
+        )
+        held = Uploads(
+            clients, np.ascontiguousarray(entries.transpose(2, 0, 1), np.int32), errors, counts, counts
+        )
+        error = np.ascontiguousarray((target[:, None] - server).T)
+        step = np.zeros_like(error) if own_step is None else np.ascontiguousarray(-own_step.T)
+        hook, work = rule_hook(rule), make_work(len(sent), sent.shape[1], len(server))
         assert hook.token == 0, "it runs as plain Python"
-        call(hook.address, hook.token, target, held, hook.options, step, memory, error)
-        return target[:, None] - error
+        memory = np.zeros((trials, rule.memory_size(9, len(server))))
+        call(hook.address, hook.options, target, held, step, memory, work, error)
+        return target[:, None] - error.T
 
     return run
 

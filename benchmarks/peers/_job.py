@@ -1,12 +1,15 @@
 """The job that all peers do, as a file: psofed's own draws, so that differences between them are paired."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 
 from psofed import Scenario, draw_fleet
 from psofed.parts.attacks import Gaussian
-from psofed.reference.draws import draw_trial
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from reference.draws import draw_trial
 
 SEED, TRIALS, ITERATIONS, TAIL = 1, 8, 400, 250
 TOLERATED = 1

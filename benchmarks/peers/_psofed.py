@@ -9,14 +9,14 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
+from flwr.supercore.task_identity import TaskIdentity
 
 from benchmarks._timing import best_seconds
 from benchmarks.peers._job import SCENARIO, SEED, TAIL, TOLERATED, TRIALS
 from benchmarks.peers.scripts.common import LARGE, SHARES
 from psofed import Scenario, __version__, simulate
 from psofed.federation import PSOFed, partial_sharing
-from psofed.federation.flower import records_to_bytes
-from psofed.federation.testing import InProcessGrid
+from psofed.federation.flower.in_process import InProcessGrid
 from psofed.parts.aggregations import Krum, Median, TrimmedMean
 from psofed.parts.pre_aggregations import NNM
 
@@ -70,6 +70,8 @@ def _federation_rates() -> dict[str, float]:
     """Return client updates per processor second of real strategies, on a Grid within this process."""
     for name in ("flwr", "psofed"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    # Flower's own strategies make messages only in a process that Flower has started.
+    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     nodes, rounds, found = 10, 20, {}
     for name, strategy, mods in (
         ("PSOFed on an in-process Grid", PSOFed(num_shared=1, num_participants=nodes), [partial_sharing()]),
@@ -86,11 +88,11 @@ def _federation_rates() -> dict[str, float]:
 
 
 def _bytes(share: float) -> list[int]:
-    """Return bytes down and up of one participant's exchange, as Flower serialises its records."""
+    """Return bytes down and up of one participant's exchange, of its frames."""
     up: list[int] = []
 
     def weigh(reply: Message) -> list[Message]:
-        up.append(len(records_to_bytes(reply.content)))
+        up.append(len(reply.content["psofed"]["frame"]))
         return [reply]
 
     app = ClientApp()
@@ -99,7 +101,7 @@ def _bytes(share: float) -> list[int]:
     start = ArrayRecord([np.zeros((1000, LARGE // 1000), np.float32)])
     # The first round greets a newcomer with the whole model.
     PSOFed(num_shared=share, num_participants=1).start(grid=grid, initial_arrays=start, num_rounds=2)
-    return [len(records_to_bytes(grid.sent[-1].content)), up[-1]]
+    return [len(grid.sent[-1].content["psofed"]["frame"]), up[-1]]
 
 
 def _learn(message: Message, context: Any) -> Message:

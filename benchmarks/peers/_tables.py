@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks._timing import markdown_table
 from benchmarks.peers.scripts.common import LARGE, SHARES
-from psofed.paper.verdict import paired_difference
+from psofed.results.metric_difference import ratio_of_means
 
 OURS, FULL = "psofed, M = 1", "psofed, all entries, mean"
 
@@ -43,8 +43,9 @@ def _errors(msd: dict[str, list[float]]) -> str:
 
 
 def _signed(values: Any, ours: Any) -> str:
-    difference = paired_difference(values, ours)
-    return f"{difference.decibels:.1f} ± {difference.standard_error:.1f} dB".replace("-", "−")
+    if not np.isfinite(values).all():
+        return "diverged"
+    return "{:.1f} ± {:.1f} dB".format(*ratio_of_means(values, ours)).replace("-", "−")
 
 
 def _decibels(value: float) -> str:

@@ -38,8 +38,9 @@ class Results:
         return (attack, method) in self.entries
 
     def wire_bytes(self, method: str) -> NDArray[np.float64]:
-        """Return how many bytes had gone both ways at each look, as Flower serialises them."""
-        found = self.checked[f"none / {method}"]
+        """Return how many bytes had gone both ways at each look, in psofed's frames with the same share."""
+        share = next(one.shared for one in METHODS if one.name == method)
+        found = self.checked[f"none / psofed {100 * share:g} %"]
         return np.where(LOOKS > 0, found["bytes_first_round"] + (LOOKS - 1) * found["bytes_later_round"], 0)
 
     def value_bytes(self, method: str) -> NDArray[np.float64]:
@@ -57,7 +58,9 @@ def show(folder: Path, images: Path | None) -> None:
     print_budgets(results)
     print_damage(results)
     differences = [about["largest_difference"] for about in results.checked.values()]
-    print(f"\n{len(differences)} cases on the grid; largest difference of a weight {max(differences):.2g}")
+    print(
+        f"\n{len(differences)} cases with the real strategies; largest difference of a weight {max(differences):.2g}"
+    )
     if images is None:
         return
     draw_traffic(results, images / "deep_traffic.png")

@@ -43,7 +43,6 @@ from psofed.results import Difference as Difference
 from psofed.results import SimulationResult as SimulationResult
 from psofed.results import difference as difference
 from psofed.scenario import Data as Data
-from psofed.scenario import Evasion as Evasion
 from psofed.scenario import Links as Links
 from psofed.scenario import Scenario as Scenario
 from psofed.scenario import Selection as Selection
@@ -62,7 +61,6 @@ from psofed.theory.metrics import Terms as Terms
 from psofed.theory.prediction import LearningCurve as LearningCurve
 from psofed.theory.prediction import Prediction as Prediction
 from psofed.theory.prediction import predict as predict
-from psofed.theory.recovery import predict_recovery as predict_recovery
 from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
 from psofed.theory.stepsize_curve import StepsizeCurve as StepsizeCurve
 from psofed.theory.stepsize_curve import predict_stepsizes as predict_stepsizes

@@ -1,4 +1,4 @@
-"""PSO-Fed as a scikit-learn regressor. Needs ``pip install 'psofed[sklearn]'``."""
+"""PSO-Fed as a scikit-learn regressor. Needs ``pip install -e '.[sklearn]'``."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import missing_package
 from psofed.common.types import FloatArray
 from psofed.scenario import Selection
 from psofed.simulation.online import OnlineFederation, online_scenario
@@ -19,13 +19,12 @@ try:
     import sklearn.utils.validation as validation
     from sklearn.exceptions import ConvergenceWarning
 except ImportError as _error:
-    raise PsofedError(
-        f"psofed.sklearn needs scikit-learn; install it with: pip install 'psofed[sklearn]' ({_error})"
-    ) from None
+    raise missing_package("psofed.sklearn", f"scikit-learn ({_error})", "sklearn") from None
 
 __all__ = ["FederatedRegressor"]
 
 _validate_data: Any = validation.validate_data  # its annotations are those of a placeholder
+_check_sample_weight: Any = validation._check_sample_weight
 
 
 if TYPE_CHECKING:
@@ -129,10 +128,25 @@ class FederatedRegressor(_Estimator):
         self.epochs = epochs
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, clients: ArrayLike | None = None) -> Self:
-        """Learn from all rows; `clients` says whose row each is (one client if None)."""
-        X, y = self._validate(X, y, reset=True)
-        names, index = np.unique(_client_names(clients, len(y)), return_inverse=True)
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        clients: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from all rows.
+
+        Parameters
+        ----------
+        X, y : array (n_samples, n_features), array (n_samples,)
+        clients : array (n_samples,), optional
+            Client of each row; one client by default.
+        sample_weight : array (n_samples,), optional
+            s ≥ 0 of each row, which multiplies its stepsize: w ← w + s μ x (y − wᵀx). Rows of weight 0 are left out.
+        """
+        X, y, names = self._validate(X, y, clients, sample_weight, reset=True)
+        names, index = np.unique(names, return_inverse=True)
         self._begin(names)
         return self._learn(X, y, index, int(self.epochs))
 
@@ -142,6 +156,7 @@ class FederatedRegressor(_Estimator):
         y: ArrayLike,
         clients: ArrayLike | None = None,
         all_clients: Sequence[Any] | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Continue with more rows. Pieces in any number give the very model of one :meth:`fit` with a single epoch.
 
@@ -149,8 +164,7 @@ class FederatedRegressor(_Estimator):
         of the others, so that memory grows with the rows by which a client is ahead; predictions use all rows.
         """
         first = not hasattr(self, "clients_")
-        X, y = self._validate(X, y, reset=first)
-        names = _client_names(clients, len(y))
+        X, y, names = self._validate(X, y, clients, sample_weight, reset=first)
         if first:
             self._begin(np.unique(names if all_clients is None else np.asarray(all_clients)))
         return self._learn(X, y, self._places(names), 1)
@@ -207,11 +221,24 @@ class FederatedRegressor(_Estimator):
             raise AttributeError("this FederatedRegressor is not fitted yet")
         return self._federation
 
-    def _validate(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[FloatArray, FloatArray]:
+    def _validate(
+        self, X: ArrayLike, y: ArrayLike, clients: ArrayLike | None, weights: ArrayLike | None, *, reset: bool
+    ) -> tuple[FloatArray, FloatArray, NDArray[Any]]:
+        """Return inputs, with the constant, and targets, both scaled by the root of the weights, and the clients."""
         if self.model not in ("server", "client"):
             raise ValueError(f'model must be "server" or "client"; got {self.model!r}')
         checked = _validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=True)
-        return checked[0], np.asarray(checked[1], dtype=np.float64)
+        rows, targets = checked[0], np.asarray(checked[1], dtype=np.float64)
+        names = _client_names(clients, len(targets))
+        if self.fit_intercept:
+            rows = np.column_stack([rows, np.full(len(rows), float(self.intercept_scaling))])
+        if weights is None:
+            return rows, targets, names
+        roots = np.sqrt(_check_sample_weight(weights, rows, ensure_non_negative=True))
+        kept = roots > 0
+        if not kept.any():
+            raise ValueError("sample_weight must be positive for at least one row; all are 0")
+        return (rows * roots[:, None])[kept], (targets * roots)[kept], names[kept]
 
     def _begin(self, names: NDArray[Any]) -> None:
         dimension = self.n_features_in_ + bool(self.fit_intercept)
@@ -231,8 +258,6 @@ class FederatedRegressor(_Estimator):
         self._federation = OnlineFederation(scenario, int(seed))
 
     def _learn(self, X: FloatArray, y: FloatArray, index: NDArray[np.intp], epochs: int) -> Self:
-        if self.fit_intercept:
-            X = np.column_stack([X, np.full(len(X), float(self.intercept_scaling))])
         order = np.argsort(index, kind="stable")
         ends = np.cumsum(np.bincount(index, minlength=len(self.clients_)))[:-1]
         self._federation.add(np.split(X[order], ends), np.split(y[order], ends), epochs)

@@ -60,15 +60,9 @@ def test_the_exact_theory_predicts_how_far_a_walking_target_is_ahead(case: tuple
 
 def test_a_walk_that_the_server_does_not_feel_is_noticed() -> None:
     """The formula broken on purpose: no step for the pairs server–client, server–server."""
-    from psofed.theory.model import TheoryModel
-    from psofed.theory.moments.level import Sources
-
     scenario = make_scenario(*GRID[0])
-    result = simulate(scenario, trials=200, seed=0)
-    model = TheoryModel(scenario)
-    recursion = model.recursion(scenario.stepsize, model.branches[0])
-    _, state = recursion.steady_state(Sources())
-    wrong = recursion.level(state.clients).server - recursion.walk * scenario.dimension
+    result, prediction = simulate(scenario, trials=200, seed=0), predict(scenario)
+    wrong = prediction.server_msd - prediction.model.walk * scenario.dimension
     assert abs(result.server_msd.mean - wrong) > LIMIT * result.server_msd.standard_error
 
 
@@ -114,24 +108,6 @@ def test_attack_and_walk_add_up(attack: Attack) -> None:
 def test_drifts_without_a_steady_state_are_refused_by_name(drift: Drift) -> None:
     with pytest.raises(NotCoveredError, match=drift.kind):
         predict(BASE.replace(drift=drift))
-
-
-@pytest.mark.parametrize("coordinated", [True, False])
-@pytest.mark.parametrize("uplink", ["same", "redrawn"])
-def test_the_reduced_recursion_equals_the_full_one_with_a_walk(coordinated: bool, uplink: str) -> None:
-    from psofed.theory.maps.reduced import ReducedRecursion
-    from psofed.theory.model import TheoryModel
-    from psofed.theory.moments.level import Sources
-
-    scenario = make_scenario("random", coordinated, uplink, 0.0).replace(attack=Gaussian(num_byzantine=3))
-    model = TheoryModel(scenario)
-    recursion = model.recursion(scenario.stepsize, model.branches[0])
-    full, reduced = (
-        recursion.steady_state(Sources())[0],
-        ReducedRecursion(recursion).steady_state(Sources())[0],
-    )
-    assert np.isclose(full.excess, reduced.excess, rtol=1e-7)
-    assert np.isclose(full.server, reduced.server, rtol=1e-7)
 
 
 def test_one_client_follows_the_textbook_formula_for_tracking() -> None:

@@ -253,10 +253,8 @@ def test_theory_that_takes_long_says_why_and_can_be_stopped(address: str, open_p
     """Round-robin masks of the clients' own take a minute; the form stays awake, and a mistake in it is marked."""
     masks = psofed.Selection(pattern="round-robin", coordinated=False)
     slow = psofed.Scenario(num_clients=60, dimension=12, num_shared=5, selection=masks)
-    page = open_page(f"{address}&{query(slow)}&evasion.epsilon=-1")
-    page.locator("#field-evasion-norm-note", has_text="evasion.epsilon must be at least 0; got -1").wait_for(
-        timeout=READY
-    )
+    page = open_page(f"{address}&{query(slow)}&attack.kind=gaussian&attack.num_byzantine=99")
+    page.locator("#field-attack-kind-note", has_text="attack.num_byzantine must be").wait_for(timeout=READY)
     page.locator("#sentence .slow", has_text="with round-robin masks").wait_for(timeout=READY)
     page.click(".stop-theory")
     page.locator("#sentence", has_text="Theory was stopped.").wait_for(timeout=READY)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from psofed.paper.model import Quality
-from psofed.paper.reproduce import reproduce
-from psofed.paper.reproduction import save_reproduction
+from psofed.paper.reproduce import reproduce, save_reproduction
 
 pytestmark = [pytest.mark.paper, pytest.mark.render, pytest.mark.slow, pytest.mark.takes(40)]
 
@@ -136,7 +135,6 @@ def test_the_answer_comes_first_with_picture_and_verdicts(opened):
     for part in (".answer", ".headline .place", ".tiles"):
         box = page.locator(part).bounding_box()
         assert box["y"] + min(box["height"], 200) < 900, part
-    assert page.locator(".finding").count() == 3
 
 
 @pytest.mark.parametrize(
@@ -286,7 +284,7 @@ def test_the_keyboard_reaches_every_control(opened, report):
             break
     wanted = {
         " theme",
-        " a.tile conditional",
+        " a.tile partly",
         "headline 0",
         "headline div.place",
         "fig1 0",

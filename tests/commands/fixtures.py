@@ -159,15 +159,14 @@ psofed explore --set stepsize=0.1
 psofed explore scenario.toml --port 99999
 psofed reproduce fig10
 psofed reproduce figure2
-psofed reproduce fig1 resilience
 psofed federation run
 psofed federation server --metrics-host 0.0.0.0
-psofed federation client --features a
-psofed federation client --attack sign-flip
-psofed federation client --client north
-psofed federation client --server nowhere:port
-psofed federation client --server http://nowhere:9092
-psofed federation client --data scenario.toml
+psofed federation client --broker mqtts://nowhere --certificate north.pem --features a
+psofed federation client --broker mqtts://nowhere --certificate north.pem --attack sign-flip
+psofed federation client --broker mqtts://nowhere --certificate north.pem --client north
+psofed federation client --broker nowhere:port --certificate north.pem
+psofed federation client --broker http://nowhere:8883 --certificate north.pem
+psofed federation client --broker mqtts://nowhere --certificate north.pem --data scenario.toml
 psofed federation stop
 psofed federation run scenario.toml
 psofed federation run readings.csv

@@ -219,6 +219,6 @@ def test_the_shell_is_told_completions() -> None:
     command = [sys.executable, "-c", "from psofed.cli import app; app(prog_name='psofed')"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=60)
     assert "stepsize=" in done.stdout
-    environment["_TYPER_COMPLETE_ARGS"] = "psofed reproduce res"
+    environment["_TYPER_COMPLETE_ARGS"] = "psofed reproduce fig"
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=60)
-    assert "resilience" in done.stdout
+    assert "fig9" in done.stdout

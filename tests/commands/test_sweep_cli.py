@@ -38,7 +38,7 @@ def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path
     done = psofed_command("sweep", grid, "--out", out, "--plot", plot)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("Of 4 points, num_shared = ")
+    assert lines[0].startswith("Of 4 designs, num_shared = ")
     assert "2 values of num_shared × 2 values of uplink: 4 points, 4 trials each" in done.stdout
     rows = [line.replace("*", "").split() for line in lines if line.strip()[:1] in "14" and "−" in line]
     assert [row[:2] for row in rows] == [["1", "same"], ["1", "redrawn"], ["4", "same"], ["4", "redrawn"]]

@@ -21,7 +21,7 @@ from psofed.parts.attacks import DropOut, Gaussian, NonFinite
 from psofed.parts.plain import combine_uploads
 from psofed.parts.registry import find_part, part_names
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference, pytest.mark.takes(68)]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.takes(68)]
 
 RULES = part_names("aggregation")
 LANES = 3

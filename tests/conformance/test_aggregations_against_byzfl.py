@@ -20,14 +20,14 @@ from psofed.parts.aggregations import (
     TrimmedMean,
 )
 from psofed.parts.attacks import InnerProduct, LittleIsEnough, Mimic
-from psofed.parts.plain import combine_uploads, corrupt_at_best, corrupt_uploads, mix_uploads
+from psofed.parts.plain import combine_uploads, corrupt_uploads, mix_uploads
 from psofed.parts.pre_aggregations import ARC, NNM, Bucketing
 
 pytestmark = pytest.mark.parts
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    byzfl = pytest.importorskip("byzfl", reason="pip install psofed[byzfl]", exc_type=ImportError)
+    byzfl = pytest.importorskip("byzfl", reason="pip install -e '.[byzfl]'", exc_type=ImportError)
 
 SHAPES = [(5, 3), (8, 1), (11, 6), (25, 5)]
 
@@ -99,36 +99,6 @@ def test_pre_aggregations_are_byzfls(participants: int, dimension: int, f: int) 
     np.random.seed(f)  # noqa: NPY002
     theirs = byzfl.Bucketing(f + 1)(x.copy())
     assert np.allclose(mix_uploads(Bucketing(size=f + 1), x, server, uniforms=uniforms), theirs)
-
-
-@pytest.mark.parametrize(("participants", "dimension"), SHAPES)
-@pytest.mark.parametrize(
-    ("rule", "their_rule"),
-    [(Mean(), byzfl.Average()), (Median(), byzfl.Median()), (TrimmedMean(trim=2), byzfl.TrMean(2))],
-    ids=repr,
-)
-@pytest.mark.parametrize("kind", [LittleIsEnough, InnerProduct])
-def test_strengths_found_against_a_rule_hurt_as_much_as_byzfls(
-    participants, dimension, rule, their_rule, kind
-) -> None:
-    """Both look for the largest distance from the honest mean: psofed on a grid, ByzFL by growing steps."""
-    uploads, attacking = random_uploads(participants, dimension)[::-1], np.arange(participants) < 2
-    honest, nothing = uploads[2:], np.zeros_like(uploads)
-    is_alie = kind is LittleIsEnough
-    find = byzfl.Optimal_ALittleIsEnough if is_alie else byzfl.Optimal_InnerProductManipulation
-    theirs = find(agg=their_rule, pre_agg_list=[], f=2)(honest)
-    most = {"deviations": 40.0, "statistics": "honest"} if is_alie else {"scale": 40.0}
-    received = corrupt_at_best(
-        kind(num_byzantine=2, search=800, **most), rule, None, uploads, attacking, server=nothing[0],
-        clients=np.arange(participants), iteration=0, normals=nothing, common_normals=nothing[0],
-    )  # fmt: skip
-
-    def harm(sent: np.ndarray) -> float:
-        return float(np.linalg.norm(ours(rule, np.vstack([sent, sent, honest])) - honest.mean(axis=0)))
-
-    # ByzFL's steps may go beyond 40, where the rule is led away without limit, and begin at 0, which is not tried here.
-    reach = np.linalg.norm(theirs - honest.mean(axis=0)) / np.linalg.norm(received[0] - honest.mean(axis=0))
-    assert harm(received[0]) >= 0.999 * harm(theirs) or reach > 1.0 or reach < 1e-9
 
 
 @pytest.mark.parametrize(("participants", "dimension"), SHAPES)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from psofed import InvalidValueError, Scenario, UnknownFieldError, simulate
-from psofed.engine.pso_fed import PsoFedRun
-from psofed.engine.server_model import ServerModelRun
+from psofed.engine.run import Run
 from psofed.fleet import draw_fleet
 from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part, part_names
@@ -36,8 +35,7 @@ def test_a_trial_has_the_same_bits_on_any_thread_and_in_any_block(
 @every_algorithm
 def test_chunks_of_iterations_do_not_matter(small_scenario: Scenario, algorithm: str) -> None:
     scenario = small_scenario.replace(algorithm=algorithm)
-    kind = PsoFedRun if scenario.algorithm.holds_models else ServerModelRun
-    runs = [kind(scenario, draw_fleet(scenario), 1, range(16)) for _ in range(2)]
+    runs = [Run(scenario, draw_fleet(scenario), 1, range(16)) for _ in range(2)]
     whole, pieces = np.empty((60, 3, 16)), np.empty((60, 3, 16))
     runs[0].advance(0, whole)
     for first, last in ((0, 7), (7, 8), (8, 60)):

@@ -8,16 +8,16 @@ import pytest
 
 from psofed import Attack, Scenario, Selection, simulate
 from psofed.common.options import option_of, value_type
-from psofed.engine.bodies import why_python
-from psofed.engine.corrupt import corrupt_compiled
+from psofed.engine.attacks import corrupt_compiled
+from psofed.engine.hooks import why_python
 from psofed.parts.affine import Affine
 from psofed.parts.attacks import DataPoisoning, LabelPoisoning
 from psofed.parts.contexts import KNOWLEDGE
 from psofed.parts.plain import corrupt_uploads
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference, pytest.mark.takes(50)]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.takes(50)]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 ATTACKS = part_names("attack")

@@ -12,8 +12,8 @@ from psofed.common.options import option_of
 from psofed.parts.attacks import Gaussian
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
-from psofed.reference.draws import draw_trial
 from psofed.testing import check_part
+from reference.draws import draw_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing, pytest.mark.takes(36)]
 

@@ -13,8 +13,8 @@ from psofed import Data, NotCoveredError, Scenario, Uniform, load_result, predic
 from psofed.common.errors import PsofedError
 from psofed.fleet import draw_fleet
 from psofed.parts.registry import part_names
-from psofed.reference.draws import draw_trial
 from psofed.scenario.changes import with_values
+from reference.draws import draw_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.simulation]
 
@@ -191,7 +191,7 @@ def test_bad_input_is_refused_when_the_scenario_is_made(changes: dict, message: 
 
 
 def test_the_federation_refuses_them_by_name() -> None:
-    from psofed.federation.deploy.settings import RunSettings
+    from psofed.federation.protocol.run_settings import RunSettings
 
     for changes, word in (
         ({"learner": "rls"}, "learner.kind"),

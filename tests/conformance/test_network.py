@@ -9,8 +9,9 @@ import pytest
 
 import psofed
 from psofed import InvalidValueError, Links, NotCoveredError, Scenario, Selection, Uniform, simulate
-from psofed.engine.frames.availability import AvailableClients
-from psofed.engine.frames.delay import Delays
+from psofed.engine.availability import AvailableClients
+from psofed.engine.delays import Delays
+from psofed.engine.step import Layout
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import DropOut, Gaussian, NonFinite, SignFlip
 from psofed.parts.availabilities import Bernoulli, Markov, Schedule
@@ -46,7 +47,8 @@ PRODUCT = list(itertools.product(AVAILABILITIES, LINKS, DELAYS))
 
 def attendance(availability: psofed.Availability, clients: int, iterations: int) -> np.ndarray:
     stream = make_stream(3, "availability", range(16))
-    return AvailableClients(availability, availability.shares(clients, 0), stream).draw(0, iterations)
+    layout = Layout(clients, 0, 0)
+    return AvailableClients(availability, availability.shares(clients, 0), stream, layout).draw(0, iterations)
 
 
 @pytest.mark.parametrize("place", range(len(PRODUCT)))
@@ -166,7 +168,7 @@ def test_traffic_of_a_schedule_is_the_mean_over_a_period(period: int, share: flo
 
 def test_geometric_delays_have_the_stated_tail() -> None:
     delay = Geometric(ratio=0.6, longest=4)
-    clients = np.broadcast_to(np.arange(10, dtype=np.int32)[None, :, None], (1000, 10, 16)).copy()
+    clients = np.broadcast_to(np.arange(10, dtype=np.int32), (1000, 16, 10)).copy()
     side = Delays(delay, make_stream(1, "delay", range(16)), 10, 10, 1, 1).draw(
         0, clients, np.full((1000, 16), 10)
     )

@@ -61,22 +61,6 @@ class SpelledGrudge(Grudge):
         out[:] = np.array([[float(f"{number:.17g}") for number in row] for row in out]).reshape(out.shape)
 
 
-class Tempted(Attack):
-    """Adds what hurts most."""
-
-    size: float = option(1.0, text="how much is added")
-
-    def corrupt(self, upload):
-        return upload.value + self.size
-
-    def strengths(self):
-        return (-1.0, 0.5, 1.0)
-
-    @classmethod
-    def strength_field(cls):
-        return "size"
-
-
 class Both(Attack):
     """Changes numbers and vectors."""
 
@@ -111,13 +95,6 @@ def test_it_keeps_its_promises_compiled_and_as_plain_python(own: ModuleType, nam
     ]
     curves = [simulate(s, trials=2, keep_trials=True).trial_curves["server_msd"] for s in scenarios]
     assert np.allclose(*curves, rtol=1e-12)
-
-
-def test_strengths_of_ones_own_are_tried_against_the_rule(own: ModuleType) -> None:
-    assert check_part(own.Tempted).notes == ()
-    attack = own.Tempted(num_byzantine=3, probability=1.0)
-    result = simulate(BASE.replace(attack=attack, aggregation="median"), trials=2)
-    assert np.isfinite(result.steady_state["server_msd"]).all()
 
 
 def test_an_attack_with_two_ways_of_attacking_is_told_so(own: ModuleType) -> None:

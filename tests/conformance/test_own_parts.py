@@ -23,7 +23,8 @@ from psofed import (
     load_result,
     simulate,
 )
-from psofed.engine.bodies import why_python
+from psofed.common.equality import same_values
+from psofed.engine.hooks import why_python
 from psofed.parts.attacks import ConstantBias
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
@@ -222,6 +223,14 @@ class Detective(psofed.Defence):
     def suspicion(self, evidence, memory):
         memory[0] = max(memory[0], spelled(np.abs(evidence.scores).max()))
         return memory[0]
+
+
+class Overflowing(psofed.Attack):
+    """Adds an integer that needs more than 64 bits on the way, which compiled code does not have."""
+
+    def corrupt(self, upload):
+        large = upload.iteration + 1000
+        return upload.value + (large * large * large * large * large * large * large) % 7
 
 
 class FaultyDefence(psofed.Defence):
@@ -470,7 +479,7 @@ def test_they_travel_to_worker_processes(own: ModuleType, expected: list) -> Non
     cells = [Cell(scenario, 3) for scenario in scenarios_of(own).values()]
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
         found = run_cells(cells, executor=executor)
-    assert all(a.same_bits(b) for a, b in zip(found, expected, strict=True))
+    assert same_values(list(found), list(expected))
 
 
 @pytest.mark.slow
@@ -492,7 +501,7 @@ def test_they_travel_to_a_dask_cluster(own: ModuleType, expected: list) -> None:
             connect(cluster.scheduler_address) as executor,
         ):
             found = run_cells(cells, executor=executor)
-    assert all(a.same_bits(b) for a, b in zip(found, expected, strict=True))
+    assert same_values(list(found), list(expected))
 
 
 # --- bodies that Numba cannot compile, and bodies that are wrong ---
@@ -503,6 +512,16 @@ def awkward(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     path = tmp_path_factory.mktemp("plugin") / "psofed_test_awkward_parts.py"
     path.write_text(AWKWARD, encoding="utf-8")
     return psofed.load_plugin(path)
+
+
+def test_a_body_that_does_something_else_when_compiled_is_told_so(awkward: ModuleType) -> None:
+    from psofed.testing import check_part
+
+    with pytest.raises(
+        AssertionError, match=r"compiled method and plain Python disagree: \w+ at iteration \d+"
+    ):
+        check_part(awkward.Overflowing)
+    assert why_python(awkward.Overflowing(num_byzantine=1)) is None
 
 
 def with_part(part: Part) -> Scenario:

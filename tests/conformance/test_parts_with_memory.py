@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import InvalidValueError, Links, NotCoveredError, PsofedError, Scenario, Selection, simulate
-from psofed.parts import Algorithm, Attack, Availability, Channel, Delay, Pattern
+from psofed import Links, NotCoveredError, PsofedError, Scenario, Selection, simulate
+from psofed.parts import Algorithm, Attack, Availability, Channel, Delay
 from psofed.parts.channels import Lossy
-from psofed.parts.contexts import Mask, Shared, Transmission
+from psofed.parts.contexts import Transmission
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
-from psofed.reference.literal import run_trial
-from psofed.results.traffic import measure_communication
-from psofed.testing.families import check_availability, check_channel, check_pattern
+from psofed.testing.families import check_availability, check_channel
 from psofed.testing.uploads import check_attack
+from reference.literal import run_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
 
@@ -50,7 +49,7 @@ def test_the_engine_equals_the_literal_form(as_literally: Callable, own: ModuleT
             own.Stale(clients=(0, 3), age=4, probability=0.7),
             own.TakingTurns(clients=(1, 5), probability=1.0),
         ],
-        selection=Selection(pattern=own.MostChanged(), coordinated=False),
+        selection=Selection(coordinated=False),
         channel=Links(up=(own.Rounded(step=0.1), Lossy(probability=0.1)), down=Lossy(probability=0.3)),
         availability=own.Tired(work=2, server_knows=False),
         delay=own.Queue(longest=2),
@@ -66,17 +65,6 @@ def test_a_stale_client_sends_its_model_of_some_iterations_ago(own: ModuleType) 
     models = run_trial(scenario, 0, 0).models
     assert np.allclose(models[21:, 0], models[1:-20, 1], rtol=1e-12)
     assert not models[1:21, 0].any()
-
-
-def test_a_mask_follows_the_largest_change_since_the_last_exchange(own: ModuleType) -> None:
-    pattern, memory, out = own.MostChanged(), np.zeros(3), np.zeros(2, np.int64)
-    pattern.remember(Shared(np.array([0, 2]), np.array([1.0, -1.0]), 0, 0, True), memory)
-    pattern.select(Mask(1, 0, 3, 2, np.zeros(2), 0.0, np.array([1.1, 0.5, 2.0])), memory, out)
-    assert sorted(out) == [1, 2]  # changes 0.1, 0.5 and 3
-    scenario = BASE.replace(selection=Selection(pattern=pattern, coordinated=False))
-    sent = measure_communication(scenario)
-    # Three bits name one of five entries, in the request and in the upload.
-    assert (sent.bits_up, sent.bits_down) == (4 * 2 * (64 + 6), 4 * 2 * 64)
 
 
 def test_error_feedback_sends_later_what_rounding_lost(own: ModuleType) -> None:
@@ -109,15 +97,8 @@ def test_accomplices_are_those_of_the_group_and_of_all_groups(own: ModuleType) -
 
 
 def test_what_cannot_be_combined_is_refused_by_name(own: ModuleType) -> None:
-    with pytest.raises(
-        InvalidValueError, match=r'selection.coordinated must be false with selection.pattern = "most-'
-    ):
-        Selection(pattern=own.MostChanged())
     with pytest.raises(NotCoveredError, match='"stale" remembers the models of its clients, which hold none'):
         simulate(BASE.replace(algorithm="online-fed", attack=own.Stale(num_byzantine=1)), trials=1)
-    scenario = BASE.replace(selection=Selection(pattern=own.MostChanged(), coordinated=False))
-    with pytest.raises(NotCoveredError, match='"most-changed": its masks depend on the models'):
-        psofed.predict(scenario)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -142,7 +123,6 @@ def test_a_method_that_some_families_need_besides_is_asked_for() -> None:
         (Attack, "corrupt", check_attack),
         (Channel, "transmit", check_channel),
         (Availability, "is_available", check_availability),
-        (Pattern, "select", check_pattern),
     ],
 )
 def test_a_memory_that_no_method_takes_is_found(base: type, method: str, check: Any) -> None:

@@ -9,7 +9,7 @@ from psofed import Scenario, Selection
 from psofed.parts.contexts import Mask
 from psofed.parts.patterns import Random
 from psofed.parts.registry import part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 

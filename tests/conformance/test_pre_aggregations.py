@@ -13,7 +13,7 @@ from psofed.parts.plain import mix_uploads
 from psofed.parts.pre_aggregations import ARC, NNM, Bucketing
 from psofed.parts.registry import find_part, part_names
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference]
+pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
 KINDS, RULES = part_names("pre_aggregation"), part_names("aggregation")
 NAN = np.nan
@@ -96,7 +96,7 @@ def test_a_mixed_upload_holds_what_those_mixed_into_it_shared() -> None:
 
 
 def test_bucketing_draws_a_fresh_order_in_every_iteration_and_trial() -> None:
-    from psofed.reference.draws import draw_mix_uniforms
+    from reference.draws import draw_mix_uniforms
 
     scenario = of("bucketing")
     drawn = [draw_mix_uniforms(scenario, 0, t, n, np.arange(8)) for t in range(20) for n in range(20)]

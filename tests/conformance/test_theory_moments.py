@@ -8,7 +8,7 @@ import pytest
 
 from psofed import NotCoveredError, Scenario, Selection, predict
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.theory]
 

@@ -31,7 +31,6 @@ def changes() -> dict[str, dict]:
         },
         "stepsizes per client": {"stepsize": (0.05, 0.1, 0.2)},
     }
-    found["geometric, one iteration"] = {"delay": psofed.delays.Geometric(ratio=0.3, longest=1)}
     for family in ("availability", "delay", "learner", "algorithm"):
         for kind in part_names(family):
             found[kind] = {family: find_part(family, kind)(**OPTIONS.get(kind, {}))}
@@ -55,7 +54,6 @@ QUESTIONS = {
     "stepsizes": lambda s: float(psofed.predict_stepsizes(s, [0.05]).network_mse[0]),
     "tune": lambda s: psofed.tune(s, shared=[1], horizon=20).recommended.network_mse,
     "limits": lambda s: float(psofed.attack_limits(s).num_byzantine or 0),
-    "recovery": lambda s: psofed.predict_recovery(s, iterations=2).network_mse[0],
 }
 
 
@@ -73,18 +71,13 @@ def test_an_open_part_is_predicted_or_refused_by_name(name: str) -> None:
     said = [name.split()[0], "groups", "stepsize", "channel", "availability", "learner", "delay"]
     _, refusal = ask("steady state", scenario)
     for question in QUESTIONS:
-        if question == "best stepsize" and name not in (
-            *NO_CHANGE,
-            "noisy up",
-            "demoa",
-            "stepsizes per client",
-        ):
+        if question == "best stepsize" and name not in (*NO_CHANGE, "noisy up", "stepsizes per client"):
             continue  # it takes a second
         answer, why = ask(question, scenario)
         assert math.isnan(answer) == bool(why), question
         assert not why or any(word in why for word in said), (question, why)
         assert not refusal or why, "what is not covered is refused by every question"
-        assert refusal or not why or question in ("tune", "limits", "recovery"), (question, why)
+        assert refusal or not why or question in ("tune", "limits"), (question, why)
     if refusal:
         return
     prediction = psofed.predict(scenario)

@@ -10,8 +10,8 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine
-from psofed.reference.draws import Draws, ReferenceRun
 from psofed.scenario import Scenario
+from reference.draws import Draws, ReferenceRun
 
 
 def run_reference(scenario: Scenario, draws: Draws) -> ReferenceRun:

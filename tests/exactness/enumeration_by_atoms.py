@@ -345,7 +345,7 @@ def _subsets(members, lost: float):
 
 
 def enumerate_server_held(scenario: Scenario, iterations: int) -> tuple[np.ndarray, np.ndarray]:
-    """Do the same where clients hold no model: Y = (1, w, m_1, …, m_K) with m_k what the server has of client k."""
+    """Do the same where clients hold no model: Y = (1, w, m_1, …, m_K) with m_k what client k sends."""
     return _ServerAtoms(scenario).curve(iterations)
 
 
@@ -368,36 +368,23 @@ class _ServerAtoms(_Atoms):
         return network, server
 
     def exchange(self, state, count: int):
-        kind, options = self.scenario.algorithm.kind, self.scenario.algorithm
         sets = list(itertools.combinations(range(self.k), count))
-        masks = self.masks if kind == "rosdhb" else [np.ones((self.k, self.d))]
         after = np.zeros_like(state)
-        for chosen, mask in itertools.product(sets, masks):
+        for chosen in sets:
             for chance, attacking in self.patterns:
                 x = state
-                for k in range(self.k):
-                    if k in chosen:
-                        x = self.received(x, k, mask[k], attacking)
-                    elif kind == "demoa":
-                        shrink = np.eye(self.size)
-                        shrink[self.block(k + 1), self.block(k + 1)] *= 1 - options.alpha * self.share
-                        x = shrink @ x @ shrink.T
+                for k in chosen:
+                    x = self.received(x, k, attacking)
                 matrix = np.eye(self.size)
-                joined = chosen if kind == "online-fed" else range(self.k)
-                for k in joined:
-                    matrix[self.block(0), self.block(k + 1)] += np.eye(self.d) / len(joined)
-                if kind == "online-fed":
-                    matrix[self.block(0), self.block(0)] = 0.0
-                after += chance / len(sets) / len(masks) * matrix @ x @ matrix.T
+                matrix[self.block(0), self.block(0)] = 0.0
+                for k in chosen:
+                    matrix[self.block(0), self.block(k + 1)] += np.eye(self.d) / count
+                after += chance / len(sets) * matrix @ x @ matrix.T
         return after
 
-    @property
-    def share(self) -> float:
-        return self.scenario.num_participants / self.k
-
-    def received(self, state, k: int, mask, attacking):
+    def received(self, state, k: int, attacking):
         """Replace m_k, averaged over the samples of client k and its attack's noise."""
-        options, kind, own = self.scenario.algorithm, self.scenario.algorithm.kind, self.block(k + 1)
+        own = self.block(k + 1)
         groups = [g for g, members in zip(self.scenario.attacks, attacking, strict=True) if k in members]
         after = np.zeros_like(state)
         for chance, x, noise in self.samples(k):
@@ -407,8 +394,7 @@ class _ServerAtoms(_Atoms):
             update[:, self.block(0)] = -mu * np.outer(x, x)
             update[:, 0] = mu * x * label * (self.fleet.target @ x + noise)
             base, variance = np.zeros_like(update), 0.0
-            if kind == "online-fed":
-                base[:, self.block(0)] = np.eye(self.d)
+            base[:, self.block(0)] = np.eye(self.d)
             for group in groups:
                 if group.kind == "gaussian":
                     variance = group.variance
@@ -418,18 +404,8 @@ class _ServerAtoms(_Atoms):
                     update = -group.scale * update
                 elif group.kind == "sign-flip":
                     update = -group.scale * (base + update) - base
-            matrix, added = np.eye(self.size), np.eye(self.d)
-            if kind == "online-fed":
-                matrix[own] = base + update
-            elif kind == "rosdhb":
-                beta = options.momentum
-                matrix[own] = (1 - beta) * mask[:, None] * self.d / mask.sum() * update
-                added = added * ((1 - beta) * mask * self.d / mask.sum()) ** 2
-                matrix[own, own] += beta * np.eye(self.d)
-            else:
-                matrix[own] = options.alpha * update
-                matrix[own, own] += (1 - options.alpha * self.share) * np.eye(self.d)
-            loads = np.zeros_like(state)
-            loads[own, own] = variance * added
+            matrix, loads = np.eye(self.size), np.zeros_like(state)
+            matrix[own] = base + update
+            loads[own, own] = variance * np.eye(self.d)
             after += chance * (matrix @ state @ matrix.T + state[0, 0] * loads)
         return after

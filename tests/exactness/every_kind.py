@@ -2,17 +2,15 @@
 
 import dataclasses
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from psofed import Data, Links, Scenario, Selection, Uniform, draw_fleet
-from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.run import Run
 from psofed.engine.samples import TableSamples
-from psofed.engine.server_model import ServerModelRun
 from psofed.fleet import Fleet
 from psofed.parts.aggregations import FLTrust
-from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, InnerProduct, Mimic, SignFlip
+from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, Mimic, SignFlip
 from psofed.parts.availabilities import Bernoulli, Markov
 from psofed.parts.channels import Lossy, Noisy, Private, Quantised
 from psofed.parts.defences import Cusum
@@ -44,10 +42,6 @@ KINDS = {
     "wrong inputs": {"attack": DataPoisoning(**REDRAWN)},
     "colluding clients": {"attack": ColludingGaussian(**REDRAWN)},
     "one to copy": {"attack": Mimic(num_byzantine=3, warm_up=5)},
-    "a strength that is searched": {
-        "attack": InnerProduct(num_byzantine=3, search=2),
-        "aggregation": "median",
-    },
     "root data": {"aggregation": FLTrust(root_size=2)},
     "buckets": {"pre_aggregation": "bucketing", "aggregation": "median"},
     "a defence": {"defence": Cusum(threshold=4.0, return_after=2)},
@@ -102,16 +96,14 @@ def fleet_of(kind: str) -> Fleet:
     return draw_fleet(scenario_of(kind))
 
 
-def start(kind: str, trials: range) -> Any:
+def start(kind: str, trials: range) -> Run:
     """A run of these trials, with seed 3."""
     scenario, fleet = scenario_of(kind), fleet_of(kind)
     plan = PLAN if scenario.defence else None
-    if not scenario.algorithm.holds_models:
-        return ServerModelRun(scenario, fleet, 3, trials, plan)
     if kind != "a table":
-        return PsoFedRun(scenario, fleet, 3, trials, plan=plan)
+        return Run(scenario, fleet, 3, trials, plan=plan)
     rng, rows = np.random.default_rng(0), (4, 2, 9, 9, 9, 9, 9)
     samples = TableSamples([rng.normal(size=(n, 6)) for n in rows], [rng.normal(size=n) for n in rows], 2)
-    run = PsoFedRun(scenario, fleet, 3, trials, samples)
+    run = Run(scenario, fleet, 3, trials, samples)
     run.watched_from = 6
     return run

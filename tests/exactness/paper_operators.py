@@ -6,14 +6,30 @@ With white inputs all entries are alike, and one (d = 1) stands for D of them (`
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
 from psofed.theory.model import TheoryModel
-from psofed.theory.moments.layout import Participation
+
+
+class Participation(NamedTuple):
+    """K and |S_n|."""
+
+    clients: int
+    participants: int
+
+    @property
+    def single(self) -> float:
+        """E[a_k] = p_c."""
+        return self.participants / self.clients
+
+    @property
+    def pair(self) -> float:
+        """E[a_k a_l], k ≠ l (Appendix A); 0 for a single client."""
+        return self.single * (self.participants - 1) / (self.clients - 1) if self.clients > 1 else 0.0
 
 
 class MomentOperator(Protocol):
@@ -246,13 +262,15 @@ class PaperOperators:
     def of(cls, scenario: Scenario) -> "PaperOperators":
         """Build them for a scenario, whose pattern and uplink play no part in the paper's analysis."""
         model = TheoryModel(scenario, theory="paper")
-        exchange = model.branches[0].exchanges[0]
+        (mask,), _ = model.masks()
         entries, fleet, clients = model.entries, model.fleet, scenario.num_clients
-        d = scenario.dimension if entries.is_full else 1
-        pair = exchange.mask.pair.reshape(d, d)  # type: ignore[union-attr]
-        covariances = fleet.covariances() if entries.is_full else fleet.input_variance[:, None, None].copy()
+        d, pair = mask.q.shape[-1], mask.q[0]  # type: ignore[attr-defined]
+        covariances = fleet.input_variance[:, None, None].copy() if fleet.is_white else fleet.covariances()
         selection = Selection.of(
-            model.drawn, scenario.share_probability, pair, scenario.selection.coordinated
+            Participation(clients, scenario.num_participants),
+            scenario.share_probability,
+            pair,
+            scenario.selection.coordinated,
         )
         download, upload = DownloadOperator(selection), UploadOperator(selection)
         injection = InjectionOperator(selection)
@@ -263,8 +281,8 @@ class PaperOperators:
             return out
 
         phi_nu = moment(fleet.noise_variance[:, None, None] * covariances)
-        affine = model.law.corruption.affine
-        omega = moment((affine.variance * model.attackers.chance)[:, None, None] * np.eye(d))
+        added = sum((chances.chance * one.variance for one, chances in model.statements), np.zeros(clients))
+        omega = moment(added[:, None, None] * np.eye(d))
         return cls(
             download,
             upload,

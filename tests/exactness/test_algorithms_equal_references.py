@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from psofed import Algorithm, Attack, Data, NotCoveredError, Scenario, simulate
-from psofed.engine.attackers import draw_shocks
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.algorithms import CSFed, DeMoA, OnlineFed, QSFed, RoSDHB, SignSGD
 from psofed.parts.attacks import ConstantBias, Gaussian, NonFinite
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
-from psofed.reference.literal import run_trial
-from psofed.reference.server_model import _ordered_participants, _own_draws
+from reference.draws import draw_trial
+from reference.literal import run_trial
+from reference.server_model import _ordered_participants, _own_draws
+from reference.shocks import draw_shocks
 
-pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.reference, pytest.mark.takes(10)]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.takes(10)]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 COVARIANCES = [np.diag([1.0, 0.5, 2.0, 0.1 + 0.1 * k]) + 0.2 for k in range(7)]

@@ -12,12 +12,12 @@ from psofed import Data, Model, NotCoveredError, Scenario, simulate
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
 from block_form import run_reference
 
-pytestmark = [pytest.mark.engine, pytest.mark.parts, pytest.mark.reference]
+pytestmark = [pytest.mark.engine, pytest.mark.parts]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 DRIFTS = {
@@ -93,7 +93,7 @@ def test_a_rule_with_root_data_of_its_own_is_refused(small_scenario: Scenario, v
 
 @pytest.mark.parametrize("kind", part_names("drift"))
 def test_a_drift_does_not_depend_on_chunks(small_scenario: Scenario, kind: str) -> None:
-    from psofed.engine.frames.drift import TargetMoves
+    from psofed.engine.drift import TargetMoves
     from psofed.engine.streams import make_stream
 
     whole, pieces = (TargetMoves(DRIFTS[kind], 4, make_stream(1, "drift", range(3))) for _ in range(2))

@@ -10,12 +10,12 @@ import pytest
 
 from psofed import Data, Scenario, Selection, simulate
 from psofed.parts.registry import part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parent))
 from block_form import run_reference
 
-pytestmark = [pytest.mark.engine, pytest.mark.reference]
+pytestmark = [pytest.mark.engine]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 COVARIANCES = [np.diag([1.0, 0.5, 2.0, 0.1 + 0.1 * k]) + 0.2 for k in range(7)]
@@ -61,12 +61,12 @@ def test_uploading_with_the_downloads_mask_is_noticed(
 
 
 def test_final_models_of_the_kernel_are_the_references(small_scenario: Scenario) -> None:
-    from psofed.engine.pso_fed import PsoFedRun
+    from psofed.engine.run import Run
     from psofed.fleet import draw_fleet
 
     fleet = draw_fleet(small_scenario)
-    run = PsoFedRun(small_scenario, fleet, 5, range(16))
+    run = Run(small_scenario, fleet, 5, range(16))
     run.advance(0, np.empty((small_scenario.iterations, 3, 16)))
     models = run_reference(small_scenario, draw_trial(small_scenario, 5, 11)).models[-1]
-    assert np.allclose(fleet.target - run.server[:, 11], models[0], rtol=0, atol=1e-13)
+    assert np.allclose(fleet.target - run.server[11], models[0], rtol=0, atol=1e-13)
     assert np.allclose(fleet.target - run.clients[:, :, 11], models[1:], rtol=0, atol=1e-13)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from psofed import Data, Links, Scenario, Selection
-from psofed.algorithms import DeMoA, OnlineFed, RoSDHB
+from psofed import Data, Links, NotCoveredError, Scenario, Selection
+from psofed.algorithms import OnlineFed
 from psofed.attacks import ColludingGaussian, ConstantBias, DropOut, Gaussian, LabelPoisoning, SignFlip
 from psofed.availabilities import Bernoulli
 from psofed.channels import Lossy, Noisy, Quantised
@@ -106,13 +106,12 @@ SERVER_HELD = {
         "algorithm": OnlineFed(budget="fewer-participants"),
         "attack": Gaussian(clients=[0, 1], variance=0.4),
     },
-    "RoSDHB, updates turned": {
-        "algorithm": RoSDHB(momentum=0.7),
+    "Online-Fed, updates turned": {
+        "algorithm": OnlineFed(),
         "attack": SignFlip(clients=[0], probability=0.4, scale=0.6, of="update"),
     },
-    "RoSDHB, noise": {"algorithm": RoSDHB(momentum=0.7), "attack": Gaussian(clients=[0, 1], variance=0.4)},
-    "DeMoA, poisoned labels": {
-        "algorithm": DeMoA(alpha=0.4),
+    "Online-Fed, poisoned labels": {
+        "algorithm": OnlineFed(),
         "attack": LabelPoisoning(clients=[0], probability=0.6, scale=0.7),
     },
 }
@@ -152,13 +151,12 @@ DELAYED = {
         6,
         {"delay": Fixed(iterations=2), "num_participants": 1, **THREE},
     ),
-    "lost and withheld uploads, unknown availability": (
+    "lost uploads, unknown availability": (
         ONE,
         3,
         {
             "delay": Fixed(iterations=1),
-            "availability": Bernoulli(probability=SHARES, server_knows=False, learns="available"),
-            "attack": DropOut(clients=[2], probability=0.6),
+            "availability": Bernoulli(probability=0.6, server_knows=False, learns="available"),
             **LOSSY,
         },
     ),
@@ -167,50 +165,11 @@ DELAYED = {
         3,
         {
             "delay": Fixed(iterations=1, weight=0.8),
-            "availability": Bernoulli(probability=SHARES, server_knows=False),
+            "availability": Bernoulli(probability=0.6, server_knows=False),
             "uplink": "redrawn",
         },
     ),
-    "withheld uploads": (
-        ONE,
-        4,
-        {
-            "delay": Fixed(iterations=1),
-            "attack": [
-                DropOut(clients=[0, 1], probability=0.6),
-                ConstantBias(clients=[2], probability=0.4, bias=0.5),
-            ],
-        },
-    ),
     "lost or at once": (EACH, 3, {"delay": Geometric(ratio=0.4, longest=0)}),
-    "none or one": (ONE, 4, {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), **MIXED}),
-    "none or one, a mask each, leaky LMS": (
-        EACH,
-        3,
-        {
-            "delay": Geometric(ratio=0.5, longest=1, weight=0.8),
-            "num_participants": 3,
-            "learner": LeakyLMS(leakage=0.3),
-            "attack": ConstantBias(clients=[0], probability=0.4, bias=0.5),
-        },
-    ),
-    "none or one, a mask each, two of three entries": (
-        EACH,
-        4,
-        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), "num_participants": 1, **THREE},
-    ),
-    "none or one, by delay": (
-        ONE,
-        4,
-        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8, grouping="by-delay")},
-    ),
-    "none or one, lost uploads": (ONE, 4, {"delay": Geometric(ratio=0.5, longest=1), **LOSSY}),
-    "none or one, colluders": (
-        ONE,
-        3,
-        {"delay": Geometric(ratio=0.5, longest=1, weight=0.8), "attack": COLLUDING["attack"]},
-    ),
-    "none or one, two of three entries": (ONE, 5, {"delay": Geometric(ratio=0.5, longest=1), **THREE}),
 }
 
 
@@ -247,13 +206,6 @@ def test_the_learning_curve_without_clients_models_is_that_of_the_enumerated_mom
     check(scenario, enumerate_server_held(scenario, 10), 10)
 
 
-def test_masks_of_two_of_three_entries_are_those_of_the_enumerated_moments() -> None:
-    # Two entries of one mask depend on each other here; of two entries one alone is shared.
-    data = Data(input_variance=(0.4, 1.1, 0.7), input_correlation=0.5, noise_variance=0.1)
-    scenario = tiny(data, True, algorithm=RoSDHB(momentum=0.5), dimension=3, num_shared=2, num_participants=3)
-    check(scenario, enumerate_server_held(scenario, 6), 6)
-
-
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("data", [WHITE, CORRELATED], ids=["white", "correlated"])
 @pytest.mark.parametrize("name", DELAYED)
@@ -275,3 +227,66 @@ def test_the_steady_state_is_where_the_learning_curve_ends(name) -> None:
     assert prediction.network_mse == pytest.approx(curve.network_mse[-1], rel=1e-6)
     assert prediction.server_msd == pytest.approx(curve.server_msd[-1], rel=1e-6)
     assert prediction.spectral_radius < 1.0
+
+
+REFUSED = {
+    'attack.kind = "drop-out"': {"attack": DropOut(clients=[0, 1], probability=0.6)},
+    "equally available": {"availability": Bernoulli(probability=SHARES, server_knows=False)},
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_delays_whose_number_of_arrivals_depends_on_who_is_drawn_are_refused_by_name(reason) -> None:
+    scenario = tiny(WHITE, True, delay=Fixed(iterations=1), **REFUSED[reason])
+    with pytest.raises(NotCoveredError, match=f'delay.kind = "fixed".*{reason}.*simulate'):
+        Prediction(scenario).learning_curve(1)
+
+
+def random_system(seed: int) -> Scenario:
+    """Any learner, network, attacks, masks and inputs of three clients with two entries."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.permutation(3)[:2].tolist()
+    chance, data = float(rng.uniform(0.2, 1.0)), (WHITE, CORRELATED)[rng.integers(2)]
+    attacks = (
+        None,
+        Gaussian(clients=[first], probability=chance, variance=0.4),
+        ConstantBias(clients=[first, second], probability=chance, bias=0.5),
+        SignFlip(clients=[second], probability=chance, scale=0.7, of="update"),
+        DropOut(clients=[first], probability=chance),
+        LabelPoisoning(clients=[first], probability=chance, scale=0.6),
+        [ColludingGaussian(clients=[first, second], probability=chance, variance=0.5)],
+        [
+            LabelPoisoning(clients=[first], probability=0.6, scale=0.7),
+            Gaussian(clients=[second], variance=0.3),
+        ],
+    )
+    availability = Bernoulli(
+        probability=tuple(rng.uniform(0.2, 1.0, 3)),
+        server_knows=bool(rng.integers(2)),
+        learns=str(rng.choice(["always", "available"])),
+    )
+    links = Links(
+        up=[Noisy(variance=0.1), Lossy(probability=0.3)][: rng.integers(3)],
+        down=[Lossy(probability=0.2), Noisy(variance=0.05)][: rng.integers(3)],
+    )
+    return tiny(
+        data,
+        bool(rng.integers(2)),
+        num_participants=int(rng.integers(1, 4)),
+        num_shared=int(rng.integers(1, 3)),
+        uplink=str(rng.choice(["same", "redrawn"])),
+        stepsize=float(rng.uniform(0.05, 0.5)) if rng.integers(2) else tuple(rng.uniform(0.05, 0.5, 3)),
+        learner=LeakyLMS(leakage=0.3) if rng.integers(2) else "lms",
+        attack=attacks[rng.integers(len(attacks))],
+        availability=availability if rng.integers(2) else None,
+        channel=links if rng.integers(2) else None,
+    )
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_the_learning_curves_of_random_systems_are_those_of_the_enumerated_moments(seeds: range) -> None:
+    for seed in seeds:
+        scenario = random_system(seed)
+        check(scenario, enumerate_opened(scenario, 3), 3)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from psofed import Scenario, Selection
-from psofed.engine import over_clients
+from psofed.engine import run as engine_run
 from psofed.engine.lanes import WIDTH
-from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.run import Run
 from psofed.fleet import draw_fleet
 from psofed.parts.attacks import Gaussian
 from psofed.parts.availabilities import Bernoulli
@@ -23,25 +23,23 @@ from psofed.scenario.tables import Links
 from psofed.simulation.blocks import runs_over_clients
 
 sys.path.insert(0, str(Path(__file__).parent))
-import plain_engine
 from every_kind import KINDS, start
-from plain_engine import run_as_python
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_in_pieces_and_in_another_block_is_the_same(kind: str) -> None:
-    whole, pieces = np.empty((12, 3, 2 * WIDTH)), np.empty((12, 3, WIDTH))
-    run, again = start(kind, range(2 * WIDTH)), start(kind, range(WIDTH, 2 * WIDTH))
+    whole, pieces = np.empty((12, 3, 5)), np.empty((12, 3, 2))
+    run, again = start(kind, range(3, 8)), start(kind, range(6, 8))
     run.advance(0, whole)
     for first, last in ((0, 4), (4, 5), (5, 12)):
         again.advance(first, pieces[first:last])
-    assert np.array_equal(whole[:, :, WIDTH:], pieces)
-    assert np.array_equal(run.server[:, WIDTH:], again.server)
-    assert not np.array_equal(whole[:, :, :WIDTH], pieces)
+    assert np.array_equal(whole[:, :, 3:], pieces)
+    assert np.array_equal(run.server[3:], again.server)
+    assert not np.array_equal(whole[:, :, :2], pieces)
     if kind == "a table":
-        assert np.array_equal(run.client_squares[:, WIDTH:], again.client_squares)
+        assert np.array_equal(run.client_squares[:, 3:], again.client_squares)
         assert (again.client_squares > 0.0).all(axis=1).tolist() == [True, False, *[True] * 5]
 
 
@@ -69,11 +67,11 @@ def compare_lanes(scenario: Scenario, width: int, iterations: int) -> None:
     """Compare `width` trials in lock step with the first of them, its clients in lanes, on one thread and on two."""
     fleet = draw_fleet(scenario)
     runs = [
-        PsoFedRun(scenario, fleet, 5, range(3, 3 + width)),
-        PsoFedRun(scenario, fleet, 5, range(3, 4)),
-        PsoFedRun(scenario, fleet, 5, range(3, 4), threads=2),
+        Run(scenario, fleet, 5, range(3, 3 + width)),
+        Run(scenario, fleet, 5, range(3, 4), over_clients=True),
+        Run(scenario, fleet, 5, range(3, 4), over_clients=True, threads=2),
     ]
-    metrics = [np.empty((iterations, 3, run.server.shape[1])) for run in runs]
+    metrics = [np.empty((iterations, 3, len(run.server))) for run in runs]
     for run, out in zip(runs, metrics, strict=True):
         run.advance(0, out[:3])
         run.advance(3, out[3:])
@@ -82,25 +80,12 @@ def compare_lanes(scenario: Scenario, width: int, iterations: int) -> None:
         assert np.array_equal(run.clients[:, :, 0], runs[0].clients[:, :, 0])
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, pytest.param(NETWORK, marks=pytest.mark.slow)], ids=["plain", "network"]
-)
+@pytest.mark.parametrize("changes", [{}, NETWORK], ids=["plain", "network"])
 def test_lanes_over_clients_give_the_bits_of_lanes_over_trials(
     changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(over_clients, "_CLIENTS_PER_THREAD", 2 * WIDTH)
+    monkeypatch.setattr(engine_run, "_CLIENTS_PER_THREAD", 2 * WIDTH)
     compare_lanes(FLEET.replace(**changes), WIDTH, 20)
-
-
-@pytest.mark.filterwarnings("ignore:overflow")  # of counters, also on the other thread
-def test_lanes_over_clients_of_a_network_give_the_bits_of_lanes_over_trials_as_plain_python(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As plain Python, since its kernels take long to compile."""
-    run_as_python(monkeypatch)
-    monkeypatch.setattr(over_clients, "_CLIENTS_PER_THREAD", 2 * WIDTH)
-    with np.errstate(all="ignore"):
-        compare_lanes(FLEET.replace(**NETWORK), plain_engine.WIDTH, 6)
 
 
 def test_few_trials_of_a_large_fleet_have_their_lanes_over_clients() -> None:

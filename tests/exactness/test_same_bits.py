@@ -12,8 +12,8 @@ from psofed.parts.aggregations import FLTrust
 from psofed.parts.attacks import ColludingGaussian, DataPoisoning, Gaussian, LabelPoisoning, Mimic
 from psofed.parts.drifts import Jump, RandomWalk
 from psofed.parts.models import Rff
-from psofed.reference.draws import draw_trial
 from psofed.simulation import blocks
+from reference.draws import draw_trial
 
 pytestmark = [pytest.mark.engine, pytest.mark.simulation]
 

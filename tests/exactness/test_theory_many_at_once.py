@@ -1,6 +1,5 @@
 """What makes predictions fast changes no number: lumped fleets, many stepsizes in one call, measured moments."""
 
-import dataclasses
 import subprocess
 import sys
 
@@ -10,15 +9,11 @@ import pytest
 import psofed
 from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
 from psofed.scenario.changes import attack_from_mapping
-from psofed.theory.maps import krylov
-from psofed.theory.maps.lumps import Lumps
-from psofed.theory.maps.opened import OpenedRecursion
-from psofed.theory.maps.scattered import ScatteredRecursion
-from psofed.theory.metrics import ALONE
+from psofed.theory import model, solve
+from psofed.theory.groups import gauss_rule, group_clients
+from psofed.theory.iteration import Sources
 from psofed.theory.model import TheoryModel
-from psofed.theory.moments.level import Sources
-from psofed.theory.moments.second import pack
-from psofed.theory.solve import select
+from psofed.theory.solve import Solver
 from psofed.theory.stability import contraction_bound
 from psofed.theory.stepsize_curve import predict_stepsizes
 
@@ -52,11 +47,11 @@ def fleet_of(options, coordinated: bool, pattern: str = "random", **changes) -> 
 def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = fleet_of(options, system[1], system[0])
     lumped = psofed.predict(scenario)
-    assert lumped.model.recursion(0.1, lumped.model.branches[0]).law.rows < 45
+    assert group_clients(lumped.model, 0.1).size < 45
     curve = lumped.learning_curve(60)
-    monkeypatch.setattr(Lumps, "is_precise", lambda *_: False)
+    monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
     plain = psofed.predict(scenario)
-    assert plain.model.recursion(0.1, plain.model.branches[0]).law.rows == 70
+    assert group_clients(plain.model, 0.1).size == 70
     assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
     assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
     assert lumped.spectral_radius == pytest.approx(plain.spectral_radius, rel=1e-6)
@@ -71,12 +66,12 @@ def test_lumping_clients_with_correlated_inputs_changes_nothing(
     data = Data(input_correlation=0.6)
     scenario = fleet_of(options, coordinated, num_clients=70, dimension=2, num_shared=1, data=data)
     lumped = psofed.predict(scenario)
-    assert lumped.model.recursion(0.1, lumped.model.branches[0]).law.rows < 35
+    assert group_clients(lumped.model, 0.1).size < 35
     curve = lumped.learning_curve(30)
-    monkeypatch.setattr(Lumps, "is_precise", lambda *_: False)
-    monkeypatch.setattr(krylov, "_LARGE", 10**9)  # all clients are solved for to ten digits, too
+    monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
+    monkeypatch.setattr(solve, "_LARGE", 10**9)  # all clients are solved for to ten digits, too
     plain = psofed.predict(scenario)
-    assert plain.model.recursion(0.1, plain.model.branches[0]).law.rows == 70
+    assert group_clients(plain.model, 0.1).size == 70
     assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
     assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
     np.testing.assert_allclose(curve.network_mse, plain.learning_curve(30).network_mse, rtol=1e-9)
@@ -103,39 +98,14 @@ def test_clients_near_their_own_limit_are_kept_where_the_others_are_lumped(
     bound = contraction_bound(draw_fleet(scenario))
     stepsizes = bound * np.array([0.99, 1.04, 1.08])
     lumped = [psofed.predict(scenario.replace(stepsize=mu)) for mu in stepsizes]
-    model = lumped[0].model
-    rows = [model.recursion(mu, model.branches[0]).law.rows for mu in (*stepsizes, 1.5 * bound)]
-    assert max(rows[:-1]) < clients / 2
-    assert rows[-1] == clients
+    assert max(group_clients(lumped[0].model, mu).size for mu in stepsizes) < clients
     stable, levels = [p.is_stable for p in lumped], [p.network_mse for p in lumped]
     assert set(stable) == {True, False}
-    monkeypatch.setattr(Lumps, "is_precise", lambda *_: False)
-    monkeypatch.setattr(krylov, "_LARGE", 10**9)
+    monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
+    monkeypatch.setattr(solve, "_LARGE", 10**9)
     plain = [psofed.predict(scenario.replace(stepsize=mu)) for mu in stepsizes]
     assert [p.is_stable for p in plain] == stable
     assert [p.network_mse for p in plain] == pytest.approx(levels, rel=1e-7)
-
-
-@pytest.mark.parametrize("uplink", ["same", "redrawn"])
-@pytest.mark.parametrize("kind", [None, "gaussian", "sign-flip", "constant-bias", "data-poisoning"])
-def test_given_all_masks_a_third_of_the_moments_is_enough(kind: str | None, uplink: str) -> None:
-    attack = None if kind is None else make_attack(kind=kind, num_byzantine=1, probability=0.7)
-    scenario = Scenario(
-        num_clients=4, dimension=3, num_participants=2, num_shared=2, uplink=uplink, attack=attack,
-        selection=Selection(pattern="round-robin", coordinated=False), data=Data(input_correlation=0.6),
-    )  # fmt: skip
-    model = TheoryModel(scenario)
-    third = model.recursion(0.1, model.offset_branches(3)[-1])
-    assert isinstance(third, ScatteredRecursion)
-    values = {field.name: getattr(third, field.name) for field in dataclasses.fields(third)}
-    whole = OpenedRecursion(**values)
-    for sources in (*ALONE, Sources()):
-        level, state = third.steady_state(sources, 1e-12)
-        expected, whole_state = whole.steady_state(sources, 1e-12)
-        assert dataclasses.astuple(level) == pytest.approx(dataclasses.astuple(expected), rel=1e-9)
-        np.testing.assert_allclose(pack(state), pack(whole_state), rtol=0, atol=1e-10)
-    assert third.spectral_radius() == pytest.approx(whole.spectral_radius(), rel=1e-7)
-    np.testing.assert_allclose(third.curve(20, 1), whole.curve(20, 1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("law", ["uniform", "exponential", "two clusters"])
@@ -148,12 +118,12 @@ def test_a_large_fleet_is_lumped_by_sums_over_its_clients(law: str) -> None:
     if law == "two clusters":
         variance = np.where(variance < 0.6, 0.2 + variance / 20, variance)
     noise = variance * rng.uniform(0.01, 0.03, clients)
-    lumps = Lumps.of(variance, noise, np.zeros(clients), 32)
-    assert lumps.copies.size == 32
+    node, copies, (carried,) = gauss_rule(variance, noise[None], 32)
+    assert node.size == 32
     for pole in (-variance.min(), -variance.max()):
-        expected, shared = (noise / (variance - pole)).sum(), 1.0 / (lumps.input_variance - pole)
-        assert (lumps.copies * lumps.noise_variance) @ shared == pytest.approx(expected, rel=1e-9)
-        assert lumps.copies @ shared == pytest.approx((1.0 / (variance - pole)).sum(), rel=1e-9)
+        expected, shared = (noise / (variance - pole)).sum(), 1.0 / (node - pole)
+        assert (copies * carried) @ shared == pytest.approx(expected, rel=1e-9)
+        assert copies @ shared == pytest.approx((1.0 / (variance - pole)).sum(), rel=1e-9)
 
 
 def test_many_stepsizes_at_once_are_what_each_is_alone() -> None:
@@ -196,7 +166,7 @@ def test_the_fourth_moments_of_gaussian_inputs_given_as_measured_change_nothing(
     weighted = fleet.noise_variance[:, None, None] * r
     given = Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r, 2, None, fourth, weighted)
     plain, measured = (
-        select(TheoryModel(scenario, measured=f)).steady_state(0.15).total for f in (None, given)
+        Solver(TheoryModel(scenario, measured=f)).steady_state(0.15).total for f in (None, given)
     )
     assert measured.excess == pytest.approx(plain.excess, rel=1e-8)
     assert measured.server == pytest.approx(plain.server, rel=1e-8)
@@ -229,11 +199,11 @@ def test_measured_moments_are_exact_for_samples_drawn_from_a_table() -> None:
     steps = [np.eye(2) - mu * np.outer(row, row) for row in x]
     step = np.mean([np.kron(s, s) for s in steps], axis=0)
     p = np.linalg.solve(np.eye(4) - step, mu**2 * weighted[0].ravel()).reshape(2, 2)
-    solver = select(TheoryModel(scenario, measured=fleet))
+    solver = Solver(TheoryModel(scenario, measured=fleet))
     total = solver.steady_state(mu).total
     assert total.server == pytest.approx(np.trace(p), rel=1e-8)
     assert total.excess == pytest.approx(np.trace(r[0] @ p), rel=1e-8)
-    gaussian = select(
+    gaussian = Solver(
         TheoryModel(
             scenario, measured=Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r)
         )
@@ -247,8 +217,8 @@ def test_terms_add_up_under_every_affine_attack() -> None:
         scenario = scenario.replace(data=Data(target_spread=0.05))
         prediction = psofed.predict(scenario)
         terms, clean = prediction.terms, psofed.predict(scenario.replace(attack=None)).terms
-        recursion = prediction.model.recursion(0.1, prediction.model.branches[0])
-        total = recursion.steady_state(Sources())[0].excess + terms.noise
+        recursion = next(prediction.solver.recursions(0.1))
+        total = recursion.steady_state(Sources())[0][0, 0] + terms.noise
         assert prediction.network_mse == pytest.approx(total, rel=1e-7)
         assert (terms.data, terms.targets) == pytest.approx((clean.data, clean.targets), rel=1e-9)
         assert clean.attack == 0.0

@@ -98,8 +98,6 @@ def leaves(scenario: Scenario) -> Iterator[str]:
             yield from (f"data.{inner.name}" for inner in dataclasses.fields(value))
             for inner in (value.stream, value.function):
                 yield from () if inner is None else (f"{inner.table}.{name}" for name in inner.options())
-        elif field.name == "evasion":
-            yield from ("evasion.norm",) if value is None else ("evasion.norm", "evasion.epsilon")
         else:
             yield field.name
 
@@ -166,8 +164,6 @@ COVARIANCES = [[[1.0, 0.2, 0, 0], [0.2, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2.0]
 @pytest.mark.parametrize(
     "scenario",
     [
-        FLEET.replace(evasion=psofed.Evasion(epsilon=0.3)),
-        FLEET.replace(evasion=psofed.Evasion(epsilon=0.1, norm="inf")),
         FLEET.replace(attack=psofed.attacks.Gaussian(clients=(3, 7))),
         FLEET.replace(data=psofed.Data(covariances=COVARIANCES)),
         FLEET.replace(data=psofed.Data(noise_variance=[0.01 * k for k in range(10)], input_variance=0.5)),
@@ -180,8 +176,6 @@ COVARIANCES = [[[1.0, 0.2, 0, 0], [0.2, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2.0]
         FLEET.replace(availability=psofed.availabilities.Bernoulli(probability=psofed.Uniform(0.25, 0.5))),
     ],
     ids=[
-        "2-norm",
-        "inf-norm",
         "clients",
         "covariances",
         "each-client",
@@ -205,14 +199,9 @@ def test_covariances_are_kept_and_said_to_be() -> None:
     )
 
 
-def test_evasion_and_named_liars_can_be_put_in_and_taken_away() -> None:
-    mapping = changed(FLEET.to_mapping(), "evasion.norm", parse_value("2"))
-    scenario = make_scenario(mapping, Limits())
-    assert scenario.evasion == psofed.Evasion(epsilon=0.1)
-    assert "evasion.epsilon" in shown_fields(scenario)
-    assert make_scenario(changed(mapping, "evasion.norm", parse_value("inf")), Limits()).evasion.norm == "inf"
-    assert make_scenario(changed(mapping, "evasion.norm", ""), Limits()) == FLEET
-    mapping = changed(changed(mapping, "attack.kind", "gaussian"), "attack.clients", parse_value("[2, 4]"))
+def test_named_byzantine_clients_can_be_put_in_and_taken_away() -> None:
+    mapping = changed(FLEET.to_mapping(), "attack.kind", "gaussian")
+    mapping = changed(mapping, "attack.clients", parse_value("[2, 4]"))
     assert make_scenario(mapping, Limits()).attack.clients == (2, 4)
     attack = make_scenario(changed(mapping, "attack.clients", ""), Limits()).attack
     assert (attack.clients, attack.num_byzantine) == ((), 2)
@@ -224,7 +213,6 @@ def test_a_form_can_be_drawn_whatever_number_is_typed(value: float) -> None:
     extreme = FLEET.replace(
         attack=psofed.attacks.Gaussian(num_byzantine=1, variance=value),
         drift=psofed.drifts.RandomWalk(variance=value or 1.0),
-        evasion=psofed.Evasion(epsilon=value),
         data=psofed.Data(noise_variance=value, input_variance=value, test_input_variance=value or 1.0),
     )
     for field in shown_fields(extreme).values():

@@ -8,7 +8,6 @@ import pytest
 
 import psofed
 from psofed import InvalidValueError, PsofedError, Scenario, advise, from_arrays
-from psofed.results.outliers import robust_scores, stands_out
 from psofed.settings.advice import AdviceSettings
 from psofed.studies.advice.errors import Trier
 from psofed.studies.advice.groups import estimate_laws, split_by_law
@@ -18,17 +17,13 @@ from psofed.studies.advice.what_if import AttackPlan
 pytestmark = [pytest.mark.studies, pytest.mark.takes(12)]
 
 
-def make(
-    clients: int, rows: int, spread: float, seed: int = 0, dimension: int = 3, faulty: int | None = None
-):
+def make(clients: int, rows: int, spread: float, seed: int = 0, dimension: int = 3):
     """Clients whose weights lie `spread` apart, each with as many rows beyond the warm-up."""
     rng = np.random.default_rng(seed)
     count = rows + 20
     weights = 0.6 + spread * np.random.default_rng(99).standard_normal((clients, dimension))
     x = rng.standard_normal((count, clients, dimension))
     y = (x * weights).sum(axis=2) + rng.standard_normal((count, clients))
-    if faulty is not None:
-        y[:, faulty] = np.linspace(0.3, 3.0, count) * rng.standard_normal(count)
     names = np.tile([f"S{k:02d}" for k in range(clients)], count)
     return from_arrays(x.reshape(-1, dimension), y.reshape(-1), names)
 
@@ -141,31 +136,30 @@ def test_an_attack_is_moved_to_the_clients_that_federate() -> None:
     assert present.of_clients(group, 10, 0).probability == (0.1, 0.2, 0.5, 0.7, 0.8)
 
 
-def test_flags_tell_a_faulty_sensor_another_law_a_drift_and_too_few_rows_apart() -> None:
+def test_remarks_are_what_was_measured() -> None:
     rng = np.random.default_rng(4)
     x = rng.standard_normal((220, 12, 3))
-    weights = np.full((220, 12, 3), 0.6)
-    weights[:, 9] *= [1.0, -1.5, -1.0]
-    weights[:, 10] *= np.linspace(1.3, -1.0, 220)[:, None]
-    y = (x * weights).sum(axis=2) + rng.standard_normal((220, 12))
+    y = 0.6 * x.sum(axis=2) + rng.standard_normal((220, 12))
     y[:, 8] = np.linspace(0.3, 3.0, 220) * rng.standard_normal(220)
     names = np.array([f"S{k:02d}" for k in range(12)])
     keep = np.ones((220, 12), bool)
     keep[33:, 11] = False  # 13 samples after the warm-up: none is judged
     data = from_arrays(x[keep], y[keep], np.tile(names, (220, 1))[keep])
     advice = advise(data, byzantine=0)
-    flags = {s.name: s.flag for s in advice.stations if s.flag}
-    assert flags == {"S08": "faulty sensor", "S09": "other law", "S10": "drifts", "S11": "too few rows"}
-    assert any(sentence.startswith("Faulty sensor: S08 has") for sentence in advice.sentences)
+    assert {s.name: s.flag for s in advice.stations if s.flag} == {
+        "S08": "hard to predict",
+        "S11": "too few rows",
+    }
 
 
-def test_equal_stations_are_not_flagged() -> None:
-    errors = np.random.default_rng(5).normal(0.4, 0.02, (200, 20))
-    flagged = [stands_out(*robust_scores(row)).sum() for row in errors]
-    assert sum(flagged) == 0
-    assert not stands_out(
-        *robust_scores(np.array([0.1, 0.1, 9.0]))
-    ).any()  # three say nothing about each other
+def test_a_common_shock_known_from_the_first_client_does_not_help_the_pooled_model() -> None:
+    """What all targets of an iteration share cannot be forecast, but would be learned from the first of them."""
+    rng = np.random.default_rng(7)
+    x, shocks = (np.repeat(values, 20) for values in (rng.choice([-1.0, 1.0], 120), rng.standard_normal(120)))
+    data = from_arrays(x[:, None], shocks, np.arange(2400) % 20)
+    assert advise(data, byzantine=0).method("pooled").gain.value < 0.02
+    baselines = psofed.simulate(Scenario.from_data(data, stepsize=0.1)).details["data"]["baselines"]
+    assert baselines["pooled"] > baselines["average"]
 
 
 def test_nothing_is_chosen_or_judged_by_what_comes_later() -> None:
@@ -265,7 +259,7 @@ def test_the_answer_is_about_those_who_should_federate(
     assert [len(group.clients) for group in advice.groups] == sizes
     assert advice.answer.startswith(start)
     if kind == "two others":
-        assert advice.answer.endswith("; leave out S 23 and S 24, which follow other laws.")
+        assert advice.answer.endswith("; leave out S 23 and S 24.")
         assert advice.left_out == ("S 23", "S 24")
         assert advice.scenario.num_clients == 23
         assert advice.everybody_gain.value < 0 < advice.federation.gain.interval[0]
@@ -282,40 +276,17 @@ def test_clients_of_one_law_stay_together_where_little_noise_shows_how_each_is_s
     assert len(split_by_law(laws).groups) > 3
     advice = advise(data, byzantine=0, trials=8)
     assert [len(group.clients) for group in advice.groups] == [23]
-    assert advice.answer.startswith("Federate: 23 of 25 clients gain 4.6 %")
-    assert advice.answer.endswith("leave out S23 and S24, which follow other laws.")
-
-
-def test_where_groups_of_the_past_end_the_answer_is_about_everybody() -> None:
-    rng = np.random.default_rng((4, 2))
-    weights = np.tile(rng.choice([-1, 1], 4) * rng.uniform(0.3, 0.8, 4), (25, 1))
-    weights[-2:] *= -rng.uniform(0.6, 1.2, (2, 4))
-    noise, x = 0.3 * rng.standard_normal((200, 25)), rng.standard_normal((200, 25, 4))
-    y = (x * weights).sum(axis=2) + noise
-    data = from_arrays(x.reshape(-1, 4), y.reshape(-1), np.tile([f"S{k:02d}" for k in range(25)], len(y)))
-    advice = advise(data, byzantine=0, trials=8)
-    assert [len(group.clients) for group in advice.groups] == [25]
-    assert advice.verdict == "stay alone"
+    assert advice.answer.startswith("Federate: 23 of 25 clients gain 4.4 %")
+    assert advice.answer.endswith("leave out S23 and S24.")
 
 
 def test_a_naive_forecast_that_is_better_is_the_answer() -> None:
-    import pandas
-
     rng = np.random.default_rng(5)
-    hours = np.arange(24 * 6)
-    frames = []
-    for name in "abc":
-        level = 4 * np.sin(2 * np.pi * hours / 24) + 0.3 * rng.standard_normal(hours.size)
-        times = pandas.Timestamp("2024-05-01") + pandas.to_timedelta(hours, unit="h")
-        frames.append(
-            pandas.DataFrame({"time": times, "who": name, "x": rng.standard_normal(hours.size), "y": level})
-        )
-    advice = advise(pandas.concat(frames), "who", "y", byzantine=0)
-    assert (advice.verdict, advice.winner) == ("naive", "seasonal")
-    assert advice.answer.startswith("Do not federate: no model is needed, the value a day ago has an error ")
     walk = np.cumsum(rng.standard_normal((300, 3)), axis=0).reshape(-1)
     advice = advise(from_arrays(rng.standard_normal((900, 2)), walk, np.arange(900) % 3), byzantine=0)
     assert (advice.verdict, advice.winner) == ("naive", "persistence")
+    start = "Do not federate: no model is needed, the last value of the target has an error "
+    assert advice.answer.startswith(start)
 
 
 def test_least_squares_alone_is_the_answer_where_lms_is_too_slow() -> None:

@@ -18,9 +18,9 @@ from psofed import (
 )
 from psofed.parts.attacks import Gaussian, LabelPoisoning, Mimic, SignFlip
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
-from psofed.reference.literal import run_trial
 from psofed.scenario.changes import with_values
+from reference.draws import draw_trial
+from reference.literal import run_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.theory]
 

@@ -11,17 +11,15 @@ from typer.testing import CliRunner
 
 import psofed
 from psofed import (
-    Data,
     InvalidValueError,
     NotCoveredError,
     Scenario,
-    Selection,
     load_result,
     predict,
     simulate,
 )
 from psofed.cli import app
-from psofed.engine.frames.defence import all_peaks, make_watching
+from psofed.engine.defence import all_peaks, make_watching
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
 from psofed.parts.defences import Cusum
@@ -115,11 +113,10 @@ def test_a_tail_that_ends_sooner_than_a_power_law_makes_for_a_higher_threshold_t
 def test_suspicion_that_still_climbs_at_the_end_of_a_run_counts_as_a_peak() -> None:
     """A client whose honest uploads differ for good never falls back; uncounted, its alarms would break the promise."""
     plan = WatchPlan(math.inf, np.zeros((0, 0)))
-    watching = make_watching(SMALL.defence, plan, clients=2, participants=2, numbers=1, dimension=1, lanes=3)
-    watching.peak[0, :2] = 7.0
-    watching.peak[1, 2] = 9.0  # a lane that only fills up the vector
-    watching.peaks[5, 1] = 4
-    counts = all_peaks(watching, 2)
+    watching = make_watching(SMALL.defence, plan, clients=2, participants=2, numbers=1, dimension=1, trials=2)
+    watching.peak[:, 0] = 7.0
+    watching.peaks[1, 5] = 4
+    counts = all_peaks(watching)
     assert counts.sum() == 6
     assert counts[5] == 4
     assert counts[int(math.log(7.0 / 0.01) / math.log(1.02))] == 2
@@ -196,7 +193,7 @@ def test_no_defence_and_none_are_one_scenario() -> None:
 
 
 def test_a_defence_is_refused_by_name_where_it_has_no_meaning() -> None:
-    with pytest.raises(NotCoveredError, match=r'defence.kind = "cusum".*predict_recovery'):
+    with pytest.raises(NotCoveredError, match=r'defence.kind = "cusum".*depends on the uploads'):
         predict(SMALL)
     with pytest.raises(NotCoveredError, match=r"excluded_download.*online-fed"):
         simulate(SMALL.replace(algorithm="online-fed", defence=Cusum(excluded_download=False)), trials=1)
@@ -239,32 +236,6 @@ def test_kinds_of_defence_are_swept(tmp_path: Path) -> None:
     assert found.cells[0].steady_state["server_msd"][0] != found.cells[1].steady_state["server_msd"][0]
     rows = list(csv.DictReader(found.save(tmp_path)[1].read_text(encoding="utf-8").splitlines()))
     assert [row["defence_found"] for row in rows] == ["", str(found.cells[1].defence["found"])]
-
-
-def test_recovery_is_refused_where_it_cannot_be_predicted() -> None:
-    with pytest.raises(NotCoveredError, match="nothing to recover from"):
-        psofed.predict_recovery(SMALL.replace(attack=None))
-    for clients in ((0,), (SMALL.num_clients - 1,), ()):
-        with pytest.raises(NotCoveredError, match="some are not"):
-            psofed.predict_recovery(SMALL, clients=clients)
-    with pytest.raises(InvalidValueError, match=r"^clients must be a number"):
-        psofed.predict_recovery(SMALL, clients=("north",))
-    redrawn = SMALL.replace(attack=SMALL.attack.replace(byzantine_set="redrawn"))
-    with pytest.raises(NotCoveredError, match="every client may be one"):
-        psofed.predict_recovery(redrawn, clients=(0, 1, 2))
-    with pytest.raises(NotCoveredError, match="excluded_download = false"):
-        psofed.predict_recovery(SMALL.replace(defence=Cusum(excluded_download=False)))
-    # Masks that differ from iteration to iteration, and from client to client.
-    for coordinated, correlation in ((True, 0.5), (False, 0.0)):
-        masks, data = (
-            Selection(pattern="round-robin", coordinated=coordinated),
-            Data(input_correlation=correlation),
-        )
-        with pytest.raises(NotCoveredError, match="masks are alike in all iterations"):
-            psofed.predict_recovery(
-                SMALL.replace(selection=masks, data=data, num_clients=3, num_participants=2)
-            )
-    assert psofed.predict_recovery(SMALL, clients=(0, 1, 2), iterations=50).iterations(3.0) < 50
 
 
 def test_no_defence_suspects_nobody() -> None:

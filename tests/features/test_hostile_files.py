@@ -227,7 +227,6 @@ def test_a_forged_cell_is_computed_again(tmp_path: Path) -> None:
 
 
 def test_a_damaged_archive_of_the_federation_is_one_line(tmp_path: Path) -> None:
-    pytest.importorskip("flwr", reason="the federation's extra is not installed")
     from psofed.federation.protocol.archive import read_archive, write_archive
 
     file = tmp_path / "checkpoint.npz"

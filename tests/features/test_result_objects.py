@@ -1,6 +1,11 @@
 """Results as objects: what they print, show in notebooks, draw, and give as tables."""
 
+import copy
+import json
 import math
+import pickle
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +13,7 @@ import pytest
 import psofed
 from psofed import PsofedError, Scenario, compare, difference, load_result, predict, simulate, sweep, tune
 from psofed.attacks import Gaussian, SignFlip
+from psofed.common.equality import same_values
 from psofed.data.own_data import read_data
 
 pytestmark = [pytest.mark.results, pytest.mark.render, pytest.mark.studies]
@@ -61,6 +67,62 @@ def test_every_result_says_shows_draws_and_tabulates_itself(every, name: str) ->
     assert "<script" not in html
     assert isinstance(result.plot(), Figure)
     assert len(result.to_dataframe()) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_result_equals_its_copies_and_no_other(every, name: str) -> None:
+    result = every[name]
+    for copied in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+        assert copied == result
+        assert hash(copied) == hash(result)
+        assert repr(copied) == repr(result)
+        assert copied.to_dataframe().equals(result.to_dataframe())
+    assert not any(result == other for key, other in every.items() if key != name)
+    assert result != "text"
+
+
+def test_results_of_the_same_run_are_equal_and_of_others_are_not(few, grid) -> None:
+    assert simulate(FLEET, trials=20, seed=4) == few
+    assert simulate(FLEET, trials=20, seed=5) != few
+    assert simulate(FLEET.replace(num_shared=2), trials=20, seed=4) != few
+    assert sweep(grid.grid.base, {"num_shared": [1]}, trials=2) != grid
+    assert np.isinf(
+        grid.cells[1].steady_state["network_mse"]
+    ).any()  # infinities and NaN are equal to themselves
+    assert predict(FLEET) == predict(FLEET) != predict(FLEET.replace(num_shared=2))
+    assert predict(FLEET) != predict(FLEET, theory="paper")
+    assert tune(FLEET, shared=[1]) == tune(FLEET, shared=[1]) != tune(FLEET, shared=[2])
+    assert compare(FLEET, trials=4) == compare(FLEET, trials=4) != compare(FLEET, trials=5)
+
+
+def test_a_predicted_error_is_a_number_that_also_has_a_mean_and_decibels() -> None:
+    prediction = predict(FLEET)
+    for level in (prediction.network_mse, prediction.server_msd, prediction.test_mse):
+        assert isinstance(level, float)
+        assert level.mean == level
+        assert level.decibels == pytest.approx(10 * math.log10(level))
+        assert type(level + 0) is float
+        assert json.loads(json.dumps(level)) == level
+        assert pickle.loads(pickle.dumps(level)).decibels == level.decibels
+    assert math.isinf(predict(FLEET.replace(stepsize=9.0)).network_mse.decibels)
+    json.dumps(prediction.to_json(), allow_nan=False)
+
+
+def test_a_plot_whose_value_is_thrown_away_is_shown_after_the_cell(few, monkeypatch) -> None:
+    """As in a notebook, ``result.plot();`` has no value to show."""
+    shown, waiting = [], []
+    events = SimpleNamespace(register=lambda _, call: waiting.append(call), unregister=lambda _, call: None)
+    notebook = SimpleNamespace(kernel=None, events=events)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: notebook))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=shown.append))
+    thrown_away, value = few.plot(), few.plot()
+    value._repr_png_()  # shown as the cell's value
+    for call in waiting:
+        call()
+    assert shown == [thrown_away]
+    notebook.__dict__.pop("kernel")  # a terminal cannot show pictures
+    few.plot()
+    assert len(waiting) == 2
 
 
 def test_tables_of_a_simulation_are_tidy(few) -> None:
@@ -159,7 +221,7 @@ def test_a_saved_sweep_loads_as_it_was(grid, tmp_path) -> None:
         loaded = load_result(path)
         assert loaded.grid == grid.grid
         assert loaded.to_json() == grid.to_json()
-        assert all(a.same_bits(b) for a, b in zip(loaded.cells, grid.cells, strict=True))
+        assert same_values(loaded.cells, grid.cells)
     with pytest.raises(PsofedError, match="is a folder, not a result"):
         load_result(tmp_path)
 

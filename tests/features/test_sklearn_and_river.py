@@ -17,9 +17,12 @@ from psofed.sklearn import FederatedRegressor
 
 pytestmark = pytest.mark.common
 
+# As with scikit-learn's SGDRegressor: two steps are not one step of twice the size.
+NOT_IN_STREAMS = {"check_sample_weight_equivalence_on_dense_data": "a weight is not a number of repetitions"}
+
 
 @pytest.mark.filterwarnings("ignore:The models diverged")  # of inputs that nobody has scaled
-@parametrize_with_checks([FederatedRegressor()])
+@parametrize_with_checks([FederatedRegressor()], expected_failed_checks=lambda _: NOT_IN_STREAMS)
 def test_the_regressor_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)
 
@@ -35,7 +38,6 @@ OPTIONS = {"stepsize": 0.04, "num_shared": 2, "num_participants": 2, "random_sta
 
 def test_the_update_is_that_of_simulate():
     """A hand-written PSO-Fed on the draws of trial 0."""
-    from psofed.engine.lanes import WIDTH
     from psofed.simulation.online import OnlineFederation, online_scenario
 
     X, y, clients = table()
@@ -47,21 +49,20 @@ def test_the_update_is_that_of_simulate():
     federation.add(rows, targets)
     iterations = federation.iteration + federation.num_waiting
     run = federation._run
-    drawn = run._network.draw(0, iterations, run._streams["participation"], None)
-    exchange = run._draw_exchange(0, iterations, drawn)  # participants and entries of every lane
-    assert exchange.participants.shape[-1] == WIDTH
+    drawn = run._drawing.draw(0, iterations, np.full(iterations, 2))
+    exchange = run._draw_exchange(0, iterations, drawn)
     models, server = np.zeros((3, 4)), np.zeros(4)
     for n in range(iterations):
-        for p, k in enumerate(exchange.participants[n, :, 0]):
-            entries = exchange.downloaded[n, p, :, 0]
+        for k in exchange.participants[n, 0]:
+            entries = exchange.downloaded[n, 0, 0]
             models[k, entries] = server[entries]
         for k in range(3):
             if n < len(targets[k]):
                 x = rows[k][n]
                 models[k] += 0.04 * (targets[k][n] - models[k] @ x) * x
         uploads = np.repeat(server[None], 2, axis=0)
-        for p, k in enumerate(exchange.uploaders[n, :, 0]):
-            entries = exchange.uploaded[n, p, :, 0]
+        for p, k in enumerate(exchange.uploaders[n, 0]):
+            entries = exchange.uploaded[n, 0, 0]
             uploads[p, entries] = models[k, entries]
         server = uploads.mean(axis=0)
     np.testing.assert_allclose(made.client_coef_, models[:, :3], rtol=1e-10)
@@ -99,6 +100,24 @@ def test_each_client_has_its_own_model_and_strangers_are_refused_by_name():
         own.fit(X, y, clients[:-1])
 
 
+def test_a_weight_multiplies_the_stepsize_and_zero_leaves_the_row_out():
+    X, y, clients = table()
+    weights = np.random.default_rng(1).integers(0, 2, len(y))
+    fitted = FederatedRegressor(**OPTIONS).fit(X, y, clients, sample_weight=2.0 * weights)
+    kept = weights > 0
+    plain = FederatedRegressor(**{**OPTIONS, "stepsize": 0.08}).fit(X[kept], y[kept], clients[kept])
+    np.testing.assert_allclose(fitted.client_coef_, plain.client_coef_, rtol=1e-10)
+    assert fitted.intercept_ == pytest.approx(plain.intercept_, rel=1e-10)
+    pieces = FederatedRegressor(**OPTIONS)
+    for at in np.split(np.arange(len(y)), [100]):
+        pieces.partial_fit(X[at], y[at], clients[at], sample_weight=2.0 * weights[at])
+    assert (pieces.coef_ == fitted.coef_).all()
+    with pytest.raises(ValueError, match="at least one"):
+        FederatedRegressor().fit(X, y, clients, sample_weight=np.zeros(len(y)))
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        FederatedRegressor().fit(X, y, clients, sample_weight=-np.ones(len(y)))
+
+
 def test_a_diverging_fit_warns():
     from sklearn.exceptions import ConvergenceWarning
 
@@ -129,7 +148,7 @@ def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     monkeypatch.delitem(sys.modules, "psofed.sklearn")
-    with pytest.raises(PsofedError, match=r"pip install 'psofed\[sklearn\]'"):
+    with pytest.raises(PsofedError, match=r"pip install -e '\.\[sklearn\]'"):
         import psofed.sklearn  # noqa: F401
 
 
@@ -179,3 +198,30 @@ def test_one_client_that_shares_everything_is_rivers_linear_regression():
     score = evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
     assert f"{score.get():.6f}" == "0.558735"
     assert f"{federation.intercept():.6f}" == "35.617671"
+
+
+def test_a_client_passes_all_of_rivers_estimator_checks():
+    checks = pytest.importorskip("river.checks")
+    from psofed.river import RiverFederation
+
+    client = RiverFederation(["north", "south"]).client("north")
+    for check in checks.yield_checks(client):
+        check(client.clone())
+
+
+def test_features_that_appear_later_begin_at_zero():
+    pytest.importorskip("river")
+    from psofed.river import RiverFederation
+
+    growing, full = RiverFederation(["north", "south"]), RiverFederation(["north", "south"], features="abc")
+    X, y, _ = table()
+    for n, (x, target) in enumerate(zip(X, y, strict=True)):
+        row = dict(zip("abc"[: 1 + n // 100], x, strict=False))
+        for federation in (growing, full):
+            federation.client(("north", "south")[n % 2]).learn_one(row, target)
+    assert growing.weights() == pytest.approx(full.weights(), rel=1e-12)
+    assert growing.intercept("south") == pytest.approx(full.intercept("south"), rel=1e-12)
+    assert growing.predict("north", {"new": 1e9}) == growing.intercept("north")
+    clone = growing.client("north").clone()
+    assert clone.weights == dict.fromkeys("abc", 0.0)
+    assert growing.client("north").clone(include_attributes=True).weights == growing.weights("north")

@@ -1,15 +1,17 @@
-"""Tables of several stations, and gateways that learn from them, for tests."""
+"""Tables of several stations, and ready-made nodes that learn from them, for tests."""
 
 import numpy as np
+from nodes import fast_time
 
 from psofed import Scenario
-from psofed.common.files import read_json
-from psofed.federation.deploy.app import client_app, run_server
-from psofed.federation.deploy.settings import RunSettings
-from psofed.federation.deploy.superlink import Home
-from psofed.federation.testing import InProcessGrid
+from psofed.federation.client.node_options import NodeOptions
+from psofed.federation.client.ready_made import ready_made_node
+from psofed.federation.protocol.run_settings import RunSettings
+from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.transport.in_process import InProcessHub
 
 STATIONS = [f"s{k}" for k in range(6)]
+NAMED = {"features": ("a", "b"), "target_column": "y"}
 
 
 def rows_of(stations, count, seed=0):
@@ -34,18 +36,18 @@ def settings_of(clients, rounds, **changes):
         num_clients=max(clients, 2), dimension=2, num_participants=clients, num_shared=1, iterations=rounds,
         stepsize=0.05, aggregation="mean",
     )  # fmt: skip
-    return RunSettings(scenario=scenario, **{"samples_per_round": 1, "min_nodes": 1, **changes})
+    named = {} if changes.get("synthetic") else NAMED
+    return RunSettings(scenario=scenario, **{"samples_per_round": 1, "min_nodes": 1, **named, **changes})
 
 
-def federate(folder, nodes, clients, rounds, **changes):
-    """Run the ready-made app; `nodes` are node configurations by id."""
-    settings = settings_of(clients, rounds, **changes)
-    grid = InProcessGrid(dict.fromkeys(nodes, client_app), node_config=nodes)
-    for context in grid.contexts.values():
-        context.run_config = settings.to_config()
-    run_server(grid, settings, Home(folder))
-    return grid, read_json(folder / "result.json")
+def federate(settings, nodes, folder=None, **options):
+    """Run ready-made nodes, given their options by name; return the hub and the server."""
+    hub = InProcessHub({name: ready_made_node(name, given, folder) for name, given in nodes.items()})
+    server = ready_made_server(settings, **options)
+    with fast_time():
+        run_ready_made(server, hub, settings)
+    return hub, server
 
 
 def gateway(path, **more):
-    return {"data": str(path), "client-column": "station", "target-column": "y", "features": "a,b", **more}
+    return NodeOptions(data=str(path), client_column="station", **NAMED, **more)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from psofed.paper.model import Quality
-from psofed.paper.reproduce import Reproduction, reproduce
-from psofed.paper.reproduction import save_reproduction
+from psofed.paper.model import Quality, Reproduction
+from psofed.paper.reproduce import reproduce, save_reproduction
 
 ONE_WORKER = True  # the files of this folder share `reproduction`
 

@@ -11,7 +11,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.paper.curves import STEPSIZES, paper_scenario
 from psofed.paper.figures import figure_names, load_figure
 from psofed.paper.model import KINDS, Quality
-from psofed.paper.predictions import best_stepsize, predict_point
+from psofed.paper.predictions import predict_point
 from psofed.paper.published import published_table
 from psofed.paper.reproduce import choose_figures
 from psofed.scenario import UPLINKS
@@ -115,15 +115,3 @@ def test_scaled_predictions_are_what_predict_says(theory, uplink):
     assert point.server_msd == pytest.approx(direct.server_msd, rel=1e-7)
     assert point.test_mse == pytest.approx(direct.test_mse, rel=1e-7)
     assert point.attack == pytest.approx(direct.terms.attack, rel=1e-7)
-
-
-def test_the_best_stepsize_between_grid_points_is_that_of_the_theory():
-    scenario = paper_scenario(num_byzantine=5, probability=0.25, variance=0.25)
-    assert best_stepsize(scenario, "exact", STEPSIZES) == pytest.approx(
-        psofed.optimal_stepsize(scenario), abs=1e-3
-    )
-
-
-def test_a_best_stepsize_at_an_end_of_the_grid_is_that_end():
-    quiet = paper_scenario(num_byzantine=0, probability=0.25, variance=0.25)
-    assert best_stepsize(quiet, "exact", STEPSIZES) == STEPSIZES[0]

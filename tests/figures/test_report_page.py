@@ -3,8 +3,6 @@
 import dataclasses
 import logging
 import re
-from concurrent.futures import Executor, Future
-from concurrent.futures.process import BrokenProcessPool
 from html.parser import HTMLParser
 from importlib.resources import files
 
@@ -12,13 +10,13 @@ import numpy as np
 import pytest
 
 from psofed.paper.charts import make_headline, make_panels, spread_labels
+from psofed.paper.claims import HOLDS, PARTLY
 from psofed.paper.figures import figure_names
-from psofed.paper.findings import answer, find_findings
 from psofed.paper.look import LOOKS, look_of
 from psofed.paper.page import templates
-from psofed.paper.reproduction import drawing_helpers, save_reproduction
+from psofed.paper.report import answer
+from psofed.paper.reproduce import save_reproduction
 from psofed.paper.typeset import typeset
-from psofed.paper.verdict import FAILS, HOLDS, Check, Claim
 from psofed.render.pages import embed
 
 pytestmark = [pytest.mark.paper, pytest.mark.render]
@@ -172,87 +170,34 @@ def test_symbols_are_typeset_and_numbers_stay_with_their_units(saved):
     assert typeset("μ* = 0.03, dB & <b>") == "<i>μ</i>*\u00a0=\u00a00.03, dB &amp; &lt;b&gt;"
 
 
-def test_one_case_is_not_called_all_one_cases(saved):
-    assert "all 1 cases" not in own_text(saved)
-    claim = Claim("statement", "source", ("fig1",), "criterion", (Check({"M": 1}, True, "finding"),))
-    section = templates().get_template("parts.html").module.claim_sections([claim])
-    assert "cases" not in section
-    assert "1 claim holds" in section
-
-
-def test_tiles_count_the_verdicts(saved):
+def test_tiles_count_the_verdicts_and_what_this_run_does_not_confirm(saved):
     _, claims, _ = saved
-    tiles = templates().get_template("parts.html").module.verdict_tiles(claims)
-    numbers = [int(number) for number in re.findall(r"<b>(\d+)</b>", tiles)]
-    assert sum(numbers) == len(claims)
-    assert numbers[0] == sum(claim.verdict == HOLDS for claim in claims)
-    assert numbers[2] == sum(claim.verdict == FAILS for claim in claims)
-
-
-def swapped(data, first, second):
-    """The figure with two curves' simulations exchanged."""
-    names = {first: second, second: first}
-    labels = {label: curve for curve, label in data.curve_labels.items()}
-    series = tuple(
-        dataclasses.replace(s, label=names[s.label], curve=labels[names[s.label]])
-        if s.kind == "simulation" and s.label in names
-        else s
-        for s in data.series
-    )
-    return dataclasses.replace(data, series=series)
+    parts = templates().get_template("parts.html").module
+    numbers = [int(number) for number in re.findall(r"<b>(\d+)</b>", parts.verdict_tiles(claims))]
+    assert numbers == [sum(claim.verdict == verdict for claim in claims) for verdict in (HOLDS, PARTLY)]
+    doubted = [dataclasses.replace(claims[0], agrees=False, outcome="This run disagrees."), *claims[1:]]
+    assert "<b>1</b><span>not confirmed by this run" in parts.verdict_tiles(doubted)
+    assert "<strong>This run disagrees.</strong>" in parts.claim_sections(doubted)
 
 
 def test_the_answer_turns_when_the_numbers_do(reproduction):
     data = reproduction.figures["fig1"]
     assert answer(reproduction.figures).startswith("Yes. With 20 of 100 clients Byzantine")
-    turned = {"fig1": swapped(data, "PSO-Fed", "Online-Fed")}
-    assert answer(turned).startswith("No.")
-    [finding] = find_findings(turned)
-    assert finding.title.startswith("PSO-Fed is beaten by Online-Fed")
+    names = {"PSO-Fed": "Online-Fed", "Online-Fed": "PSO-Fed"}
+    series = tuple(dataclasses.replace(one, label=names.get(one.label, one.label)) for one in data.series)
+    assert answer({"fig1": dataclasses.replace(data, series=series)}).startswith("No.")
+    assert "figure 6 and figure 9 only" in answer({"fig6": data, "fig9": data})
 
 
-def test_findings_are_the_first_three_that_the_figures_can_show(reproduction):
-    every = find_findings(reproduction.figures)
-    assert [finding.figures[0] for finding in every] == ["fig2", "fig2", "fig1"]
-    assert "lowers the error by 4." in every[0].title
-    some = {name: reproduction.figures[name] for name in ("fig6", "fig9")}
-    assert [finding.figures[0] for finding in find_findings(some)] == ["fig6", "fig6", "fig9"]
-    assert "figure 6 and figure 9 only" in answer(some)
-
-
-def test_helpers_draw_the_same_pictures(reproduction, saved, tmp_path):
-    some = {"fig2": reproduction.figures["fig2"]}
-    with drawing_helpers(2) as helpers:
-        save_reproduction(dataclasses.replace(reproduction, figures=some), tmp_path, helpers)
-    for name in ("fig2.svg", "fig2.png"):
-        assert (tmp_path / name).read_bytes() == (saved[0] / name).read_bytes()
-
-
-def test_pictures_are_drawn_here_when_a_helper_dies_and_one_figure_makes_a_page(reproduction, tmp_path):
-    class Killed(Executor):
-        def submit(self, function, /, *arguments, **options):
-            future = Future()
-            future.set_exception(BrokenProcessPool("killed"))
-            return future
-
-    some = {"fig9": reproduction.figures["fig9"]}
-    steps = []
+def test_one_figure_makes_a_page(reproduction, tmp_path):
+    some, steps = {"fig9": reproduction.figures["fig9"]}, []
     _, page = save_reproduction(
-        dataclasses.replace(reproduction, figures=some),
-        tmp_path,
-        Killed(),
-        lambda done, total: steps.append((done, total)),
+        dataclasses.replace(reproduction, figures=some), tmp_path, lambda *step: steps.append(step)
     )
-    assert (tmp_path / "fig9.png").exists()
     text = page.read_text(encoding="utf-8")
     assert 'data-chart="fig9-same"' in text
     assert 'data-chart="headline"' in text
-    assert steps == [(step, 4) for step in range(1, 5)]
-
-
-def test_one_figure_is_drawn_without_helpers():
-    with drawing_helpers(1) as helpers:
-        assert helpers is None
+    assert steps == [(1, 2), (2, 2)]
 
 
 def test_another_library_that_extends_bokeh_is_not_in_the_page() -> None:

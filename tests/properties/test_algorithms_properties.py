@@ -12,11 +12,11 @@ from psofed import Algorithm, InvalidValueError, Scenario
 from psofed.common.options import option_of, value_type
 from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
+from reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
-from plain_engine import WIDTH, advance_as_python
+from few_trials import TRIALS, advance
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
@@ -79,7 +79,7 @@ def test_any_scenario_of_any_algorithm_equals_its_reference(scenario: Scenario) 
     """As plain Python: compiled, every algorithm is compared in tests/exactness/test_algorithms_equal_references.py."""
     # On a line, measurements that were joined can cancel but for rounding, and the sign of that is chance.
     assume(not (getattr(scenario.algorithm, "joint", False) and scenario.dimension == 1))
-    found, _ = advance_as_python(scenario, 3, scenario.iterations)
-    reference = run_trial(scenario, 3, WIDTH - 1)
+    found, _ = advance(scenario, 3, scenario.iterations)
+    reference = run_trial(scenario, 3, TRIALS - 1)
     for q, metric in enumerate(("network_mse", "server_msd", "test_mse")):
         assert np.allclose(found[:, q, -1], getattr(reference, metric), rtol=1e-9, atol=1e-15)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from psofed import Data, Evasion, Scenario, Selection, Uniform
+from psofed import Data, Scenario, Selection, Uniform
 from psofed.common.errors import PsofedError
 from psofed.common.options import option_of, value_type
 from psofed.parts.registry import find_part, part_names
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
-from plain_engine import advance_as_python
+from few_trials import advance
 
 pytestmark = [pytest.mark.scenario, pytest.mark.parts]
 
@@ -61,7 +61,6 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         uplink=draw(st.sampled_from(["same", "redrawn"])),
         aggregation=draw(st.sampled_from(part_names("aggregation"))),
         pre_aggregation=draw(st.none() | st.sampled_from(part_names("pre_aggregation"))),
-        evasion=draw(st.none() | st.builds(Evasion, epsilon=variances, norm=st.sampled_from(["2", "inf"]))),
         selection=Selection(
             pattern=draw(st.sampled_from(part_names("pattern"))), coordinated=draw(st.booleans())
         ),
@@ -111,5 +110,5 @@ def test_full_sharing_by_all_leaves_every_client_with_the_servers_model(scenario
         num_shared=scenario.dimension, num_participants=scenario.num_clients, iterations=5
     )
     patterns = [full.replace(selection=Selection(pattern=name)) for name in part_names("pattern")]
-    first, second = (advance_as_python(each, 0, 5)[0][:, 1] for each in patterns)
+    first, second = (advance(each, 0, 5)[0][:, 1] for each in patterns)
     assert np.allclose(first, second, rtol=1e-9)

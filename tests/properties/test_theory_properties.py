@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 import psofed
 from psofed import Data, Scenario, Selection
 from psofed.parts.attacks import Gaussian
-from psofed.theory.maps.reduced import ReducedRecursion
+from psofed.theory.iteration import Sources
 from psofed.theory.model import TheoryModel
-from psofed.theory.moments.level import Sources
-from psofed.theory.moments.second import pack
+from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
@@ -55,17 +54,12 @@ def test_the_transposed_operator_is_the_adjoint(scenario: Scenario, seed: int) -
 @given(scenarios(scattered=False))
 @settings(max_examples=40, deadline=None)
 def test_a_steady_state_is_a_fixed_point_of_its_own_recursion(scenario: Scenario) -> None:
-    model = TheoryModel(scenario)
-    recursion = model.recursion(scenario.stepsize, model.branches[0])
-    if model.tags >= {"white", "separable"}:
-        reduced = ReducedRecursion(recursion)
-        _, x = reduced.steady_state(Sources())
-        np.testing.assert_allclose(reduced.step(x, Sources()), x, rtol=1e-5, atol=1e-8)
+    recursion = next(Solver(TheoryModel(scenario)).recursions(scenario.stepsize))
     _, state = recursion.steady_state(Sources())
-    after = state
-    for n in range(len(recursion.exchanges)):
+    after, sets = state, recursion.iteration.sets
+    for n in range(recursion.period):
         after = recursion.step(after, n)
-    np.testing.assert_allclose(pack(after), pack(state), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(after.pack(sets), state.pack(sets), rtol=1e-5, atol=1e-8)
 
 
 @given(scenarios(scattered=False))
@@ -102,7 +96,6 @@ def test_attack_enters_in_proportion_to_its_strength(scenario: Scenario) -> None
 @given(scenarios(scattered=False))
 @settings(max_examples=15, deadline=None)
 def test_an_attack_that_never_happens_is_no_attack(scenario: Scenario) -> None:
-    """Windows of each client, whose kernels take long to compile, are in tests/unit/test_theory_sources.py."""
     idle = scenario.replace(attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.0))
     none = scenario.replace(attack=None)
     assert psofed.predict(idle).network_mse == psofed.predict(none).network_mse

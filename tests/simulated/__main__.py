@@ -7,19 +7,17 @@ import subprocess
 import sys
 import time
 import tracemalloc
-import warnings
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-warnings.simplefilter("ignore", DeprecationWarning)  # Typer's and Click's, while Flower is imported
 
-from breaks import BREAKS, broken  # noqa: E402
-from plans import draw_plan  # noqa: E402
-from shrinking import promise_of, shrink, tell  # noqa: E402
-from simulation import Finding, Simulation, simulate  # noqa: E402
+from breaks import BREAKS
+from plans import draw_plan
+from shrinking import find_break, promise_of, shrink, tell
+from simulation import Finding, Simulation, simulate
 
-from psofed.federation.server.checkpoint import ServerState  # noqa: E402
+from psofed.federation.server.checkpoint import ServerState
 
 TABLE = Path(__file__).parents[2] / "docs" / "tables" / "federation_breaks.csv"
 
@@ -37,7 +35,7 @@ def main() -> int:
         "--story", action="store_true", help="tell what happened in seeds without a finding as well"
     )
     parser.add_argument(
-        "--memory", action="store_true", help="say how much memory psofed and Flower hold, at ten moments"
+        "--memory", action="store_true", help="say how much memory psofed holds, at ten moments"
     )
     parser.add_argument(
         "--breaks", nargs="*", choices=[*BREAKS, []], help="break the code, and count seeds until found"
@@ -70,10 +68,10 @@ def replay(seed: int, rounds: int, story: bool) -> int:
 
 
 def measure(seed: int, rounds: int) -> int:
-    """Run one seed for long, and return 1 if the memory that psofed and Flower hold has grown in its second half."""
+    """Run one seed for long, and return 1 if the memory that psofed holds has grown in its second half."""
     simulation, held = Simulation(draw_plan(seed, rounds)), []
     check = simulation.promises.check_round
-    allocated = [tracemalloc.Filter(True, f"*/{package}/*") for package in ("psofed", "flwr")]
+    allocated = [tracemalloc.Filter(True, "*/psofed/*")]
 
     def check_round(state: ServerState) -> None:
         check(state)
@@ -131,21 +129,11 @@ def show_breaks(names: list[str], rounds: int, most: int, write: bool) -> int:
     """Break the code in each way, and count the seeds until the simulation finds it."""
     rows, missed = [], 0
     for name in names:
-        begun, found = time.process_time(), None
-        shows_in = set(BREAKS[name].shows_in)
-        for seed in range(most):
-            plan = draw_plan(seed, rounds)
-            if shows_in and shows_in.isdisjoint(incident.kind for incident in plan.incidents):
-                continue
-            try:
-                with broken(name):
-                    simulate(plan)
-            except Finding as finding:
-                found = seed, promise_of(finding)
-                break
+        begun = time.process_time()
+        found = find_break(name, rounds, most)
         seconds = time.process_time() - begun
         missed += found is None
-        count, promise = ("not found", "–") if found is None else (str(found[0] + 1), found[1])
+        count, promise = ("not found", "–") if found is None else (str(found[0] + 1), promise_of(found[1]))
         print(f"{name}: {count} seeds, {seconds:.0f} CPU s, {promise}", flush=True)
         rows.append((BREAKS[name].sentence, count, promise))
     if write:

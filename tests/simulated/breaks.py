@@ -1,4 +1,4 @@
-"""Deliberate breaks: each opens a hole again that was closed, and the simulation must find it.
+"""Deliberate breaks: each opens a hole, and the simulation must find it.
 
 A break replaces a few functions by what they were, or by what a careless change might make of them.
 """
@@ -6,111 +6,140 @@ A break replaces a few functions by what they were, or by what a careless change
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from flwr.app import Message
-from flwr.common.serde import message_from_proto
-from plans import AT_FORGERS, HOSTILE, PAST_THE_DOOR
-from simulated_link import Link
+from plans import AT_FORGERS
+from simulated_broker import Broker, SimulatedHub
+from simulated_time import World
 
 from psofed.common import files
 from psofed.common.disk import disk
-from psofed.federation.client import gateway as client
-from psofed.federation.deploy.node import LongLivedNode
-from psofed.federation.flower import BadTreeError, IncompleteReplyError, ReplyBounds, fleet, replies
-from psofed.federation.flower.clock import SteadyClock
-from psofed.federation.flower.fleet import FleetConnection
-from psofed.federation.flower.gate import Gate
-from psofed.federation.flower.inline import is_inline
-from psofed.federation.flower.signing import TimeSigner
-from psofed.federation.server import checkpoint, clients, exchange, step
+from psofed.federation.client import node
+from psofed.federation.client.gateway import Gateway
+from psofed.federation.client.node import Node
+from psofed.federation.client.state import MemoryStore
+from psofed.federation.protocol import archive
+from psofed.federation.protocol.frames import REPLY, FrameError, frame_sequence
+from psofed.federation.protocol.instructions import decode_instruction, encode_instruction
+from psofed.federation.server import checkpoint, clients, exchange, history, loop, step
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.loop import Server
+from psofed.federation.server.patience import Wait
+from psofed.federation.server.step import ServerStep
 
 Change = tuple[Any, str, Any]
 
-
-def _open_door() -> list[Change]:
-    return [(Gate, "why_refused", lambda *ignored: None)]
-
-
-def _any_number_of_names() -> list[Change]:
-    return [(clients, "NAMES_PER_CLIENT", 1_000_000)]
+_exchange, _take, _train = exchange.exchange, ServerStep.take, Gateway._train
+_answer, _recall, _sort = Node.answer, MemoryStore.recall, loop.sort_replies
 
 
-def _take_everything() -> list[Change]:
-    """Take whatever is pulled for the reply of the node that was asked, as Flower's Grid gives it."""
-
-    def pull_replies(grid: Any, asked: Mapping[str, int]) -> dict[str, Any]:
-        pulled = {key: _pull_as_flower_does(grid, key) for key in asked}
-        return {key: found[-1] for key, found in pulled.items() if found}
-
-    return [(exchange, "pull_replies", pull_replies)]
+def _sequence(frame: bytes) -> int:
+    try:
+        return frame_sequence(frame, REPLY)
+    except FrameError:
+        return -1
 
 
-def _filter_late() -> list[Change]:
-    """Let Flower fetch and build everything, and only then look for the reply."""
+def _with_receive(hub: Any, receive: Callable[[float], Any]) -> Any:
+    """Return a hub that receives otherwise."""
 
-    def pull_replies(grid: Any, asked: Mapping[str, int]) -> dict[str, Any]:
-        return {
-            key: message
-            for key in asked
-            for message in _pull_as_flower_does(grid, key)
-            if isinstance(message, Exception) or message.metadata.reply_to_message_id == key
-        }
+    class Changed(SimpleNamespace):
+        is_connected = property(lambda self: hub.is_connected)
 
-    return [(exchange, "pull_replies", pull_replies)]
+    return Changed(present=hub.present, send=hub.send, receive=receive)
 
 
-def _pull_as_flower_does(grid: Any, message_id: str) -> list[Message | Exception]:
-    """Pull everything; if any message cannot be built, return the error alone."""
-    if not hasattr(grid, "_runtime_client"):  # the calm run, in which nothing foreign is there to be pulled
-        return list(grid.pull_messages([message_id]))
-    pulled: list[Message | Exception] = []
-    for proto, _ in replies._pull_all(grid._runtime_client, [message_id])[0]:
-        bounds = replies.ReplyBounds(objects=10**6, bytes=10**9, seconds=180.0)
+def _answers_another() -> list[Change]:
+    """Look for the question that a frame answers, whoever has sent it."""
+
+    def by_number(hub: Any, questions: Any, *rest: Any) -> Any:
+        asked = {question.sequence: question.node for question in questions}
+
+        def receive(seconds: float) -> Any:
+            return [(asked.get(_sequence(frame), sender), frame) for sender, frame in hub.receive(seconds)]
+
+        return _exchange(_with_receive(hub, receive), questions, *rest)
+
+    return [(exchange, "exchange", by_number)]
+
+
+def _counts_twice() -> list[Change]:
+    """Join every frame that answers an open question, and so a repeated one again."""
+    repeated: list[str] = []
+
+    def noting(hub: Any, questions: Any, *rest: Any) -> Any:
+        names = {question.sequence: list(question.clients.values()) for question in questions}
+        arrived: list[int] = []
+
+        def receive(seconds: float) -> Any:
+            frames = hub.receive(seconds)
+            arrived.extend(_sequence(frame) for _, frame in frames)
+            return frames
+
+        replies = _exchange(_with_receive(hub, receive), questions, *rest)
+        repeated[:] = [
+            client.name for number, asked in names.items() if arrived.count(number) > 1 for client in asked
+        ]
+        return replies
+
+    def take(self: Any, number: int, model: Any, uploads: Any, examples: Any) -> Any:
+        again = {f"{name} again": uploads[name] for name in repeated if name in uploads}
+        counts = {f"{name} again": examples[name] for name in repeated if name in uploads}
+        return _take(self, number, model, {**uploads, **again}, {**examples, **counts})
+
+    return [(exchange, "exchange", noting), (ServerStep, "take", take)]
+
+
+def _obeys_old() -> list[Change]:
+    def train(self: Any, instruction: Any, task: Any, memory: Any) -> Any:
+        state, asked = memory.state, (instruction.epoch, instruction.round_number)
+        if state is not None and asked < (state.epoch, state.round_number):
+            state = replace(state, epoch=instruction.epoch, round_number=instruction.round_number - 1)
+            memory = replace(memory, state=state)
+        return _train(self, instruction, task, memory)
+
+    return [(Gateway, "_train", train)]
+
+
+def _trusts_any() -> list[Change]:
+    def answer(self: Node, frame: bytes) -> bytes | None:
         try:
-            if is_inline(proto):
-                pulled.append(message_from_proto(proto))
-            else:
-                pulled.append(replies._collect(grid._runtime_client, proto.metadata, bounds))
-        except (BadTreeError, IncompleteReplyError) as error:
-            return [error]
-    return pulled
+            instruction = decode_instruction(frame)
+        except ValueError:
+            return _answer(self, frame)
+        session = instruction.session if self.run is None else self.run.session
+        return _answer(self, encode_instruction(replace(instruction, node=self.name, session=session)))
+
+    return [(Node, "answer", answer)]
 
 
-def _trust_any_instruction() -> list[Change]:
-    return [(FleetConnection, "_check_origin", lambda self, message: None)]
-
-
-def _die_of_a_bad_tree() -> list[Change]:
-    def answer(self: LongLivedNode, question: Any) -> None:
-        run_id = question.message.metadata.run_id
-        if self._context is None or self._context.run_id != run_id:
-            self._context = self._fleet.run_context(run_id, self.settings)
+def _dies_of_nonsense() -> list[Change]:
+    def decode(*arguments: Any) -> Any:
         try:
-            message = self._fleet.fetch(question)
-        except fleet.NotRunningError:
-            return
-        except fleet.BadMessageError as error:
-            raise fleet.UnknownKeyError(str(error)) from None  # one of the few that end a node
-        try:
-            fleet_identify(run_id, self._fleet.node_id)
-            reply = self._work(message, self._context, question.whole)
-            self._fleet.send(reply, 0.1, question.whole and reply.has_content())
-        except Exception as error:
-            self.say(f"a reply was lost: {error}")
+            return decode_instruction(*arguments)
+        except ValueError as error:
+            raise RuntimeError("nonsense") from error
 
-    return [(LongLivedNode, "_answer", answer)]
+    return [(node, "decode_instruction", decode)]
 
 
-def fleet_identify(run_id: int, node_id: int) -> None:
-    """Set the sender of this process's messages."""
-    from psofed.federation.flower import identify
+def _attends_to_replies_only() -> list[Change]:
+    def deaf(hub: Any, questions: Any, deadline: float, patience: Any, attend: Any) -> Any:
+        return _exchange(hub, questions, deadline, patience, lambda: None)
 
-    identify(run_id, node_id)
+    return [(exchange, "exchange", deaf)]
+
+
+def _full_disk_ends_run() -> list[Change]:
+    def complete(self: Any, hub: Any) -> None:
+        self.checkpoints.save(self.state)
+        self.on_round(self.state)
+
+    return [(Server, "_complete", complete)]
 
 
 def _rollback_removes_first() -> list[Change]:
@@ -150,15 +179,7 @@ def _write_without_sync() -> list[Change]:
         disk().rename(temporary, path)
         disk().sync_folder(path.parent)
 
-    return [
-        ("psofed.federation.server.history", "write_atomically", write_atomically),
-        ("psofed.federation.client.state", "write_atomically", write_atomically),
-        ("psofed.federation.protocol.archive", "write_atomically", write_atomically),
-    ]
-
-
-def _offer_every_round() -> list[Change]:
-    return [(CheckpointStore, "rounds", CheckpointStore._numbered)]
+    return [(module, "write_atomically", write_atomically) for module in (history, archive)]
 
 
 def _history_last() -> list[Change]:
@@ -172,72 +193,32 @@ def _history_last() -> list[Change]:
     return [(CheckpointStore, "save", save)]
 
 
-def _join_by_arrival() -> list[Change]:
-    return [(step, "sorted", lambda values, **options: list(values))]
-
-
-def _learn_twice() -> list[Change]:
+def _learns_twice() -> list[Change]:
     """Let a client forget that it has answered a round."""
 
     def recall(*arguments: Any) -> Any:
-        from dataclasses import replace
-
         memory = _recall(*arguments)
-        clients = {
-            name: kept
-            if kept.state is None
-            else replace(kept, state=kept.state._replace(round_number=kept.state.round_number - 1))
-            for name, kept in memory.clients.items()
+        states = {name: kept.state for name, kept in memory.clients.items()}
+        forgetful = {
+            name: replace(memory.clients[name], state=replace(state, round_number=state.round_number - 1))
+            for name, state in states.items()
+            if state is not None
         }
-        return replace(memory, clients=clients)
+        return replace(memory, clients={**memory.clients, **forgetful})
 
-    return [(client, "recall", recall)]
-
-
-def _keep_instructions() -> list[Change]:
-    def push(self: Any, grid: Any, messages: Any, numbers: Any, timeout: float) -> dict[str, int]:
-        return _push(self, grid, messages, numbers, 12 * 3600.0)
-
-    return [(exchange.MessageExchange, "_push", push)]
+    return [(MemoryStore, "recall", recall)]
 
 
-def _wait_for_everything() -> list[Change]:
-    """Ask for the rest of a reply for three minutes, as Flower does, and wait for it however long that takes."""
+def _joins_by_arrival() -> list[Change]:
+    def sort_replies(questions: Any, frames: Mapping[int, bytes], expected: Any) -> Any:
+        places = {number: place for place, number in enumerate(frames)}
+        return _sort(sorted(questions, key=lambda asked: places.get(asked.sequence, -1)), frames, expected)
 
-    def bounds(objects: int, bytes: int, seconds: float) -> ReplyBounds:
-        return ReplyBounds(objects, bytes, 180.0)
-
-    return [
-        (exchange._Pull, "wait", lambda self, seconds: self._task.wait(1e9)),
-        (exchange, "ReplyBounds", bounds),
-    ]
+    return [(loop, "sort_replies", sort_replies), (step, "sorted", lambda values, **options: list(values))]
 
 
-def _keep_sessions() -> list[Change]:
-    return [("simulated_link", "settle", lambda *ignored: None)]
-
-
-def _ignore_revocation() -> list[Change]:
-    def revoke(self: Link, name: str) -> None:
-        pass
-
-    return [(Link, "revoke", revoke)]
-
-
-def _signatures_for_ever() -> list[Change]:
-    return [(Link, "is_new", lambda self, signature: True)]
-
-
-def _jumping_clock() -> list[Change]:
-    """Let the SuperLink keep heartbeats by the machine's clock, as Flower does."""
-    return [(SteadyClock, "seconds", lambda self: self._wall())]
-
-
-def _own_clock_only() -> list[Change]:
-    return [(TimeSigner, "follow", lambda self, server_time: False)]
-
-
-_recall, _push = client.recall, exchange.MessageExchange._push
+def _nothing(*ignored: Any) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -261,53 +242,56 @@ class Break:
 
 _POWER = ("power loss", "power loss at file operation", "rollback")
 BREAKS: Mapping[str, Break] = {
-    "take-everything": Break(
-        "the server takes every message it pulls for the reply it waits for",
-        _take_everything,
-        PAST_THE_DOOR[:3],
+    "answers-another": Break(
+        "a node can answer another's question", _answers_another, ("answers for another",)
     ),
-    "filter-late": Break(
-        "the server fetches foreign messages before it filters them", _filter_late, PAST_THE_DOOR[:3]
+    "counts-twice": Break("a reply that arrives twice counts twice", _counts_twice, ("messages doubled",)),
+    "obeys-old": Break("a node obeys an old instruction", _obeys_old, ("old instruction",)),
+    "trusts-any": Break(
+        "a node obeys instructions for another node or another run", _trusts_any, ("misdelivery",)
     ),
-    "trust-any-instruction": Break(
-        "a node obeys instructions that are not meant for it", _trust_any_instruction, ("misdelivery",)
+    "access-list-off": Break(
+        "the broker lets a node publish under another's name",
+        lambda: [(Broker, "may_publish", lambda *ignored: True)],
+        ("forged reply", "forged presence", "forged instruction", "forged run"),
     ),
-    "die-of-a-bad-tree": Break(
-        "an object tree without its children ends a node", _die_of_a_bad_tree, PAST_THE_DOOR[3:]
+    "presence-ignored": Break(
+        "a node that has reconnected is not asked again", lambda: [(exchange, "_look", lambda *ignored: [])]
     ),
-    "open-door": Break("the front door passes on every call of a known key", _open_door, HOSTILE),
+    "ignore-revocation": Break(
+        "a revoked certificate still has access", lambda: [(SimulatedHub, "revoke", _nothing)], ("revoke",)
+    ),
+    "dies-of-nonsense": Break("nonsense ends a node", _dies_of_nonsense, ("nonsense",)),
+    "attends-to-replies-only": Break("the server does not look up while it waits", _attends_to_replies_only),
+    "full-disk-ends-run": Break("a full disk ends the run", _full_disk_ends_run, ("full disk",)),
     "jumping-clock": Break(
-        "the SuperLink keeps heartbeats by the machine's clock", _jumping_clock, ("server clock",)
+        "the server measures time by the machine's clock",
+        lambda: [(World, "monotonic", World.time)],
+        ("server clock",),
     ),
-    "own-clock-only": Break(
-        "a node signs its own time only", _own_clock_only, ("server clock", "node clock")
-    ),
-    "signatures-for-ever": Break(
-        "a request that arrives twice is served twice", _signatures_for_ever, ("requests doubled",)
-    ),
-    "ignore-revocation": Break("a revoked key still opens the door", _ignore_revocation, ("revoke",)),
     "rollback-removes-first": Break(
         "rollback unlinks and truncates before it writes", _rollback_removes_first, ("rollback",)
     ),
     "offer-every-round": Break(
-        "rollback offers rounds that were never completed", _offer_every_round, ("rollback",)
+        "rollback offers rounds that were never completed",
+        lambda: [(CheckpointStore, "rounds", CheckpointStore._numbered)],
+        ("rollback",),
     ),
     "link-without-sync": Break("the newest checkpoint's folder is not synced", _link_without_sync, _POWER),
     "write-without-sync": Break(
         "files are renamed before their content is synced", _write_without_sync, _POWER
     ),
     "history-last": Break("the history is written after the checkpoint", _history_last),
-    "join-by-arrival": Break("uploads are joined in the order of arrival", _join_by_arrival),
-    "learn-twice": Break("a client that is asked again learns again", _learn_twice),
-    "keep-instructions": Break("instructions live for twelve hours", _keep_instructions),
-    "keep-sessions": Break(
-        "the SuperLink keeps its sessions with messages that carry their content", _keep_sessions
-    ),
+    "join-by-arrival": Break("uploads are joined in the order of arrival", _joins_by_arrival),
+    "learns-twice": Break("a client that is asked again learns again", _learns_twice),
     "any-number-of-names": Break(
-        "a gateway may use any number of names", _any_number_of_names, tuple(AT_FORGERS)
+        "a gateway may use any number of names",
+        lambda: [(clients, "NAMES_PER_CLIENT", 1_000_000)],
+        tuple(AT_FORGERS),
     ),
     "wait-for-everything": Break(
-        "a reply that is under way is waited for beyond the deadline", _wait_for_everything
+        "a reply is waited for beyond the deadline",
+        lambda: [(Wait, "ends", lambda self, missing: 1e9)],
     ),
 }
 """The breaks by name."""
@@ -318,9 +302,5 @@ def broken(name: str) -> Iterator[None]:
     """Break the code within the block."""
     with ExitStack() as stack:
         for target, attribute, value in BREAKS[name].changes():
-            if isinstance(target, str):
-                import importlib
-
-                target = importlib.import_module(target)
             stack.enter_context(patch.object(target, attribute, value, create=attribute == "sorted"))
         yield

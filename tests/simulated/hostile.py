@@ -1,197 +1,128 @@
-"""Hostile requests of a node whose key is valid: what its other hands send beside its honest replies."""
+"""What Byzantine nodes and clients send, and what the other hands of a forger send beside its honest replies."""
 
-import contextlib
-from hashlib import sha256
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 from typing import Any
 
-import httpx
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from flwr.app.message import remove_content_from_message
-from flwr.common.serde import message_to_proto
-from flwr.proto.fleet_pb2 import PushMessagesRequest
-from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest
-from flwr.proto.node_pb2 import Node
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.superlink.grid.http_grid import Metadata, make_message
-from simulated_link import FleetClient
-from simulated_time import World
+from plans import LYING
+from simulated_broker import IN, MAX_FRAME, OUT, PRESENCE, Broker, Topic
 
-from psofed.federation.flower.inline import write_inline
-from psofed.federation.protocol.packing import pack
-from psofed.federation.protocol.wire import decode_instruction, encode_instruction
-
-SUPERLINK = 1
+from psofed.federation.protocol.announcements import Announcement, RunDescription
+from psofed.federation.protocol.frames import INSTRUCTION, REPLY, decode_frame, encode_frame
+from psofed.federation.protocol.instructions import decode_instruction, encode_instruction
+from psofed.federation.protocol.replies import LEARNED
+from psofed.federation.transport.hub import RUN
 
 
-class Hands:
-    """Sends what no honest node would send.
+def forge(
+    kind: str,
+    broker: Broker,
+    name: str,
+    asked: dict[str, int],
+    instruction: bytes,
+    sent: list[bytes],
+    random: Random,
+) -> None:
+    """Send what no honest node would send.
 
     Parameters
     ----------
-    world : World
-        Time.
-    client : FleetClient
-        Signs with the forger's key.
-    node_id : int
-        Flower's id of the forger.
-    victim : int
-        Flower's id of an honest node, which the forger is assumed to know.
-    victim_number : int
-        The number that its masks follow from.
-    question : str
-        Id of the last instruction that the forger has got.
-    instruction : RecordDict or None
-        Its content.
-    run_id : int
-        The run.
+    kind : str
+        One of `plans.HOSTILE`.
+    name : str
+        The forger.
+    asked : dict
+        Honest nodes and their questions of this round, whose numbers are easy to guess: they are consecutive.
+    instruction : bytes
+        The last instruction that the forger got.
+    sent : list of bytes
+        Its last replies.
     """
 
-    def __init__(
-        self,
-        world: World,
-        client: FleetClient,
-        *,
-        node_id: int,
-        victim: int,
-        victim_number: int,
-        question: str,
-        instruction: RecordDict | None,
-        run_id: int,
-    ) -> None:
-        self.world, self.client, self.node_id, self.victim = world, client, node_id, victim
-        self.victim_number, self.question = victim_number, question
-        self.instruction, self.run_id = instruction, run_id
+    def publish(topic: Topic, payload: bytes) -> None:
+        broker.publish(name, topic, payload)
 
-    def do(self, kind: str, amount: float) -> None:
-        """Do something, whatever comes of it; half of the messages carry their content."""
-        self._inline = amount > 0.5
-        with contextlib.suppress(httpx.HTTPError):
-            getattr(self, "_" + kind.replace(",", "").replace(" ", "_").lower())(amount)
+    last, own = sent[-1], decode_frame(instruction, INSTRUCTION).sequence
+    victim = random.choice(list(asked))
 
-    def _flood(self, amount: float) -> None:
-        node = Node(node_id=self.node_id)
-        for number in range(10 + int(40 * amount)):
-            interval = 3600.0 if number % 5 == 0 else 10.0
-            with contextlib.suppress(httpx.HTTPError):
-                self.client.SendNodeHeartbeat(
-                    SendNodeHeartbeatRequest(node=node, heartbeat_interval=interval)
-                )
+    def lie(sequence: int) -> bytes:
+        return change_reply(last, lambda values: np.full_like(values, 777.0), sequence, clients=[""])
 
-    def _replay(self, amount: float) -> None:
-        """Send the last replies again."""
-        for call, body in getattr(self.client, "sent", [])[-4:]:
-            self.client.call(call, body)
+    actions: dict[str, Callable[[], Any]] = {
+        "replay": lambda: [publish((OUT, name), frame) for frame in sent[-4:]],
+        "flood": lambda: [publish((OUT, name), b"x" * random.randint(1, 100)) for _ in range(50)],
+        "replies to nothing": lambda: [
+            publish((OUT, name), change_reply(last, sequence=random.getrandbits(60))) for _ in range(5)
+        ],
+        "answers for another": lambda: [publish((OUT, name), lie(number)) for number in asked.values()],
+        "own reply garbage": lambda: [publish((OUT, name), b"garbage" * k) for k in (1, MAX_FRAME)],
+        "own reply twice": lambda: [publish((OUT, name), frame) for frame in (lie(own), last)],
+        "own presence garbage": lambda: publish((PRESENCE, name), b"0" * 32 + b"[" * random.randint(0, 50)),
+        "forged reply": lambda: publish((OUT, victim), lie(asked[victim])),
+        "forged presence": lambda: publish(
+            (PRESENCE, victim), random.choice((b"", b"1" * 32 + Announcement("other").to_bytes()))
+        ),
+        "forged instruction": lambda: publish((IN, victim), _forged_instruction(instruction, victim)),
+        "forged run": lambda: publish((RUN, ""), RunDescription("other", {}).to_bytes()),
+    }
+    actions[kind]()
 
-    def _empty_reply_to(self, amount: float) -> None:
-        self._push(self._message(SUPERLINK, SUPERLINK, ""), send=True)
 
-    def _empty_reply_to_never_sent(self, amount: float) -> None:
-        self._push(self._message(SUPERLINK, SUPERLINK, ""), send=False)
+def _forged_instruction(frame: bytes, victim: str) -> bytes:
+    heard = decode_instruction(frame)
+    (task, *_) = heard.tasks
+    assert task.values is not None
+    lie = replace(task, client="", values=np.full_like(task.values, 777.0))
+    return encode_instruction(replace(heard, node=victim, round_number=heard.round_number + 1, tasks=(lie,)))
 
-    def _instruction_to_another(self, amount: float) -> None:
-        self._push(self._message(SUPERLINK, self.victim, ""), send=True)
 
-    def _instruction_without_children(self, amount: float) -> None:
-        message = self._message(SUPERLINK, self.victim, "")
-        self._push(message, send=True, tree=ObjectTree(object_id=message.metadata.message_id))
+def change_reply(
+    frame: bytes,
+    values: Callable[[Any], Any] = lambda sent: sent,
+    sequence: int | None = None,
+    **fields: Any,
+) -> bytes:
+    """Return a reply with another sequence number, other header fields and other values."""
+    before, header, body = decode_frame(frame, REPLY)
+    sent = np.asarray(values(np.frombuffer(body, np.float64).copy()))
+    return encode_frame(REPLY, before if sequence is None else sequence, {**header, **fields}, [sent])
 
-    def _foreign_source(self, amount: float) -> None:
-        self._push(self._message(self.victim, SUPERLINK, self.question), send=True)
 
-    def _repeated_ids(self, amount: float) -> None:
-        message = self._message(SUPERLINK, SUPERLINK, "")
-        leaf = ObjectTree(object_id=sha256(b"leaf").hexdigest())
-        for level in range(3):
-            leaf = ObjectTree(object_id=sha256(f"level {level}".encode()).hexdigest(), children=[leaf] * 15)
-        tree = ObjectTree(object_id=message.metadata.message_id, children=[leaf])
-        self._push(message, send=False, tree=tree)
+def spoil(kind: str, frame: bytes) -> bytes:
+    """Return a reply that must not count."""
+    _, header, body = decode_frame(frame, REPLY)
+    if kind == "garbage" or not body:
+        return b"garbage"
+    if kind in ("nan", "infinite"):
+        return change_reply(frame, lambda sent: sent * (np.nan if kind == "nan" else np.inf))
+    if kind == "short":
+        return change_reply(frame, lambda sent: sent[:-1])
+    return change_reply(
+        frame,
+        **{
+            "stale": {"round": header["round"] - 1},
+            "foreign session": {"session": "another"},
+            "boasting": {"examples": [-5] * len(header["examples"])},
+        }[kind],
+    )
 
-    def _own_reply_never_sent(self, amount: float) -> None:
-        self._push(self._message(self.node_id, SUPERLINK, self.question), send=False)
 
-    def _own_reply_twice(self, amount: float) -> None:
-        for _ in range(2):
-            self._push(self._message(self.node_id, SUPERLINK, self.question), send=True)
+def spoil_client(kind: str, frame: bytes) -> bytes:
+    """Return a gateway's reply in which the clients that lie do so, and nothing else is changed."""
+    header = decode_frame(frame, REPLY).header
+    lies = [name.endswith(LYING) for name in header["clients"]]
+    if not any(lies):
+        return frame
+    if kind == "boasting":
+        examples = [-5 if is_lie else count for is_lie, count in zip(lies, header["examples"], strict=True)]
+        return change_reply(frame, examples=examples)
+    learned = [is_lie for is_lie, status in zip(lies, header["statuses"], strict=True) if status == LEARNED]
 
-    def _own_reply_garbage(self, amount: float) -> None:
-        message = self._message(self.node_id, SUPERLINK, self.question)
-        self._push(message, send=True, tree=ObjectTree(object_id=message.metadata.message_id))
+    def lie(sent: Any) -> Any:
+        rows = sent.reshape(len(learned), -1)
+        rows[np.array(learned, bool)] = np.nan if kind == "nan" else np.inf
+        return rows.reshape(-1)
 
-    def _replies_to_nothing(self, amount: float) -> None:
-        for _ in range(5 + int(20 * amount)):
-            unknown = f"{self.world.random.getrandbits(256):064x}"
-            self._push(self._message(self.node_id, SUPERLINK, unknown), send=False)
-
-    def _forged_content(self) -> RecordDict:
-        """Return an instruction for the victim that makes its model 777, as far as the forger knows how to."""
-        if self.instruction is None:
-            number = self.world.random.getrandbits(60)
-            return RecordDict(
-                {"v": ArrayRecord({"v": Array(np.full(4, 777.0))}), "psofed": ConfigRecord({"n": number})}
-            )
-        heard = decode_instruction(self.instruction)
-        (task, *_) = heard.tasks
-        assert task.values is not None
-        lie = task._replace(client="", values=np.full_like(task.values, 777.0))
-        forged = heard._replace(node=self.victim_number, tasks=(lie,))
-        return encode_instruction(forged, ConfigRecord({}))
-
-    def _message(self, source: int, target: int, reply_to: str) -> Any:
-        content = self._forged_content()
-        metadata = Metadata(
-            run_id=self.run_id,
-            message_id="",
-            src_node_id=source,
-            dst_node_id=target,
-            reply_to_message_id=reply_to,
-            group_id="1",
-            created_at=self.world.time(),
-            ttl=60.0,
-            message_type="train",
-        )
-        message = make_message(metadata=metadata, content=content)
-        message.metadata.__dict__["_message_id"] = message.object_id
-        return message
-
-    def _push(self, message: Any, *, send: bool, tree: ObjectTree | None = None) -> None:
-        node = Node(node_id=self.node_id)
-        if self._inline:
-            self._push_inline(message, node, send, tree)
-            return
-        objects = get_all_nested_objects(message)
-        answer = self.client.PushMessages(
-            PushMessagesRequest(
-                node=node,
-                messages_list=[message_to_proto(remove_content_from_message(message))],
-                message_object_trees=[tree or get_object_tree(message)],
-                clientapp_runtime_list=[0.1],
-            )
-        )
-        for identity, item in objects.items() if send else ():
-            if identity in answer.objects_to_push:
-                self.client.PushObject(
-                    PushObjectRequest(
-                        node=node,
-                        run_id=self.run_id,
-                        object_id=identity,
-                        object_content=item.deflate(),
-                        session_id=answer.session_id,
-                    )
-                )
-
-    def _push_inline(self, message: Any, node: Node, send: bool, tree: ObjectTree | None) -> None:
-        """Push a message that carries its content; with another tree than its own, or another id if it is not sent."""
-        message.content = pack(message.content)
-        proto, own = write_inline(message)
-        if not send:
-            proto.metadata.message_id = own.object_id = sha256(b"another").hexdigest()
-        self.client.PushMessages(
-            PushMessagesRequest(
-                node=node,
-                messages_list=[proto],
-                message_object_trees=[tree or own],
-                clientapp_runtime_list=[0.1],
-            )
-        )
+    return change_reply(frame, lie) if learned else frame

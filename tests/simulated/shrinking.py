@@ -1,10 +1,26 @@
-"""Find the incidents that matter: those without which a promise is no longer broken."""
+"""Find what breaks a promise: a seed for a deliberate break, and the incidents that matter in a finding."""
 
 from collections.abc import Sequence
 
-from plans import Incident, Plan
+from breaks import BREAKS, broken
+from plans import Incident, Plan, draw_plan
 from simulated_federation import expected_models
 from simulation import Finding, simulate
+
+
+def find_break(name: str, rounds: int, most: int) -> tuple[int, Finding] | None:
+    """Break the code, and return the first of `most` seeds that finds it, with the finding."""
+    shows_in = set(BREAKS[name].shows_in)
+    for seed in range(most):
+        plan = draw_plan(seed, rounds)
+        if shows_in and shows_in.isdisjoint(incident.kind for incident in plan.incidents):
+            continue
+        try:
+            with broken(name):
+                simulate(plan)
+        except Finding as finding:
+            return seed, finding
+    return None
 
 
 def shrink(finding: Finding, most_runs: int = 60) -> Finding:
@@ -49,7 +65,7 @@ def tell(finding: Finding) -> str:
     plan: Plan = simulation.plan
     lines = [
         f"A federation of {', '.join(plan.nodes)}; {plan.participants} are asked in a round of at most "
-        f"{plan.deadline:g} s, with a doorbell{'' if plan.bell else ' that is broken'}.",
+        f"{plan.deadline:g} s.",
         *(f"{when:10.3f} s  {text}" for when, text in simulation.world.story),
         f"Broken promise: {finding}",
     ]

@@ -6,8 +6,7 @@ there as well: a beginning of the unsynced data, and a beginning of each folder'
 """
 
 import errno
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -51,7 +50,6 @@ class SimulatedDisk:
         self.before = before
         self.clock = clock
         self.full: Callable[[Path], bool] = lambda path: False
-        self.locks: set[Path] = set()
         # By their names as text, which is several times as fast as by paths.
         self._folders: dict[str, _Folder] = {"/": _Folder()}
         self._lasting: set[str] = {"/"}
@@ -131,17 +129,6 @@ class SimulatedDisk:
         self._folders.pop(str(folder), None)
         self._lasting.discard(str(folder))
 
-    @contextmanager
-    def lock(self, path: Path) -> Iterator[bool]:
-        if path in self.locks:
-            yield False
-            return
-        self.locks.add(path)
-        try:
-            yield True
-        finally:
-            self.locks.discard(path)
-
     def new_name(self) -> str:
         self._temporaries += 1
         return f"{self._temporaries:06d}"
@@ -164,25 +151,11 @@ class SimulatedDisk:
                 kept = len(file.synced) + random.randint(0, max(0, len(file.data) - len(file.synced)))
                 file.data = file.synced = file.data[:kept]
 
-    def count(self, machine: Path) -> tuple[int, int]:
-        """Return the number of files under `machine` and their bytes."""
-        files = {
-            id(file): file for place in self._under(machine) for file in self._folders[place].names.values()
-        }
-        return len(files), sum(len(file.data) for file in files.values())
-
-    def copy(self) -> "SimulatedDisk":
-        """Return a disk of the same content, as it is seen now, all of it synced."""
-        other = SimulatedDisk(clock=self.clock)
-        twins: dict[int, _File] = {}
-        for place, held in self._folders.items():
-            names = {
-                name: twins.setdefault(id(file), _File(file.data, file.data, file.written))
-                for name, file in held.names.items()
-            }
-            other._folders[place] = _Folder(names, dict(names))
-            other._lasting.add(place)
-        return other
+    def count(self, machine: Path) -> int:
+        """Return the number of files under `machine`."""
+        return len(
+            {id(file) for place in self._under(machine) for file in self._folders[place].names.values()}
+        )
 
     # --- helpers --------------------------------------------------------------------------------------
 

@@ -4,17 +4,13 @@ Nothing here waits. A sleeping process is put into a queue, and the clock jumps 
 are due at the same moment, the one that was put there first continues, so a run depends on its seed alone.
 """
 
-import datetime
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from flwr.supercore.inflatable import inflatable_object
-from flwr.supercore.task_identity import TaskIdentity
 from greenlet import GreenletExit, getcurrent, greenlet
 
 BEGIN = 1_800_000_000.0
@@ -27,25 +23,18 @@ class Killed(GreenletExit):
 
 @dataclass(eq=False)
 class Process:
-    """A process on a machine.
-
-    Attributes
-    ----------
-    name : str
-        For people.
-    machine : Path
-        Folder of the machine, which has a disk and a clock.
-    must_live : bool
-        Whether it is a fault if an exception ends it.
-    """
+    """A process on a machine, whose folder says which disk and clock it has."""
 
     name: str
     machine: Path
-    must_live: bool = True
     alive: bool = True
     failure: BaseException | None = None
-    threads: list[greenlet] = field(default_factory=list)
-    identity: tuple[Any, Any, Any] = (None, None, None)
+    thread: greenlet | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has neither ended nor been killed."""
+        return self.alive and self.thread is not None and not self.thread.dead
 
 
 class World:
@@ -58,19 +47,15 @@ class World:
     """
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
         self.now = 0.0
         self.steps = 0
         self.random = Random(f"world {seed}")
         self.offsets: dict[Path, float] = {}
         self.story: list[tuple[float, str]] = []
-        self.nobody = Process("the world", Path("/"), must_live=False)
-        self.process = self.nobody
-        self._clock_of: Path | None = None
+        self.process = Process("the world", Path("/"))
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._hub = getcurrent()
-        self._contexts: dict[greenlet, dict[str, Any]] = {}
+        self._main = getcurrent()
 
     def tell(self, text: str) -> None:
         """Add a line to the story."""
@@ -82,52 +67,45 @@ class World:
         return self.now
 
     def time(self) -> float:
-        return BEGIN + self.now + self.offsets.get(self._clock_of or self.process.machine, 0.0)
+        return BEGIN + self.now + self.offsets.get(self.process.machine, 0.0)
 
     def sleep(self, seconds: float) -> None:
-        ticket = self._wake_at(self.now + max(0.0, seconds), getcurrent())
-        try:
-            self._yield()
-        finally:
-            ticket.spent = True
-
-    def start(self, work: Callable[[], None], name: str) -> "SimulatedTask":
-        return self._start(self.process, work, name)
+        SimulatedEvent(self).wait(seconds)
 
     def event(self) -> "SimulatedEvent":
         return SimulatedEvent(self)
-
-    def lock(self) -> "SimulatedLock":
-        return SimulatedLock(self)
 
     def new_id(self) -> str:
         return f"{self.random.getrandbits(128):032x}"
 
     # --- processes ------------------------------------------------------------------------------------
 
-    def spawn(self, process: Process, work: Callable[[], None]) -> Process:
+    def spawn(self, process: Process, work: Callable[[], None]) -> None:
         """Start a process."""
-        self._start(process, work, process.name)
-        return process
+
+        def body() -> None:
+            try:
+                work()
+            except Killed:
+                pass
+            except Exception as error:
+                process.failure = error
+                self.tell(f"{process.name} ended with {type(error).__name__}: {error}")
+
+        process.thread = greenlet(body)
+        self.at(self.now, _Ticket(self, process, process.thread).fire)
 
     def kill(self, process: Process) -> None:
         """End a process at once, whatever it is doing. If it is the current one, raises Killed."""
         process.alive = False
-        current = getcurrent()
-        for thread in list(process.threads):
-            if thread is not current and not thread.dead:
-                self._switch(process, thread, Killed)
-        if current in process.threads:
+        if process.thread is getcurrent():
             raise Killed
-
-    def interrupt(self, process: Process) -> None:
-        """Send a process what Ctrl-C sends: its first thread may clean up."""
-        if process.alive and process.threads:
-            self._switch(process, process.threads[0], KeyboardInterrupt)
+        if process.thread and not process.thread.dead:
+            self._switch(process, process.thread, Killed)
 
     def run(self, until: Callable[[], bool], seconds: float, steps: int) -> bool:
         """Let time pass until something is true; False if it is not after `seconds` of simulated time or `steps`."""
-        self._hub = getcurrent()
+        self._main = getcurrent()
         while not until():
             if not self._queue or self.now > seconds or self.steps > steps:
                 return False
@@ -141,88 +119,25 @@ class World:
         """Do something at a moment, outside of all processes; it must not wait."""
         heapq.heappush(self._queue, (due, next(self._order), work))
 
-    def clock_of(self, machine: Path) -> "_ClockOf":
-        """Read the clock of another machine within the block: a request is served there."""
-        return _ClockOf(self, machine)
-
     def check_alive(self) -> None:
         """Raise Killed in a process that is dead."""
         if not self.process.alive:
             raise Killed
 
-    def _start(self, process: Process, work: Callable[[], None], name: str) -> "SimulatedTask":
-        done = self.event()
-
-        def body() -> None:
-            try:
-                work()
-            except (Killed, KeyboardInterrupt):
-                pass
-            except Exception as error:
-                process.failure = process.failure or error
-                self.tell(f"{process.name}: {name} ended with {type(error).__name__}: {error}")
-            finally:
-                process.threads.remove(thread)
-                self._contexts.pop(thread, None)
-                if process.alive:
-                    done.set()
-
-        thread = greenlet(body)
-        process.threads.append(thread)
-        self._wake_at(self.now, thread, process)
-        return SimulatedTask(done)
-
-    # --- switching ------------------------------------------------------------------------------------
-
-    def _wake_at(self, due: float, thread: greenlet, process: Process | None = None) -> "_Ticket":
-        ticket = _Ticket(self, process or self.process, thread)
-        self.at(due, ticket.fire)
-        return ticket
-
-    def _yield(self) -> None:
+    def give_turn(self) -> None:
         """Give the turn back, until somebody wakes this greenlet."""
         self.check_alive()
-        self._hub.switch()
+        self._main.switch()
         self.check_alive()
 
     def _switch(self, process: Process, thread: greenlet, throw: type[BaseException] | None = None) -> None:
-        """Give the turn to a greenlet, with what Flower keeps for each process and thread."""
-        caller, hub = self.process, self._hub
-        mine = TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id
-        context = dict(inflatable_object._ctx.__dict__)
-        inflatable_object._ctx.__dict__.clear()
-        inflatable_object._ctx.__dict__.update(self._contexts.pop(thread, {}))
-        TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = process.identity
-        self.process, self._hub = process, getcurrent()
+        caller, main = self.process, self._main
+        self.process, self._main = process, getcurrent()
         thread.parent = getcurrent()
         try:
             thread.throw(throw) if throw else thread.switch()
         finally:
-            process.identity = TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id
-            if not thread.dead:
-                self._contexts[thread] = dict(inflatable_object._ctx.__dict__)
-            TaskIdentity._run_id, TaskIdentity._node_id, TaskIdentity._task_id = mine
-            inflatable_object._ctx.__dict__.clear()
-            inflatable_object._ctx.__dict__.update(context)
-            self.process, self._hub = caller, hub
-
-    def date(self) -> datetime.datetime:
-        """Return the current machine's date, as Flower asks for it."""
-        return datetime.datetime.fromtimestamp(self.time(), datetime.UTC)
-
-
-@dataclass(eq=False, slots=True)
-class _ClockOf:
-    """See :meth:`World.clock_of`."""
-
-    world: World
-    machine: Path | None
-
-    def __enter__(self) -> None:
-        self.world._clock_of, self.machine = self.machine, self.world._clock_of
-
-    def __exit__(self, *error: object) -> None:
-        self.world._clock_of = self.machine
+            self.process, self._main = caller, main
 
 
 @dataclass(eq=False, slots=True)
@@ -241,69 +156,34 @@ class _Ticket:
 
 
 class SimulatedEvent:
-    """A flag, as `threading.Event`."""
+    """A flag, as `threading.Event`, that one process waits for."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._raised = False
-        self._waiting: list[_Ticket] = []
+        self._waiting: _Ticket | None = None
 
     def is_set(self) -> bool:
         return self._raised
 
     def set(self) -> None:
-        self._world.check_alive()
         self._raised = True
-        waiting, self._waiting = self._waiting, []
-        for ticket in waiting:
-            self._world.at(self._world.now, ticket.fire)
+        if self._waiting is not None:
+            self._world.at(self._world.now, self._waiting.fire)
 
     def clear(self) -> None:
         self._raised = False
 
-    def wait(self, timeout: float | None = None) -> bool:
-        world = self._world
-        deadline = None if timeout is None else world.now + max(0.0, timeout)
-        while not self._raised:
-            if deadline is not None and world.now >= deadline:
-                return False
-            ticket = _Ticket(world, world.process, getcurrent())
-            self._waiting.append(ticket)
-            if deadline is not None:
-                world.at(deadline, ticket.fire)
-            try:
-                world._yield()
-            finally:
-                ticket.spent = True
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
-        return True
-
-
-class SimulatedLock:
-    """A lock, as `threading.Lock` in a with statement."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._free = SimulatedEvent(world)
-        self._free._raised = True
-
-    def __enter__(self) -> bool:
-        while not self._free.is_set():
-            self._free.wait()
-        self._free.clear()
-        return True
-
-    def __exit__(self, *error: object) -> None:
-        if self._world.process.alive:
-            self._free.set()
-
-
-class SimulatedTask:
-    """Work that was started."""
-
-    def __init__(self, done: SimulatedEvent) -> None:
-        self._done = done
-
     def wait(self, seconds: float) -> bool:
-        return self._done.wait(seconds)
+        world = self._world
+        deadline = world.now + max(0.0, seconds)
+        while not self._raised:
+            ticket = self._waiting = _Ticket(world, world.process, getcurrent())
+            world.at(deadline, ticket.fire)
+            try:
+                world.give_turn()
+            finally:
+                ticket.spent, self._waiting = True, None
+            if world.now >= deadline:
+                break
+        return self._raised

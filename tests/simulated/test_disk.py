@@ -7,12 +7,12 @@ from random import Random
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord
 from simulated_disk import SimulatedDisk
 
 from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
+from psofed.federation.client.state import ClientMemory, MemoryStore, NodeMemory
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.sessions import new_session
@@ -28,7 +28,7 @@ class KilledError(BaseException):
 
 
 def begin(session: str = "first") -> ServerState:
-    arrays = ArrayRecord([np.zeros(2)])
+    arrays = {"0": np.zeros(2)}
     state = new_session(arrays, ModelLayout.of(arrays, ("*",), ()), {"seed": 0})
     state.session = session
     return state
@@ -223,3 +223,13 @@ def test_a_folder_made_by_a_killed_process_survives_a_later_power_loss(seed):
         run_rounds(open_store(), begin(), 2, [])
         disk.lose_power(Path("/server"), Random(seed))
         assert check_whole().round_number == 2
+
+
+def test_a_node_keeps_what_it_has_just_written_when_its_clock_jumps_back():
+    now = [10_000.0]
+    with use_disk(SimulatedDisk(clock=lambda: now[0])):
+        store = MemoryStore(HOME)
+        for session in "abcde":
+            now[0] += 10.0 if session != "e" else -3600.0
+            store.commit(NodeMemory(session, "pump"), {"": ClientMemory()})
+        assert MemoryStore(HOME).recall("e", "pump").clients.keys() == {""}

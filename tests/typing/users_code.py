@@ -29,7 +29,8 @@ assert_type(result.scenario.aggregation.kind, str)
 assert_type(result.diverged_trials, NDArray[np.int64])
 assert_type(result - psofed.simulate("scenario.toml"), psofed.Difference)
 assert_type(psofed.predict(fleet), psofed.Prediction)
-assert_type(psofed.predict(fleet).network_mse, float)
+assert_type(psofed.predict(fleet).network_mse.decibels, float)
+number: float = psofed.predict(fleet).network_mse + 1.0
 assert_type(psofed.compare(fleet), psofed.Comparison)
 assert_type(psofed.sweep(fleet, {"num_shared": [1, 5]}), psofed.SweepResult)
 

@@ -14,11 +14,11 @@ from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Message, Received
 from psofed.parts.registry import find_part, part_names
 from psofed.parts.traffic import Traffic, spend_budget
-from psofed.reference.literal import run_trial
 from psofed.results.traffic import measure_communication
+from reference.literal import run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
-from plain_engine import advance_as_python
+from few_trials import advance
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
@@ -156,7 +156,7 @@ def test_options_of_another_algorithm_are_refused() -> None:
 def test_masks_play_no_part_in_algorithms_that_send_everything() -> None:
     first = scenario(OnlineFed()).replace(attack=Gaussian(num_byzantine=3))
     second = first.replace(selection=Selection(pattern="round-robin", coordinated=False))
-    assert np.array_equal(*(advance_as_python(each, 0, 12)[0] for each in (first, second)))
+    assert np.array_equal(*(advance(each, 0, 12)[0] for each in (first, second)))
 
 
 def test_only_pso_fed_has_clients_that_hold_models() -> None:
@@ -205,5 +205,5 @@ def test_a_cheap_exchange_is_made_by_more_clients_than_participate(
     """Ten pay half of what five would have."""
     cheap = scenario(costing(bits=32)).replace(iterations=12)
     assert cheap.algorithm.most_participants(cheap) == 10
-    found, _ = advance_as_python(cheap, 0, 12)
+    found, _ = advance(cheap, 0, 12)
     assert np.allclose(found[:, 1, 0], run_trial(cheap, 0, 0).server_msd, rtol=1e-9)

@@ -11,15 +11,12 @@ from psofed import (
     InvalidValueError,
     NotCoveredError,
     Scenario,
-    Selection,
     UnknownFieldError,
-    draw_fleet,
     simulate,
 )
-from psofed.engine.attackers import draw_shocks, make_attackers
-from psofed.engine.frames.poison import poison_hook
-from psofed.engine.hooks import take_poison
-from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.attackers import make_attackers
+from psofed.engine.attacks import hooks_of
+from psofed.engine.signatures import take_poison
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import (
     ColludingGaussian,
@@ -38,8 +35,8 @@ from psofed.parts.attacks import (
     SignFlip,
 )
 from psofed.parts.plain import corrupt_uploads, poison_sample
-from psofed.reference.literal import run_literally
 from psofed.scenario.changes import with_values
+from reference.shocks import draw_shocks
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
@@ -199,23 +196,23 @@ def test_a_poisoned_sample_is_what_was_worked_out_by_hand(attack: Attack, x: lis
 
 
 @njit
-def call_poison(address, token, n, k, attackers, target, inputs, noise):
-    take_poison(address)(token, n, k, attackers, target, inputs, noise)
+def call_poison(address, options, n, k, attackers, target, inputs, noise):
+    take_poison(address)(options, n, k, 0, attackers, target, 0, inputs, noise)
 
 
 @pytest.mark.parametrize("kind", [LabelPoisoning, DataPoisoning])
 def test_the_poison_hook_keeps_the_noise_that_belongs_to_the_sample(kind: type[Attack]) -> None:
     """y' − wᵀx', so that the kernel's error form stays true."""
     attack, stream, byzantine = kind(**ALWAYS), make_stream(3, "attack", [0]), np.array([True, False])
-    x, noise = np.array([[0.5], [-1.0], [2.0]]), np.array([0.1])
+    x, noise = np.array([[[0.5], [-1.0], [2.0]]]), np.array([[0.1]])
     normals = draw_shocks(attack, stream, byzantine, 5, 3).normals[4, 0]
-    label = float(TARGET @ x[:, 0]) + 0.1
-    expected_x, expected_y = poison_sample(attack, x[:, 0], label, normals=normals, client=0, iteration=4)
-    hook = poison_hook(attack)
-    attackers = make_attackers(attack, byzantine, stream, hook.options)
-    call_poison(hook.address, hook.token, 4, 0, attackers, TARGET, x, noise)
-    assert np.allclose(x[:, 0], expected_x)
-    assert np.allclose(noise[0], expected_y - TARGET @ expected_x)
+    label = float(TARGET @ x[0, :, 0]) + 0.1
+    expected_x, expected_y = poison_sample(attack, x[0, :, 0], label, normals=normals, client=0, iteration=4)
+    hook = hooks_of(attack)[0]
+    attackers = make_attackers([attack], [byzantine], [stream], [3], 2)
+    call_poison(hook.address, hook.options, 4, 0, attackers, TARGET, x, noise)
+    assert np.allclose(x[0, :, 0], expected_x)
+    assert np.allclose(noise[0, 0], expected_y - TARGET @ expected_x)
 
 
 def test_a_redrawn_set_has_the_right_size_and_reaches_everyone_alike() -> None:
@@ -311,69 +308,6 @@ def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(
                 gamma -= step / 2
             step /= 2
         assert np.allclose(received, mean - best * away[direction], atol=1e-6)
-
-
-@pytest.mark.parametrize("rule", ["krum", "median", "centred-clipping", "fltrust"])
-@pytest.mark.parametrize("pre", [None, "nnm", "bucketing"])
-def test_strengths_are_tried_against_the_rule_as_literally(rule: str, pre: str | None) -> None:
-    attack = InnerProduct(num_byzantine=4, probability=0.8, scale=6.0, search=4)
-    scenario = Scenario(
-        num_clients=9, dimension=4, num_participants=6, num_shared=2, iterations=12, aggregation=rule,
-        pre_aggregation=pre, attack=attack,
-    )  # fmt: skip
-    found = simulate(scenario, trials=2, seed=1, keep_trials=True).trial_curves["server_msd"][1]
-    assert np.allclose(found, run_literally(scenario, seed=1, trial=1).server_msd, rtol=1e-9)
-
-
-@pytest.mark.parametrize("probability", [0.3, 1.0])
-def test_strengths_are_tried_where_masks_differ_and_where_all_or_none_attack(probability: float) -> None:
-    attack = LittleIsEnough(
-        num_byzantine=4, probability=probability, byzantine_set="redrawn", deviations=3.0, search=3
-    )
-    scenario = Scenario(
-        num_clients=5, dimension=4, num_participants=3, num_shared=2, iterations=15, aggregation="median",
-        attack=attack, selection=Selection(coordinated=False), uplink="redrawn",
-    )  # fmt: skip
-    found = simulate(scenario, trials=2, seed=1, keep_trials=True).trial_curves["server_msd"][1]
-    assert np.allclose(found, run_literally(scenario, seed=1, trial=1).server_msd, rtol=1e-9)
-
-
-def test_of_strengths_that_hurt_alike_the_first_is_used() -> None:
-    """Krum passes over all of them, so the server goes the same way; what is sent differs, and a defence sees it."""
-    searched = InnerProduct(num_byzantine=1, probability=1.0, scale=900.0, search=3)
-    base = Scenario(
-        num_clients=6,
-        dimension=2,
-        num_participants=6,
-        num_shared=2,
-        iterations=2,
-        aggregation="krum",
-        attack=searched,
-    )
-    runs = [
-        PsoFedRun(base.replace(attack=attack), draw_fleet(base), 3, range(16))
-        for attack in (searched, searched.replace(search=0, scale=searched.strengths()[0]))
-    ]
-    for run in runs:
-        run.advance(0, np.empty((2, 3, 16)))
-    assert np.array_equal(*(run.server for run in runs))
-    assert np.array_equal(*(run._scratch.sent for run in runs))
-
-
-def test_a_strength_found_by_search_takes_the_server_farther_than_any_one_of_them() -> None:
-    """From the same state: in the first iteration in which anybody attacks."""
-    base = Scenario(
-        num_clients=9, dimension=2, num_participants=9, num_shared=2, iterations=2, aggregation="krum"
-    )
-    searched = InnerProduct(num_byzantine=3, probability=1.0, scale=4.0, search=8)
-    levels = [
-        run_literally(base.replace(attack=attack), seed=0, trial=0).models[1, 0]
-        for attack in (searched, *(searched.replace(search=0, scale=s) for s in searched.strengths()))
-    ]
-    honest = run_literally(base, seed=0, trial=0).models[1, 4:].mean(axis=0)
-    away = [np.sum((model - honest) ** 2) for model in levels]
-    assert away[0] == pytest.approx(max(away[1:]))
-    assert searched.strengths() == tuple(0.5 * j for j in range(1, 9))
 
 
 def test_mimic_settles_on_one_victim_that_stands_out() -> None:

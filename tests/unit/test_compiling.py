@@ -1,7 +1,5 @@
 """Where kernels are kept, and whether there are any; what becomes of bodies that are not compiled."""
 
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
@@ -15,17 +13,17 @@ from numba.core.typing.templates import Signature
 from numba.np.numpy_support import as_dtype
 
 from psofed.common.errors import PsofedError
-from psofed.engine import compiling, hooks, python_bodies
-from psofed.engine.bodies import _explained
+from psofed.engine import compiling, hooks, signatures
+from psofed.engine.hooks import explained
+from psofed.engine.iteration import advance
 from psofed.engine.normals import fill_standard_normal, mix_word
-from psofed.engine.participation import fill_participants
-from psofed.engine.pso_fed_kernel import advance
+from psofed.engine.participants import fill_participants
 
 pytestmark = pytest.mark.engine
 
 
 def test_a_folder_without_kernels_is_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling.numba_config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     with compiling.own_cache() as folder:
         (folder / "engine_1234").mkdir(parents=True)
     assert compiling.is_cold()
@@ -52,41 +50,24 @@ def test_kernels_let_other_threads_run_and_are_kept_on_disk() -> None:
         assert Path(kernel.stats.cache_path).parent.name.startswith("kernels-")
 
 
-def test_comments_and_docstrings_recompile_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling.numba_config, "CACHE_DIR", str(tmp_path))
-
-    def hits(text: str) -> int:
-        file = tmp_path / "kernels_of_a_test.py"
-        file.write_text(text)
-        functions: dict[str, Any] = {"__name__": __name__}
-        exec(compile(text, str(file), "exec"), functions)
-        with compiling.own_cache("code"):
-            kernel = numba.njit(cache=True)(functions["add"])
-        assert kernel(1.0) == 2.0
-        return sum(kernel.stats.cache_hits.values())
-
-    text = 'def add(x):\n    """Add one."""\n    return x + 1.0\n'
-    assert hits(text) == 0
-    assert hits("# a remark\n\n" + text.replace("Add one.", "Other words.")) == 1
-    assert hits(text.replace("x + 1.0", "1.0 + x")) == 0
-
-
 @pytest.mark.parametrize("error", [PsofedError("no agreement"), KeyboardInterrupt()])
 def test_what_a_body_says_itself_is_passed_on_as_it_is(error: BaseException) -> None:
-    assert _explained(error) is error
+    assert explained(error) is error
 
 
 def test_what_fails_in_a_body_is_said_to_be_a_parts_own() -> None:
     try:
         raise ValueError("no mask")
     except ValueError as error:
-        told = _explained(error)
+        told = explained(error)
     assert isinstance(told, PsofedError)
     assert "a part's own code failed with ValueError: no mask (test_compiling.py, line" in str(told)
 
 
 SIGNATURES = {
-    name: getattr(hooks, name) for name in dir(hooks) if isinstance(getattr(hooks, name), Signature)
+    name: getattr(signatures, name)
+    for name in dir(signatures)
+    if isinstance(getattr(signatures, name), Signature)
 }
 
 
@@ -115,11 +96,11 @@ def test_what_a_kernel_hands_to_a_python_body_arrives_as_it_is(
     """What is written down for it in compiled code is plain Python as well."""
     signature, received = SIGNATURES[name], []
     monkeypatch.setattr(numba, "cfunc", lambda _: lambda function: function)
-    hand_over = python_bodies.python_call.__wrapped__(signature)
-    arguments = [7, *make_arguments(signature.args[1:], count(1))]
-    monkeypatch.setitem(python_bodies.PYTHON_FRAMES, 7, (lambda *given: received.extend(given), []))
+    hand_over = hooks._python_call.__wrapped__(signature)
+    arguments = [np.full(1, 7.0), *make_arguments(signature.args[1:], count(1))]
+    monkeypatch.setitem(hooks._PYTHON_FRAMES, 7, (lambda *given: received.extend(given), []))
     hand_over(*arguments)
-    assert not python_bodies.PYTHON_FRAMES[7][1]
+    assert not hooks._PYTHON_FRAMES[7][1]
     assert [type(value) for value in received if isinstance(value, tuple)] == [
         type(value) for value in arguments if isinstance(value, tuple)
     ]
@@ -134,16 +115,3 @@ def test_python_can_call_what_kernels_call() -> None:
     """A frame that runs as plain Python does; the machine code is made then."""
     with np.errstate(over="ignore"):
         assert mix_word(np.uint64(1)) == mix_word.py_func(np.uint64(1))
-
-
-def test_a_kernel_on_disk_is_loaded_without_setting_up_the_compiler() -> None:
-    code = (
-        "import sys, numpy as np; from psofed.engine.normals import fill_standard_normal as fill\n"
-        "out = np.empty((2, 1), np.float32); fill(np.ones(1, np.uint64), np.ones(1, np.uint64), 0, out)\n"
-        "loaded = {'numba.np.arraymath', 'scipy', 'yaml', 'coverage'} & set(sys.modules)\n"
-        "print(*loaded, out[0, 0], sum(fill.stats.cache_hits.values()))"
-    )
-    space: dict[str, Any] = {}
-    exec(code, space)  # compiles it where no test has
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(space["out"][0, 0]), "1"]

@@ -7,7 +7,7 @@ from psofed import Data, Drift, InvalidValueError, Scenario, simulate
 from psofed.parts.contexts import Step
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
 from psofed.parts.models import Rff
-from psofed.reference.draws import draw_trial
+from reference.draws import draw_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 

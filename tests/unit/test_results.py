@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,21 @@ def test_a_saved_result_loads_as_it_was(tmp_path, small_scenario: Scenario) -> N
     for metric in result.curve:
         assert np.array_equal(loaded.curve[metric], result.curve[metric])
         assert np.array_equal(loaded.trial_curves[metric], result.trial_curves[metric])
+
+
+def test_a_result_is_saved_while_a_dask_client_is_open(tmp_path, small_scenario: Scenario) -> None:
+    distributed = pytest.importorskip("distributed")
+    result = simulate(small_scenario, trials=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Dask's own making, at start and end
+        with (
+            distributed.LocalCluster(
+                n_workers=1, processes=True, dashboard_address=None, silence_logs="ERROR"
+            ) as cluster,
+            distributed.Client(cluster),
+        ):
+            result.save(tmp_path / "result.nc")
+            assert load_result(tmp_path / "result.nc").to_json() == result.to_json()
 
 
 def test_a_data_set_is_labelled(small_scenario: Scenario) -> None:

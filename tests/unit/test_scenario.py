@@ -189,7 +189,7 @@ def test_an_option_that_may_be_none_is_checked_when_it_is_not() -> None:
 def test_a_name_stands_for_a_part_and_none_for_no_part_in_files_and_settings() -> None:
     from psofed.scenario.changes import with_values
 
-    text = 'num_clients = 8\ndimension = 4\npre_aggregation = "nnm"\nattack = "none"\nevasion = "none"\n'
+    text = 'num_clients = 8\ndimension = 4\npre_aggregation = "nnm"\nattack = "none"\ndefence = "none"\n'
     read = psofed.Scenario.from_toml(text)
     assert (read.pre_aggregation, read.attack) == (psofed.pre_aggregations.NNM(), None)
     attacked = read.replace(attack=psofed.attacks.Gaussian(num_byzantine=3, variance=2.0))

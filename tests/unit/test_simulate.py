@@ -13,7 +13,7 @@ pytestmark = pytest.mark.simulation
 
 def test_one_client_that_shares_all_is_plain_lms() -> None:
     """K = M = D = 1: the server holds the client's model, and LMS on one entry can be done by hand."""
-    from psofed.reference.draws import draw_trial
+    from reference.draws import draw_trial
 
     scenario = Scenario(num_clients=1, dimension=1, num_participants=1, iterations=30, stepsize=0.1)
     draws = draw_trial(scenario, seed=4, trial=0)
@@ -29,8 +29,8 @@ def test_one_client_that_shares_all_is_plain_lms() -> None:
 
 def test_the_server_keeps_what_nobody_shares() -> None:
     """One participant, one entry of two: in the first iteration the other entry must stay at zero."""
-    from psofed.reference.draws import draw_trial
-    from psofed.reference.literal import run_literally
+    from reference.draws import draw_trial
+    from reference.literal import run_literally
 
     scenario = Scenario(num_clients=2, dimension=2, num_participants=1, iterations=1)
     draws = draw_trial(scenario, seed=0, trial=0)
@@ -127,7 +127,7 @@ def test_communication_counts_numbers_and_bytes() -> None:
 
 def test_test_instances_fewer_than_entries_are_evaluated_directly() -> None:
     """Both forms of the test set must agree with the reference; here N_t < D."""
-    from psofed.reference.literal import run_literally
+    from reference.literal import run_literally
 
     data = Data(test_instances=3, test_input_variance=2.0)
     scenario = Scenario(num_clients=5, dimension=6, num_shared=2, iterations=20, data=data,

@@ -259,14 +259,14 @@ def curve_of(scenario: Scenario, length: int = 1200) -> tuple[np.ndarray, float]
 )
 def test_settling_is_counted_on_both_sides_of_the_steady_state(scenario: Scenario) -> None:
     from psofed.theory.model import TheoryModel
-    from psofed.theory.solve import select
+    from psofed.theory.solve import Solver
     from psofed.theory.tuning import settling_time
 
     curve, steady = curve_of(scenario)
     inside = np.abs(10 * np.log10(curve / steady)) <= 1
     truth = int(np.nonzero(~inside)[0][-1] + 1)
     assert truth > 0
-    assert settling_time(select(TheoryModel(scenario)), scenario.stepsize, steady) == truth
+    assert settling_time(Solver(TheoryModel(scenario)), scenario.stepsize, steady) == truth
 
 
 def test_settling_knows_no_threshold_in_the_number_of_clients() -> None:

@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 
 from psofed import Data, Scenario, Selection, draw_fleet, predict
-from psofed.delays import Fixed
-from psofed.theory import stepsize_curve
+from psofed.theory import krylov, stepsize_curve
+from psofed.theory.krylov import _SMALL, dominant_eigenvalue, gmres, solve_fixed_points
 from psofed.theory.limits import _largest_count, _largest_scale
-from psofed.theory.maps.krylov import _SMALL, dominant_eigenvalue, gmres, solve_fixed_point
-from psofed.theory.maps.reduced import ReducedRecursion
-from psofed.theory.metrics import SteadyState
-from psofed.theory.model import TheoryModel
-from psofed.theory.moments.layout import Entries, Participation
-from psofed.theory.moments.level import Level
-from psofed.theory.moments.second import ClientMoments, pack
-from psofed.theory.solve.scattered import _control
+from psofed.theory.metrics import Level, SteadyState
+from psofed.theory.offsets import WindowOffsets
 from psofed.theory.stability import (
     _largest_real,
     _quadratic_root,
@@ -27,7 +21,6 @@ from psofed.theory.stability import (
     mean_square_stepsize_bound,
     stability_limit,
 )
-from psofed.theory.steps.offsets import WindowMasks
 from psofed.theory.stepsize import minimise
 from psofed.theory.tuning import settling_time
 
@@ -44,16 +37,17 @@ def contraction(size: int, radius: float) -> np.ndarray:
 @pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e200])
 def test_fixed_points_of_any_size_and_scale_are_found(size: int, scale: float) -> None:
     matrix, source = contraction(size, 0.9), np.linspace(1.0, 2.0, size)
-    found = solve_fixed_point(lambda x: matrix @ x, scale * source) / scale
-    assert found == pytest.approx(np.linalg.solve(np.eye(size) - matrix, source), rel=1e-9)
+    found = solve_fixed_points(lambda x: x @ matrix.T, scale * source[None], 1e-12) / scale
+    assert found[0] == pytest.approx(np.linalg.solve(np.eye(size) - matrix, source), rel=1e-9)
 
 
 def test_a_fixed_point_without_a_source_is_zero() -> None:
-    assert not solve_fixed_point(lambda x: 0.5 * x, np.zeros(3)).any()
+    assert not solve_fixed_points(lambda x: 0.5 * x, np.zeros((1, 3)), 1e-10).any()
 
 
 @pytest.mark.parametrize("systems", [1, 3])
-def test_a_restarted_search_ends_where_the_equation_holds(systems: int) -> None:
+def test_a_restarted_search_ends_where_the_equation_holds(systems: int, monkeypatch) -> None:
+    monkeypatch.setattr(krylov, "_RESTART", 7)
     factors = np.linspace(-0.9, 0.97, 60)[None] * np.array([[1.0], [0.3], [0.0]])[:systems]
     source = np.arange(1.0, systems + 1)[:, None] * np.ones(60)
     calls = []
@@ -62,7 +56,7 @@ def test_a_restarted_search_ends_where_the_equation_holds(systems: int) -> None:
         calls.append(x)
         return factors * x
 
-    x, residual = gmres(linear, source, 1e-12, 7)
+    x, residual = gmres(linear, source, 1e-12)
     assert x == pytest.approx(source / (1 - factors), rel=1e-9)
     assert residual.max() < 1e-12
     assert 60 < len(calls) < 200  # more than one round of seven, and each of them helps
@@ -72,7 +66,7 @@ def test_systems_side_by_side_may_have_no_source_or_end_early() -> None:
     """The map of the second is 0: it has its answer after one direction, and none to go on with."""
     factors = np.stack([np.linspace(-0.9, 0.9, 40), np.zeros(40), np.full(40, 0.5)])
     source = np.stack([np.ones(40), np.ones(40), np.zeros(40)])
-    x, residual = gmres(lambda v: factors * v, source, 1e-12, 30)
+    x, residual = gmres(lambda v: factors * v, source, 1e-12)
     assert x == pytest.approx(source / (1 - factors), rel=1e-9)
     assert residual.max() < 1e-12
 
@@ -105,14 +99,6 @@ def test_a_count_may_have_no_limit_or_none_that_is_stable() -> None:
     assert _largest_count(lambda count: False, 6) == -1
 
 
-def test_a_sample_of_offsets_is_corrected_by_white_inputs() -> None:
-    """Values that follow the white ones exactly have the mean that follows the white mean, without an error."""
-    rng = np.random.default_rng(5)
-    white, slopes, shifts = rng.normal(size=(40, 4, 2)), rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
-    values = _control(shifts + slopes * white[:10], white[:10], white.mean(axis=0))
-    assert values == pytest.approx(np.broadcast_to(shifts + slopes * white.mean(axis=0), values.shape))
-
-
 @pytest.mark.parametrize("guess", [1e-3, 0.3, 0.99, 1.0, 7.0, 1000.0])
 @pytest.mark.parametrize("limit", [0.5, 1.0, 1.7])
 def test_the_limit_of_stability_is_found_from_below_and_from_above(guess: float, limit: float) -> None:
@@ -132,8 +118,8 @@ def test_the_stepsize_of_the_lowest_error_is_found(best: float) -> None:
 
 
 def test_errors_that_only_fall_or_rise_have_their_lowest_at_an_end() -> None:
-    assert minimise(lambda mu: 1 / mu, 2.0) == pytest.approx(2.0, rel=1e-3)
-    assert minimise(lambda mu: mu, 2.0) == pytest.approx(1.94 * 2.5**-39, rel=1e-9)
+    assert minimise(lambda mu: 1 / mu, 2.0) == 1.94  # 3 % inside
+    assert minimise(lambda mu: mu, 2.0) == pytest.approx(1.94 * 2.5**-13, rel=1e-9)
 
 
 def made_up_solver(curve: Callable[[np.ndarray], np.ndarray]) -> SimpleNamespace:
@@ -200,38 +186,18 @@ def test_no_stepsizes_are_a_curve_without_points():
     assert len(curve.stepsize) == len(curve.network_mse) == 0
 
 
-def test_a_common_move_of_all_errors_adds_to_every_moment():
-    rng = np.random.default_rng(0)
-    moments = ClientMoments(rng.uniform(size=3), *(rng.uniform(size=(2, 3)) for _ in range(4)))
-    moved = moments.map(lambda x: x + np.array([1.0, 2.0, 3.0]))
-    assert np.allclose(pack(moved) - pack(moments), np.tile([1.0, 2.0, 3.0], 9))
-
-
 @pytest.mark.parametrize("white", [True, False])
 @pytest.mark.parametrize("dimension", [2, 4, 5, 32])
 def test_offsets_are_gone_through_as_long_as_there_are_few_combinations(dimension: int, white: bool) -> None:
-    """Up to 4096 of them, or 32 with correlated inputs, where all clients' may also move on by M together."""
     for clients in range(1, 15):
-        entries = Entries.white(dimension, dimension, 1) if white else Entries.full(dimension)
-        masks = WindowMasks(Participation(clients, 1), entries, 1)
-        if not masks.are_sampled:
-            offsets = masks.offsets(7)
-            assert len(offsets) == dimension ** (clients - 1) <= (4096 if white else 32)
-            assert len(np.unique(offsets, axis=0)) == len(offsets)
+        windows = WindowOffsets(clients, dimension, 1, white)
+        if windows.are_sampled:
+            assert dimension ** (clients - 1) > 256
+            assert windows.offsets(7).shape == (7, clients)
         else:
-            assert dimension ** (clients - 1) > (4096 if white else 32)
-            assert masks.offsets(7).shape == (7, clients)
-
-
-@pytest.mark.parametrize(("clients", "participants", "expected"), [(3, 2, 0.5), (4, 1, 0.75), (1, 1, 0.0)])
-def test_a_pair_left_to_itself_is_kept_where_neither_downloads(
-    clients: int, participants: int, expected: float
-) -> None:
-    """With next to no steps, and one of two entries shared by all: ½ + ½ P(neither participates); one has no pair."""
-    scenario = Scenario(num_clients=clients, num_participants=participants, dimension=2, num_shared=1)
-    model = TheoryModel(scenario)
-    found = ReducedRecursion(model.recursion(1e-9, model.branches[0], lumped=False)).pair_bound
-    assert found == pytest.approx(expected, rel=1e-7)
+            offsets = windows.offsets(7)
+            assert len(offsets) == dimension ** (clients - 1) <= 256
+            assert len(np.unique(offsets, axis=0)) == len(offsets)
 
 
 @pytest.mark.parametrize("pattern", ["random", "round-robin"])
@@ -281,14 +247,3 @@ def test_a_moving_window_may_diverge_below_the_contraction_bound(coordinated):
     random = scenario.replace(stepsize=stepsize, selection=Selection(coordinated=coordinated))
     assert predict(random).is_stable
     assert predict(random).spectral_radius < 1.0
-
-
-def test_many_offsets_are_sampled_where_each_takes_long():
-    moving = Scenario(
-        num_clients=6,
-        dimension=4,
-        num_shared=2,
-        selection=Selection(pattern="round-robin", coordinated=False),
-    )
-    assert not TheoryModel(moving).is_sampled
-    assert TheoryModel(moving.replace(delay=Fixed(iterations=3))).is_sampled

@@ -16,17 +16,6 @@ pytestmark = pytest.mark.engine
 SIZES = (1, 2, 3, 7, 8, 9, 12, 24, 25, 26, 60)
 
 
-@pytest.fixture(autouse=True)
-def _sorting_in_registers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This alone is no function; every rule's tests sort with it."""
-
-    def sort_eight(out: np.ndarray) -> None:
-        assert out.size <= 8
-        out.sort()
-
-    monkeypatch.setattr(vocabulary, "_sort_eight", sort_eight)
-
-
 def values_of(size: int) -> Iterator[np.ndarray]:
     """Numbers in any order, in order, and many that are equal."""
     rng = np.random.default_rng(size)
@@ -88,12 +77,12 @@ def test_middles_of_columns_are_alike(count: int) -> None:
     assert np.array_equal(found, np.median(changes, axis=0))
 
 
-@pytest.mark.parametrize("size", [9, 24, 25, 60])
+@pytest.mark.parametrize("size", [2, 9, 25, 60])
 def test_the_middle_of_many_leaves_the_next_lower_one_beside_it(size: int) -> None:
     """The median of an even number needs both."""
     for values in values_of(size):
         for half in range(1, size):
             found = values.copy()
-            vocabulary._bring_middle_of_many(found, half)
+            vocabulary._split_at(found, half)
             assert np.array_equal(np.sort(found), np.sort(values))
             assert found[half - 1 : half + 1].tolist() == np.sort(values)[half - 1 : half + 1].tolist()

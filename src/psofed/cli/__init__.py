@@ -1,5 +1,6 @@
 """The command line: one module per command, imported when it is needed so that --help is instant."""
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -68,6 +69,9 @@ def _root(
 
 def main() -> None:
     """Run the command line; a user's mistake ends with exit code 2 and one line, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if os.name == "nt" and isinstance(stream, io.TextIOWrapper):  # its code page lacks a minus and Greek
+            stream.reconfigure(encoding="utf-8")
     listen(lambda text: print(f"psofed: {text}", file=sys.stderr))
     typed = tuple(name for name in sys.argv[1:2] if name in COMMANDS)
     try:

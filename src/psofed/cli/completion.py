@@ -34,7 +34,7 @@ def complete_figures(incomplete: str) -> list[str]:
     """Complete the figures of ``psofed reproduce``."""
     from psofed.paper.figures import figure_names
 
-    return [name for name in (*figure_names(), "all", "resilience") if name.startswith(incomplete)]
+    return [name for name in (*figure_names(), "all") if name.startswith(incomplete)]
 
 
 def complete_metrics(incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ import typer
 from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import Output, print_json
-from psofed.common.errors import PsofedError
+from psofed.common.errors import PsofedError, missing_package
 from psofed.common.options import option
 from psofed.settings.data import DataSettings
 from psofed.settings.explorer import ExplorerSettings
@@ -50,9 +50,7 @@ def explore(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("panel", "param", "bokeh"):
             raise
-        raise PsofedError(
-            "The explorer needs Panel. Install it with: pip install 'psofed[explore]'"
-        ) from None
+        raise missing_package("psofed explore", "Panel", "explore") from None
     from psofed.explore.exports import Origin
 
     explorer = Explorer(scenario, Origin(tuple(map(str, source.plugins))), settings.port)

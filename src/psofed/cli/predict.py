@@ -19,6 +19,7 @@ class PredictionOutput(Output):
     """How a prediction is printed."""
 
     curve: bool = option(default=False, text="also predict the learning curve")
+    worst: bool = option(default=False, text="also find the worst additive attacks of the same power")
 
 
 def predict(
@@ -40,11 +41,16 @@ def predict(
     def to_json() -> dict[str, Any]:
         curve = asdict(prediction.learning_curve()) if output.curve else {}
         curves = {name: values.tolist() for name, values in curve.items()}
-        return {**prediction.to_json(), **({"curve": curves} if curves else {})}
+        worst = {"worst_attack": prediction.worst_attack().to_json()["steps"]} if output.worst else {}
+        return {**prediction.to_json(), **({"curve": curves} if curves else {}), **worst}
 
     def report() -> "Report":
         from psofed.theory.reports import curve_table
 
-        return prediction.report().adding(tables=(curve_table(prediction),) if output.curve else ())
+        report = prediction.report().adding(tables=(curve_table(prediction),) if output.curve else ())
+        if not output.worst:
+            return report
+        worst = prediction.worst_attack().report()
+        return report.adding(worst.headline, tables=worst.tables)
 
     output.show(to_json, report, source, reading, settings)

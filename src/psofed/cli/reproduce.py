@@ -8,9 +8,8 @@ import typer
 
 from psofed.cli.completion import complete_figures
 from psofed.cli.inputs import Cluster
-from psofed.cli.outputs import Output, print_json, progress
+from psofed.cli.outputs import Output, progress
 from psofed.cli.sweep import stopped_by_hand
-from psofed.common.errors import PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -26,7 +25,7 @@ class FigureSettings(Settings):
         repeat=True,
         metavar="[FIGURE]...",
         complete=complete_figures,
-        text="figures to reproduce: fig1 … fig9, or all (the default); or resilience, a table of attacks and rules",
+        text="figures to reproduce: fig1 … fig9, or all (the default)",
     )
     quick: bool = option(default=False, text="draw a rough version in seconds")
     trials: int | None = option(
@@ -50,22 +49,10 @@ def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) 
     Writes each figure as SVG, PNG, JSON, NetCDF and CSV, and report.html with verdicts on the paper's claims.
     Finished points are kept in DIR/cells; run the command again to continue an interrupted run.
     """
-    if tuple(settings.figures) == ("resilience",):
-        _reproduce_resilience(settings, cluster, output)
-    elif "resilience" in settings.figures:
-        raise PsofedError(
-            "resilience is a study of its own: reproduce it and the figures one after the other."
-        )
-    else:
-        _reproduce_figures(settings, cluster, output)
-
-
-def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
     from psofed.paper.model import Quality
     from psofed.paper.report import reproduction_report
-    from psofed.paper.reproduce import choose_figures
+    from psofed.paper.reproduce import choose_figures, save_reproduction
     from psofed.paper.reproduce import reproduce as make_figures
-    from psofed.paper.reproduction import drawing_helpers, save_reproduction
     from psofed.studies.sweeps import CellStore
 
     names = choose_figures(list(settings.figures))
@@ -77,8 +64,8 @@ def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: Figur
         )
     if store.damaged:
         typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)
-    with drawing_helpers(len(made.figures)) as helpers, progress("writing", "steps") as report:
-        claims, page = save_reproduction(made, output.out, helpers, report)
+    with progress("writing", "steps") as report:
+        claims, page = save_reproduction(made, output.out, report)
 
     def to_json() -> dict[str, Any]:
         documents = [data.to_json() for data in made.figures.values()]
@@ -86,19 +73,3 @@ def _reproduce_figures(settings: FigureSettings, cluster: Cluster, output: Figur
         return {**documents[0], **about} if len(documents) == 1 else {"figures": documents, **about}
 
     output.show(to_json, lambda: reproduction_report(made, claims, page))
-
-
-def _reproduce_resilience(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:
-    from psofed.paper.resilience import run_resilience
-
-    with stopped_by_hand(), cluster.connect() as executor, progress("simulating", "points") as report:
-        matrix = run_resilience(
-            output.out, settings.quick, settings.trials, settings.threads, report, settings.seed, executor
-        )
-    if output.as_json:
-        print_json(matrix.to_json())
-        return
-    typer.echo(
-        f"Wrote {output.out}/resilience.md, its pictures resilience_*.svg, resilience.json, resilience.csv and "
-        "resilience.nc."
-    )

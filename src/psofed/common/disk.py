@@ -5,11 +5,10 @@ between any two of them (``tests/simulated``). A file's content is safe once the
 folder was synced.
 """
 
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 
@@ -47,11 +46,12 @@ class Disk:
 
     def sync(self, path: Path) -> None:
         """Make a file's content survive a power loss."""
-        _sync(path)
+        _sync(path, os.O_RDWR)  # Windows syncs only what may be written
 
     def sync_folder(self, folder: Path) -> None:
-        """Make the names in a folder survive a power loss."""
-        _sync(folder)
+        """Make the names in a folder survive a power loss; Windows has no such operation and needs none."""
+        if os.name != "nt":
+            _sync(folder, os.O_RDONLY)
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, in place of whatever had that name."""
@@ -72,16 +72,15 @@ class Disk:
     @contextmanager
     def lock(self, path: Path) -> Iterator[bool]:
         """Hold a lock until the block or the process ends; False if another process holds it."""
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            held = True
+        from filelock import FileLock, Timeout
+
+        with ExitStack() as stack:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                stack.enter_context(FileLock(path, timeout=0, mode=0o600, thread_local=False))
+                held = True
+            except Timeout:
                 held = False
             yield held
-        finally:
-            os.close(handle)
 
     def new_name(self) -> str:
         """Return a name for a temporary file that nobody else uses."""
@@ -106,8 +105,8 @@ def use_disk(other: Disk) -> Iterator[None]:
 _disks: list[Disk] = [Disk()]
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
     try:
         os.fsync(handle)
     finally:

@@ -147,6 +147,26 @@ class NotCoveredError(PsofedError):
     """A theory or command does not cover a case, and names the case."""
 
 
+def missing_package(user: str, package: str, extra: str) -> PsofedError:
+    """Return the error of a feature whose package is not installed.
+
+    Examples
+    --------
+    >>> print(missing_package("--cluster", "Dask", "cluster"))
+    --cluster needs Dask; install it from a clone of psofed with: pip install -e '.[cluster]'
+    """
+    return PsofedError(
+        f"{user} needs {package}; install it from a clone of psofed with: pip install -e '.[{extra}]'"
+    )
+
+
+class ImpossibleResultError(PsofedError):
+    """A result that cannot be right: a mistake of psofed's own, which the user can only report."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"internal error: {problem}; please report it, with the scenario")
+
+
 def _short(value: Any, limit: int = 80) -> str:
     text = " ".join(repr(value).split())  # on one line: a table would take many
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import PsofedError, missing_package
 from psofed.data.values import MISSING, delimiter_of
 from psofed.render.numbers import counted
 
@@ -235,7 +235,7 @@ def _open_parquet(path: Path) -> Any:
         from pyarrow import ArrowException
         from pyarrow.parquet import read_table as read
     except ImportError:
-        raise PsofedError(f'{path}: reading Parquet needs pyarrow: pip install "psofed[parquet]"') from None
+        raise missing_package(f"{path}: reading Parquet", "pyarrow", "parquet") from None
     try:
         return read(path)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Remarks on your own data: rows and columns that were read, and how they were prepared."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ def data_notes(data: "OwnData") -> Iterator[str]:
         were = "was" if dropped == 1 else "were"
         yield f"{counted(dropped, 'row')} without {table.target_column} {were} left out."
     for name, clients in table.constant.items():
-        where = "all clients" if len(clients) == data.num_clients else _few(clients)
+        where = "all clients" if len(clients) == data.num_clients else listed(clients, 3)
         yield f"column {name} never changes in {where} and is 0 there."
     for name, (code, rows) in table.missing_codes.items():
         yield (
@@ -73,7 +73,3 @@ def data_notes(data: "OwnData") -> Iterator[str]:
             f"clients have {min(data.samples)} to {max(data.samples)} samples; one that has used up its own takes "
             "no more steps, does not count in the MSE, and still exchanges its model."
         )
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 3 else f"{len(names)} clients ({', '.join(names[:2])}, …)"

@@ -1,6 +1,5 @@
 """A table with one row per observation, split into clients: from a file, a data frame or arrays, with validation."""
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,8 +53,6 @@ class ClientTable:
         Columns whose numbers have decimal commas.
     out_of_order : mapping from str to str
         Columns of times in whose order the rows are not, with a client for which they are not.
-    times : tuple of arrays (rows_k,)
-        Seconds since 1970 of every row, from the first column of ISO time stamps; empty without one.
     """
 
     path: str
@@ -71,7 +68,6 @@ class ClientTable:
     decimal_commas: tuple[str, ...] = ()
     out_of_order: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
-    times: tuple[FloatArray, ...] = ()
 
     @property
     def missing(self) -> dict[str, int]:
@@ -187,7 +183,6 @@ def read_table(
         tuple(with_commas),
         {name: who for name, times in stamps.items() if (who := _out_of_order(times, owner, names))},
         str(Path(source).resolve()) if isinstance(source, str | Path) else "",
-        tuple(times[own] for own in rows for times in itertools.islice(stamps.values(), 1)),
     )
 
 

@@ -1,1 +1,1 @@
-"""Counter-based random streams and compiled kernels; the only package that imports Numba."""
+"""The simulation engine: one vector step for all clients, and one trial at a time for everything else."""

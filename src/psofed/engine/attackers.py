@@ -5,214 +5,196 @@ the same for all kinds of attack. So whether and how one client attacks does not
 of attack are compared on the same occasions.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
-from psofed.engine.compiling import compiled, jitable, kernel_part, returns_slice
-from psofed.engine.hooks import AttackState, Uploads
-from psofed.engine.normals import mix_word, normal_pair, unit_uniform
-from psofed.engine.participation import draw_participants
-from psofed.engine.streams import Stream
+from psofed.engine.compiling import kernel_part
+from psofed.engine.normals import Index, normal_pair, uniform_at, word_at
+from psofed.engine.participants import draw_participants
+from psofed.engine.signatures import AttackState, Uploads
+from psofed.engine.streams import Stream, WordArray, make_stream
 from psofed.parts.base import Attack
+from psofed.parts.plain import check_memory
+
+if TYPE_CHECKING:
+    from psofed.engine.hooks import Hook
+    from psofed.fleet import Fleet
+    from psofed.scenario import Scenario
+
+# What a group changes.
+ON_UPLOADS, ON_SAMPLES = 0, 1
 
 # Words from here on are for what is common to all clients, and for redrawing the Byzantine set.
 _COMMON = np.uint64(1 << 62)
 _REDRAWN = np.uint64(1 << 63)
 
-_FIXED = np.zeros((0, 0, 0), np.int32)
 
-
-def make_attackers(
-    attack: Attack | None,
-    is_byzantine: NDArray[np.bool_],
-    stream: Stream,
-    options: FloatArray,
-    dimension: int = 0,
-    everyone: NDArray[np.bool_] | None = None,
-) -> AttackState:
-    """Return the attack state of several trials.
-
-    `is_byzantine` (K,) is the Byzantine set where it is fixed, and `everyone` (K,) that of all groups, by default the
-    same.
-    """
-    clients, lanes = len(is_byzantine), stream.key.size
-    size = 0 if attack is None else attack.group_memory_size(clients, dimension)
-    own_size = 0 if attack is None else attack.memory_size(dimension)
-    members = np.flatnonzero(is_byzantine)
-    return AttackState(
-        stream=stream,
-        probability=0.0 if attack is None else attack.probability,
-        is_redrawn=_is_redrawn(attack),
-        is_byzantine=np.repeat(is_byzantine[:, None], lanes, axis=1),
-        options=options,
-        memory=np.zeros((lanes, size)),
-        members=np.tile(np.concatenate([members, np.flatnonzero(~is_byzantine)]), (lanes, 1)),
-        sizes=np.full(lanes, members.size),
-        everyone=members if everyone is None else np.flatnonzero(everyone),
-        client_memory=np.zeros((lanes, clients, own_size)),
-    )
-
-
-def draw_byzantine(attack: Attack | None, stream: Stream, first: int, count: int, clients: int) -> IndexArray:
-    """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, |S_B|, lanes).
-
-    Empty where the set is fixed.
-    """
-    if attack is None or not _is_redrawn(attack) or not attack.num_byzantine:
-        return _FIXED
-    out = np.empty((count, attack.num_byzantine, stream.key.size), np.int32)
-    draw_participants(stream.key + _REDRAWN * stream.gamma, stream.gamma, first, clients, out)
-    return out
-
-
-def redrawn_clients(attacks: Iterable[Attack]) -> int:
-    """Return how many clients :func:`draw_byzantine` draws for one iteration of a trial."""
-    return sum(attack.num_byzantine for attack in attacks if _is_redrawn(attack))
-
-
-def _is_redrawn(attack: Attack | None) -> bool:
-    return attack is not None and attack.byzantine_set == "redrawn"
-
-
-@returns_slice
-def group_of(attackers: AttackState, lane: int) -> IntArray:
-    """Return the Byzantine clients of the group in a trial."""
-    members: IntArray = attackers.members[lane][: attackers.sizes[lane]]
-    return members
-
-
-@returns_slice
-def byzantine_of(attackers: AttackState, lane: int) -> IntArray:
-    """Return the Byzantine clients of all groups in a trial; a set that is redrawn is the only one."""
-    fixed: IntArray = attackers.everyone[: attackers.everyone.size]
-    redrawn: IntArray = attackers.members[lane][: attackers.sizes[lane]]
-    return redrawn if attackers.is_redrawn else fixed
-
-
-@kernel_part(inline=True)
-def first_word(n: int, clients: int, client: int, dimension: int) -> int:
-    """Return the address of a client's words in iteration n: one for τ, then one for every two entries' normals."""
-    return (n * clients + client) * (1 + (dimension + 1) // 2)
-
-
-@kernel_part(inline=True)
-def attacks_now(key: np.uint64, gamma: np.uint64, word: int, probability: float) -> bool:
-    """Return τ_{k,n}, whether the Byzantine client whose words begin at `word` attacks."""
-    return unit_uniform(mix_word(key + np.uint64(word) * gamma)) < probability
-
-
-@kernel_part(inline=True)
-def own_normal(key: np.uint64, gamma: np.uint64, word: int, entry: int) -> np.float64:
-    """Return the standard normal of one client, iteration and entry."""
-    x, y = normal_pair(mix_word(key + np.uint64(word + 1 + entry // 2) * gamma))
-    return np.float64(y) if entry % 2 else np.float64(x)
-
-
-@kernel_part(inline=True)
-def common_normal(key: np.uint64, gamma: np.uint64, n: int, dimension: int, entry: int) -> np.float64:
-    """Return the standard normal of one iteration and entry, the same for all clients."""
-    word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
-    x, y = normal_pair(mix_word(key + word * gamma))
-    return np.float64(y) if entry % 2 else np.float64(x)
-
-
-@jitable
-def find_attackers(
-    n: int, attackers: AttackState, dimension: int, uploads: Uploads, lane: int, attacking: BoolArray
-) -> int:
-    """Write who of the participants attacks in a lane, and return how many do; absent clients do not."""
-    key, gamma = attackers.stream.key[lane], attackers.stream.gamma[lane]
-    count = 0
-    for p in range(uploads.sent.shape[0]):
-        client = uploads.clients[p, lane]
-        word = first_word(n, attackers.is_byzantine.shape[0], client, dimension)
-        there = uploads.sent[p, 0, lane] == uploads.sent[p, 0, lane]  # NaN: the client is not available
-        attacking[p] = there and (
-            attackers.is_byzantine[client, lane] and attacks_now(key, gamma, word, attackers.probability)
-        )
-        count += attacking[p]
-    return count
-
-
-@kernel_part
-def set_byzantine(clients: IndexArray, attackers: AttackState) -> None:
-    """Make ``clients`` (|S_B|, lanes) the Byzantine set."""
-    is_byzantine = attackers.is_byzantine
-    num_clients, lanes = is_byzantine.shape
-    for k in range(num_clients):
-        for lane in range(lanes):
-            is_byzantine[k, lane] = False
-    for j in range(clients.shape[0]):
-        for lane in range(lanes):
-            is_byzantine[clients[j, lane], lane] = True
-    for lane in range(lanes):
-        size = 0
-        for k in range(num_clients):
-            if is_byzantine[k, lane]:
-                attackers.members[lane, size] = k
-                size += 1
-        attackers.sizes[lane] = size
-
-
-@dataclass(frozen=True, eq=False)
-class Shocks:
-    """Random numbers of one trial's attack over N iterations, for any kind of attack.
+class AttackSide(NamedTuple):
+    """The groups of attackers in the form that kernels take.
 
     Attributes
     ----------
-    byzantine, attacking : bool array (N, K)
-        β_{k,n}, whether client k is Byzantine, and β_{k,n} τ_{k,n}, whether it attacks too.
-    normals : array (N, K, D)
-        Each client's standard normals.
-    common_normals : array (N, D)
-        Standard normals common to all clients.
+    kinds, addresses, remember : int arrays (G,)
+        What each group changes, and its hooks; `remember` is 0 where attackers remember no models.
+    options : array (G, any)
+        Their options.
+    sets : int array (T, L, |S_B|)
+        The Byzantine set of each iteration, where it is redrawn; else empty.
+    clean, changed : array (L, P, M)
+        Scratch for several groups: uploads before all attacks, and after those of some groups.
     """
 
-    byzantine: NDArray[np.bool_]
-    attacking: NDArray[np.bool_]
-    normals: FloatArray
-    common_normals: FloatArray
+    kinds: IntArray
+    addresses: IntArray
+    remember: IntArray
+    options: FloatArray
+    sets: IndexArray
+    clean: FloatArray
+    changed: FloatArray
 
 
-def draw_shocks(
-    attack: Attack | None, stream: Stream, is_byzantine: NDArray[np.bool_], iterations: int, dimension: int
-) -> Shocks:
-    """Draw all random numbers of one trial's attack; kernels draw the same numbers one at a time."""
-    clients = len(is_byzantine)
-    byzantine, attacking = np.zeros((2, iterations, clients), np.bool_)
-    normals, common = np.zeros((iterations, clients, dimension)), np.zeros((iterations, dimension))
-    if attack is not None:
-        attackers = make_attackers(attack, is_byzantine, stream, np.zeros(0))
-        sets = draw_byzantine(attack, stream, 0, iterations, clients)
-        _fill_shocks(attackers, sets, byzantine, attacking, normals, common)
-    return Shocks(byzantine, attacking, normals, common)
+def make_attack_side(
+    scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, uploads: tuple[int, int]
+) -> "tuple[AttackSide, AttackState, tuple[Hook, ...]]":
+    """Return all groups of attackers, who attacks when, and the hooks; `uploads` are P and M."""
+    from psofed.engine.attacks import hooks_of
 
-
-@compiled
-def _fill_shocks(
-    attackers: AttackState,
-    sets: IndexArray,
-    byzantine: BoolArray,
-    attacking: BoolArray,
-    normals: FloatArray,
-    common: FloatArray,
-) -> None:
-    iterations, clients, dimension = normals.shape
-    key, gamma = attackers.stream.key[0], attackers.stream.gamma[0]
-    for n in range(iterations):
-        if sets.size:
-            set_byzantine(sets[n], attackers)
-        for i in range(dimension):
-            common[n, i] = common_normal(key, gamma, n, dimension, i)
-        for k in range(clients):
-            word = first_word(n, clients, k, dimension)
-            byzantine[n, k] = attackers.is_byzantine[k, 0]
-            attacking[n, k] = attackers.is_byzantine[k, 0] and attacks_now(
-                key, gamma, word, attackers.probability
+    dimensions = [entries_of(attack, scenario) for attack in scenario.attacks]
+    for attack, dimension in zip(scenario.attacks, dimensions, strict=True):
+        check_memory(attack, scenario.num_clients, dimension)
+        if attack.remembers_models() and not scenario.algorithm.holds_models:
+            raise NotCoveredError(
+                f'attack.kind = "{attack.kind}" remembers the models of its clients, which hold none with '
+                f'algorithm = "{scenario.algorithm.kind}"; use algorithm = "pso-fed"'
             )
-            for i in range(dimension):
-                normals[n, k, i] = own_normal(key, gamma, word, i)
+    hooks = [hooks_of(attack) for attack in scenario.attacks]
+    masks = [fleet.byzantine_mask(attack) for attack in scenario.attacks]
+    streams = [make_stream(seed, "attack", trials, g) for g in range(len(masks))]
+    size = (len(trials), *uploads) if len(masks) > 1 else (0, 0, 0)
+    side = AttackSide(
+        kinds=np.array(
+            [ON_SAMPLES if a.poisons_samples() else ON_UPLOADS for a in scenario.attacks], np.int64
+        ),
+        addresses=np.array([hook.address for hook, _ in hooks], np.int64),
+        remember=np.array([remember.address for _, remember in hooks], np.int64),
+        options=_padded([hook.options for hook, _ in hooks]),
+        sets=np.zeros((0, 0, 0), np.int32),
+        clean=np.empty(size),
+        changed=np.empty(size),
+    )
+    attackers = make_attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients)
+    return side, attackers, tuple(hook for pair in hooks for hook in pair)
+
+
+def entries_of(attack: Attack, scenario: "Scenario") -> int:
+    """Return how many entries what an attack changes has."""
+    if attack.poisons_samples() or scenario.algorithm.holds_models:
+        return scenario.dimension
+    return scenario.algorithm.exchange(scenario).numbers
+
+
+def make_attackers(
+    attacks: Sequence[Attack],
+    masks: Sequence[NDArray[np.bool_]],
+    streams: Sequence[Stream],
+    dimensions: Sequence[int],
+    clients: int,
+) -> AttackState:
+    """Return the state of groups whose fixed Byzantine sets are `masks` (K,)."""
+    groups = len(attacks)
+    trials = streams[0].key.size if groups else 0
+    sizes = np.array(
+        [
+            (a.group_memory_size(clients, size), a.memory_size(size))
+            for a, size in zip(attacks, dimensions, strict=True)
+        ],
+        np.int64,
+    ).reshape(groups, 2)
+    members = np.zeros((groups * trials, clients), np.int64)
+    counts = np.repeat([int(mask.sum()) for mask in masks], trials).astype(np.int64)
+    for g, mask in enumerate(masks):
+        members[g * trials : (g + 1) * trials, : mask.sum()] = np.flatnonzero(mask)
+    most_group, most_client = sizes.max(axis=0, initial=0)
+    everyone = np.any(masks, axis=0) if groups else np.zeros(0, np.bool_)
+    return AttackState(
+        stream=np.concatenate(
+            [np.zeros((2, 0), np.uint64), *(np.array(stream) for stream in streams)], axis=1
+        ),
+        probability=np.array([attack.probability for attack in attacks], np.float64),
+        is_redrawn=any(attack.byzantine_set == "redrawn" for attack in attacks),
+        is_byzantine=np.repeat(np.array(masks, np.bool_).reshape(groups, clients), trials, axis=0),
+        members=members,
+        sizes=counts,
+        everyone=np.flatnonzero(everyone),
+        memory=np.zeros((groups * trials, most_group)),
+        client_memory=np.zeros((groups * trials, clients if most_client else 0, most_client)),
+        memory_sizes=sizes,
+    )
+
+
+def draw_byzantine(attack: Attack, stream: Stream, first: Index, count: int, clients: int) -> IndexArray:
+    """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, L, |S_B|)."""
+    out = np.empty((count, stream.key.size, attack.num_byzantine), np.int32)
+    key = stream.key + _REDRAWN * stream.gamma
+    draw_participants(np.array([key, stream.gamma]), first, clients, out)
+    return out
+
+
+@kernel_part
+def set_byzantine(sets: IndexArray, t: int, attackers: AttackState) -> None:
+    """Make ``sets[t]`` (L, |S_B|) the Byzantine sets."""
+    is_byzantine, members = attackers.is_byzantine, attackers.members
+    for trial in range(sets.shape[1]):
+        for j in range(attackers.sizes[trial]):
+            is_byzantine[trial, members[trial, j]] = False
+        for j in range(sets.shape[2]):
+            is_byzantine[trial, sets[t, trial, j]] = True
+        size = 0
+        for k in range(is_byzantine.shape[1]):
+            if is_byzantine[trial, k]:
+                members[trial, size] = k
+                size += 1
+        attackers.sizes[trial] = size
+
+
+@kernel_part
+def first_word(n: int, clients: int, client: Index, dimension: int) -> int:
+    """Return the address of a client's words in iteration n: one for τ, then one for every two entries' normals."""
+    word: int = (n * clients + client) * (1 + (dimension + 1) // 2)
+    return word
+
+
+@kernel_part
+def common_normal(stream: WordArray, row: int, n: int, dimension: int, entry: Index) -> float:
+    """Return the standard normal of one iteration and entry, the same for all clients."""
+    word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
+    x, y = normal_pair(word_at(stream, row, word))
+    return np.float64(y) if entry % 2 else np.float64(x)
+
+
+@kernel_part
+def find_attackers(
+    n: int, attackers: AttackState, group: int, dimension: int, uploads: Uploads, trial: int, out: BoolArray
+) -> int:
+    """Write who of the participants attacks in a trial, and return how many do; absent clients (NaN) do not."""
+    row, count = group * uploads.sent.shape[0] + trial, 0
+    for p in range(uploads.rows[trial]):
+        client, value = np.int64(uploads.clients[trial, p]), uploads.sent[trial, p, 0]
+        out[p] = False
+        if attackers.is_byzantine[row, client] and value == value:
+            word = first_word(n, attackers.is_byzantine.shape[1], client, dimension)
+            out[p] = uniform_at(attackers.stream, row, word) < attackers.probability[group]
+            count += out[p]
+    return count
+
+
+def _padded(rows: list[FloatArray]) -> FloatArray:
+    out = np.zeros((len(rows), max((row.size for row in rows), default=0)))
+    for row, values in zip(out, rows, strict=True):
+        row[: values.size] = values
+    return out

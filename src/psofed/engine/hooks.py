@@ -1,306 +1,420 @@
-"""Interface between kernels and parts: the tuples that kernels pass, and the signatures of the hooks they call.
+"""Turn a part's method into a function that kernels call: compiled, or in Python where Numba cannot compile it.
 
-Arrays have the trial (lane) as their last axis; P is the number of uploads, M of numbers in each. Kernels hold errors,
-w − model; a model's entry i is ``target[i]`` less that. Every hook gets a `token` first: it says whose Python body to
-run where a body could not be compiled.
+A *hook* is a C function of one fixed signature for each purpose (:mod:`psofed.engine.signatures`), so a kernel is
+compiled once for all parts. It is made by a *frame*, which loops over trials and clients, around the part's own method.
+Frames are closed over plain functions that can be imported by name, since Numba's cache on disk knows those again in
+another process.
 """
 
-from typing import NamedTuple
+import ctypes
+import dataclasses
+import dis
+import re
+import threading
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar, cast
 
-from numba import boolean, float32, float64, int32, int64, types, uint64
+import numba
+import numpy as np
+from numba import types
+from numba.core.cgutils import create_struct_proxy
+from numba.extending import overload, register_jitable
 
-from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
-from psofed.engine.compiling import HookTaker, hook_taker
-from psofed.engine.streams import Stream
+import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
+from psofed.common.errors import PsofedError
+from psofed.common.fingerprint import function_digest
+from psofed.common.notices import notify
+from psofed.common.options import option_of, value_type
+from psofed.common.types import FloatArray
+from psofed.engine.compiling import OPTIONS, instruction, own_cache
+from psofed.parts import vectors
+from psofed.parts.part import Part
+
+T = TypeVar("T")
+
+Frame = Callable[..., Any]
+Body = Callable[..., Any]
+
+# Makes a frame from a function that makes the part's `self` from numbers, and from the part's method.
+MakeFrame = Callable[[Callable[..., Any], Body], Frame]
 
 
-class AttackState(NamedTuple):
-    """Byzantine clients, and the randomness and memory of their attack.
+class Hook(NamedTuple):
+    """A part in the form that a kernel takes.
 
     Attributes
     ----------
-    stream : Stream
-        The attack's randomness.
-    probability : float
-        p_a.
-    is_redrawn : bool
-        Whether the set is redrawn in each iteration.
-    is_byzantine : bool array (K, lanes)
-        The set; it is overwritten where it is redrawn.
+    address : int
+        Where the C function stands; 0 where there is nothing to call.
     options : array (any,)
-        Values of the attack's fields.
-    memory : array (lanes, any)
-        Memory of the whole group across iterations.
-    members, sizes : int arrays (lanes, K) and (lanes,)
-        Numbers of the Byzantine clients of this group, ascending, and how many there are.
-    everyone : int array (any,)
-        Numbers of the Byzantine clients of all groups, where the sets are fixed.
-    client_memory : array (lanes, K, any)
-        Memory of each client.
+        The part's fields as numbers, the function's first argument. Of a method that runs as Python: its token.
+    token : int
+        Says which Python method to run; 0 where the method is compiled.
     """
 
-    stream: Stream
-    probability: float
-    is_redrawn: bool
-    is_byzantine: BoolArray
+    address: int
     options: FloatArray
-    memory: FloatArray
-    members: IntArray
-    sizes: IntArray
-    everyone: IntArray
-    client_memory: FloatArray
+    token: int = 0
 
 
-class Uploads(NamedTuple):
-    """Uploads of an iteration.
+NO_HOOK = Hook(0, np.zeros(0))
 
-    Attributes
-    ----------
-    clients : int array (P, lanes)
-        Which client each upload is from.
-    entries : int array (P, M, lanes)
-        Which entry each number belongs to.
-    sent : array (P, M, lanes)
-        The numbers, as errors; NaN for one that is not sent. Attacks change them in place.
-    counts : int array (lanes,)
-        How many clients were asked, at most P: what the mean divides by. Later places are empty.
+# Parts whose methods run as plain Python, since Numba could not compile them, and why; by class.
+RUN_AS_PYTHON: dict[type[Part], str] = {}
+
+_COMPILING = threading.RLock()
+_TOKENS = count(1)
+
+# The frames that run as Python, by token, with the errors they raised.
+_PYTHON_FRAMES: dict[int, tuple[Frame, list[BaseException]]] = {}
+
+
+def make_hook(part: Part, method: str, signature: Any, make_frame: MakeFrame, *extra: float) -> Hook:
+    """Return the hook of a part's method; `extra` numbers follow the part's own in its options."""
+    kind: Any = type(part)
+    frame = _compiled_frame(kind, method, make_frame)
+    call = (
+        None if frame is None else _attempt(kind, lambda: _compiled_hook(kind, method, signature, make_frame))
+    )
+    if call is not None:
+        return Hook(call.address, np.array([*_numbers_of(part), *extra], np.float64))
+    token = next(_TOKENS)
+    _PYTHON_FRAMES[token] = (make_frame(lambda _options: part, getattr(kind, method)), [])
+    return Hook(_python_call(signature).address, np.array([token, *extra], np.float64), token)
+
+
+def make_function(part: Part, method: str, make_frame: MakeFrame) -> Callable[..., Any]:
+    """Return a part's method with its frame as a function that Python calls, with the part's options bound."""
+    kind: Any = type(part)
+
+    def run_python(*arguments: Any) -> None:
+        try:
+            make_frame(lambda _options: part, getattr(kind, method))(np.zeros(0), *arguments)
+        except Exception as error:
+            raise explained(error) from error
+
+    function = _compiled_frame(kind, method, make_frame)
+    options = np.array(_numbers_of(part), np.float64)
+
+    def run(*arguments: Any) -> None:
+        call = None
+        if function is not None:
+            types_of = tuple(numba.typeof(argument) for argument in (options, *arguments))
+            call = _attempt(kind, lambda: function.compile(types_of))
+        if call is None:
+            run_python(*arguments)
+        else:
+            function(options, *arguments)
+
+    return run
+
+
+def watch_hooks(owner: object, hooks: tuple[Hook, ...]) -> Callable[[], None]:
+    """Return a function that raises the error of a Python method, if there was one; release methods with the owner."""
+    tokens = [hook.token for hook in hooks if hook.token]
+    weakref.finalize(owner, lambda: [_PYTHON_FRAMES.pop(token, None) for token in tokens])
+
+    def check() -> None:
+        for token in tokens:
+            if errors := _PYTHON_FRAMES[token][1]:
+                raise explained(errors[0])
+
+    return check
+
+
+def explained(error: BaseException) -> BaseException:
+    """Return an error in a part's code as a PsofedError that names the file and line."""
+    if isinstance(error, PsofedError) or not isinstance(error, Exception):
+        return error
+    trace = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(trace.filename).name}, line {trace.lineno}"
+    told = PsofedError(f"a part's own code failed with {type(error).__name__}: {error} ({where})")
+    told.__cause__ = error
+    return told
+
+
+def why_python(part: Part) -> str | None:
+    """Return why a part's method runs as plain Python; None if it is compiled, or has not been used yet."""
+    return RUN_AS_PYTHON.get(type(part))
+
+
+@contextmanager
+def run_as_python(part: Part) -> Iterator[None]:
+    """Run a part's methods as plain Python in all runs that begin within the block."""
+    kept = RUN_AS_PYTHON.copy()
+    RUN_AS_PYTHON[type(part)] = "asked for"
+    try:
+        yield
+    finally:
+        RUN_AS_PYTHON.clear()
+        RUN_AS_PYTHON.update(kept)
+
+
+def hook_taker(signature: Any) -> Callable[[int], Callable[..., None]]:
+    """Return a function that turns an address into a hook with the given `signature`, inside a kernel."""
+    kind = types.FunctionType(signature)
+
+    @instruction
+    def take(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
+        def emit(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+            function = create_struct_proxy(kind)(context, builder)
+            function.c_addr = builder.inttoptr(arguments[0], function.c_addr.type)
+            return function._getvalue()
+
+        return kind(address), emit
+
+    return cast("Callable[[int], Callable[..., None]]", take)
+
+
+def borrow(values: T) -> T:
+    """Return the arrays of a (nested) tuple without their owners, so that compiled code counts no references to them.
+
+    Counting takes longer than an iteration of a small fleet. Python holds the arrays while the kernel runs.
     """
-
-    clients: IndexArray
-    entries: IndexArray
-    sent: FloatArray
-    counts: IntArray
+    return values
 
 
-class RuleMemory(NamedTuple):
-    """Scratch of a rule's frame, sized for the largest case; `row_of` is −1 everywhere between calls.
+@overload(borrow, jit_options={"forceinline": True})
+def _borrow(values: Any) -> Any:
+    # Numba wants both signatures to be the same, annotations included.
+    def body(values: Any) -> Any:
+        return _without_owners(values)
 
-    Attributes
-    ----------
-    numbers, flags : array (any,)
-        Numbers by participant or entry, and which of them were sent.
-    row_of, entry_of, counts : int array (D,), (any,), (any,)
-        Where each entry stands among those shared, and back; how many numbers there are of each.
+    return body
+
+
+@instruction
+def _without_owners(typing_context: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
+
+    def without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.Array):
+            array = context.make_array(kind)(context, builder, value)
+            array.meminfo = array.meminfo.type(None)
+            return array._getvalue()
+        if hasattr(kind, "types"):
+            members = [
+                without_owner(context, builder, member, builder.extract_value(value, place))
+                for place, member in enumerate(kind.types)
+            ]
+            return context.make_tuple(builder, kind, members)
+        return value
+
+    return values(values), lambda c, b, sig, args: without_owner(c, b, values, args[0])
+
+
+# --- compiling -------------------------------------------------------------------------------------------------------
+
+
+def _attempt(kind: type[Part], compile_it: Callable[[], Any]) -> Any:
+    """Return what is compiled, or None where Numba cannot, which is noted."""
+    with _COMPILING:
+        if kind in RUN_AS_PYTHON:
+            return None
+        try:
+            return compile_it()
+        except Exception as error:  # whatever Numba stumbles over; the method itself is not run here
+            RUN_AS_PYTHON[kind] = _reason(error)
+            return None
+
+
+def _compiled_frame(kind: Any, method: str, make_frame: MakeFrame) -> Any:
+    """Return a frame that is compiled when it is called; None where that is known to fail."""
+    return _attempt(kind, lambda: _prepare(kind, method, make_frame))
+
+
+@cache
+def _prepare(kind: Any, method: str, make_frame: MakeFrame) -> Any:
+    body = getattr(kind, method)
+    if not isinstance(body, FunctionType):
+        raise _CannotCompile(f"{kind.__name__}.{method} is not a plain method")
+    frame = make_frame(_make_unpack(kind, body), body)
+    _teach(body)
+    with _cache_of(kind, body, make_frame):
+        return numba.njit(cache=True, **OPTIONS)(frame)
+
+
+@cache
+def _compiled_hook(kind: Any, method: str, signature: Any, make_frame: MakeFrame) -> Any:
+    frame, body = _prepare(kind, method, make_frame).py_func, getattr(kind, method)
+    with _cache_of(kind, body, make_frame), warnings.catch_warnings():
+        # Such as that it cannot be kept on disk.
+        warnings.simplefilter("ignore", numba.core.errors.NumbaWarning)
+        return numba.cfunc(signature, cache=True, error_model="numpy")(frame)
+
+
+# Parts with several methods are announced once.
+_TOLD: set[type[Part]] = set()
+
+
+@contextmanager
+def _cache_of(kind: type[Part], body: Body, make_frame: MakeFrame) -> Iterator[None]:
+    """Let what is compiled inside be kept in the folder of a part's method; say so if it has to be compiled."""
+    with own_cache(f"{kind.kind}-{function_digest(body, make_frame)}") as folder:
+        if kind not in _TOLD and not any(folder.rglob("*.nbi")):
+            _TOLD.add(kind)
+            notify(f'compiling {kind.family} "{kind.kind}" (once)')
+        yield
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason why Numba failed, on one line that is the same in every process."""
+    text = re.sub(r"Function\(<(?:built-in )?function (\S+?)(?: at 0x[0-9a-f]+)?>\)", r"\1", str(error))
+    call = re.search(r"No implementation of function (\S+) found for signature:\s*>>> (.*)", text)
+    if call:
+        return f"Numba cannot compile {call[2].strip()}"
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    headings = (
+        "Failed in nopython",
+        "During:",
+        "File ",
+        "There are",
+        "- Of which",
+        "raised from",
+        "Overload",
+    )
+    told = [line for line in lines if not line.startswith(headings)]
+    return re.sub(r" at 0x[0-9a-f]+", "", (told or lines or [type(error).__name__])[0])[:200]
+
+
+class _CannotCompile(Exception):  # noqa: N818 (it is caught here)
+    """A method, or a field it reads, that Numba cannot compile."""
+
+
+_TAUGHT: set[Any] = set()
+
+
+def _teach(function: FunctionType) -> None:
+    """Let Numba compile a plain function, and the plain functions it calls."""
+    if function in _TAUGHT or function.__module__ == vectors.__name__:
+        return
+    if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(function)):
+        # A C function cannot raise: the error would only be printed, and the run would continue with wrong numbers.
+        raise _CannotCompile(f"{function.__name__} may raise an error, and compiled code cannot")
+    _TAUGHT.add(function)
+    register_jitable(forceinline=True)(function)
+    for name in function.__code__.co_names:
+        used = function.__globals__.get(name)
+        if isinstance(used, FunctionType):
+            _teach(used)
+
+
+def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
+    """Return a function that makes a part's ``Fields`` from numbers; those that the method does not read are 0.
+
+    It is made from text, and put where it can be found by name.
     """
-
-    numbers: FloatArray
-    flags: BoolArray
-    row_of: IntArray
-    entry_of: IntArray
-    counts: IntArray
-
-
-class Watching(NamedTuple):
-    """Memory of a defence for K clients, and its scratch; `row_of` is −1 everywhere between calls.
-
-    Attributes
-    ----------
-    threshold : float
-        Suspicion above it is an alarm.
-    return_after : int
-        Uploads without an alarm until a client is let in again; −1: never.
-    by_server, by_past : bool
-        Whether the server's own number alone says what an upload is compared with; whether each client's variance is
-        estimated from its own past.
-    variance : array (N, K)
-        Of honest residuals, by iteration; none if it is estimated on the way.
-    memory : array (K, lanes, any)
-        The defence's own numbers.
-    usual_level : float
-        What the fleet's level is without an attack; no matter where variances are estimated.
-    level, log_levels, relative : arrays (lanes,), (lanes,) and (K, lanes)
-        What is estimated on the way: the fleet's level; the sum of its logarithms; each client's variance over it, or
-        by its past, where 0 is that it has none.
-    left, first, since, exclusions, finished : int arrays (K, lanes)
-        Uploads until a client is let in again, 0 if it is in; when it was left out first, and last; how often; for how
-        long, not counting now.
-    peak, peaks : arrays (K, lanes) and (bins, lanes)
-        The highest suspicion of this excursion, and a count of such peaks; no bins unless they are counted.
-    numbers, row_of, entry_of : arrays (any,), (D,), (any,)
-        To work in.
-    """
-
-    threshold: float
-    return_after: int
-    by_server: bool
-    by_past: bool
-    variance: FloatArray
-    memory: FloatArray
-    usual_level: float
-    level: FloatArray
-    log_levels: FloatArray
-    relative: FloatArray
-    left: IntArray
-    first: IntArray
-    since: IntArray
-    exclusions: IntArray
-    finished: IntArray
-    peak: FloatArray
-    peaks: IntArray
-    numbers: FloatArray
-    row_of: IntArray
-    entry_of: IntArray
+    name = f"_unpack_{function.__name__}"
+    if name in vars(kind):
+        made: FunctionType = vars(kind)[name].__func__
+        return made
+    read = set(function.__code__.co_names)
+    entries = []
+    for place, field in enumerate(dataclasses.fields(kind)):
+        about, (value, optional) = option_of(field), value_type(field)
+        if field.name not in read:
+            entries.append("0.0")
+        elif about.choices:
+            entries.append(f"{about.choices!r}[int(values[{place}])]")
+        elif optional or value not in ("int", "float", "bool"):
+            raise _CannotCompile(f"its body reads {field.name}, which is not a number")
+        else:
+            text = f"values[{place}]"
+            entries.append({"int": f"int({text})", "bool": f"{text} != 0.0", "float": text}[value])
+    space: dict[str, Any] = {"Fields": kind.Fields}
+    exec(f"def {name}(values):\n    return Fields({', '.join(entries)})", space)
+    made = space[name]
+    made.__module__, made.__qualname__ = kind.__module__, f"{kind.__qualname__}.{name}"
+    setattr(kind, name, staticmethod(made))
+    _teach(made)
+    return made
 
 
-class MixMemory(NamedTuple):
-    """Scratch of a pre-aggregation's frame, as :class:`RuleMemory`; it writes `mixed`.
-
-    Attributes
-    ----------
-    numbers, flags, row_of, entry_of
-        As in :class:`RuleMemory`.
-    after : int array (P + 1,)
-        Number of mixed uploads, by number of participants.
-    mixed : Uploads
-        The mixed uploads, with all entries that can be shared.
-    """
-
-    numbers: FloatArray
-    flags: BoolArray
-    row_of: IntArray
-    entry_of: IntArray
-    after: IntArray
-    mixed: Uploads
+def _numbers_of(part: Part) -> list[float]:
+    numbers = []
+    for field in dataclasses.fields(part):
+        value, choices = getattr(part, field.name), option_of(field).choices
+        if choices:
+            numbers.append(float(choices.index(value)))
+        else:
+            numbers.append(float(value) if isinstance(value, int | float) else 0.0)
+    return numbers
 
 
-_VECTOR, _MATRIX, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
-_STREAM = types.NamedUniTuple(uint64[::1], 2, Stream)
-ATTACKERS = types.NamedTuple(
-    (
-        _STREAM, float64, boolean, boolean[:, ::1], _VECTOR, _MATRIX, int64[:, ::1], int64[::1], int64[::1], _CUBE,
-    ),
-    AttackState,
-)  # fmt: skip
-UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE, int64[::1]), Uploads)
+# --- plain Python inside a kernel ------------------------------------------------------------------------------------
 
-# attack(token, n, attackers, target (D,), server (D, lanes), uploads)
-ATTACK = types.void(int64, int64, ATTACKERS, _VECTOR, _MATRIX, UPLOADS)
+# A C function cannot hand arrays to Python, so their addresses and shapes are written into two buffers.
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
+_KEPT_ALIVE: list[Any] = []
 
-# corrupt(token, options, n, clients (P,), attacking (P,), group (any,), server (D,), uploads (P, D), normals (P, D),
-#         common (D,), received (P, D))
-#   uploads        models, not errors, of one server; NaN where an entry is not sent
-CORRUPT = types.void(
-    int64, float64[::1], int64, int64[::1], boolean[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1],
-    float64[::1], float64[:, ::1],
-)  # fmt: skip
 
-# remember(token, n, attackers, target (D,), clients (K, D, lanes))
-REMEMBER = types.void(int64, int64, ATTACKERS, _VECTOR, _CUBE)
+@cache
+def _python_call(signature: Any) -> Any:
+    """Return a hook of the given signature that runs the frame whose token is its first option, as plain Python."""
+    lines, names = [], [f"a{place}" for place in range(len(signature.args))]
+    integers, numbers = 0, 0
 
-# poison(token, n, k, attackers, target (D,), inputs (D, lanes), noise (lanes,))
-#   inputs, noise  x and ν = y − wᵀx, to be changed into the x' and y' − wᵀx' that client k learns from
-POISON = types.void(int64, int64, int64, ATTACKERS, _VECTOR, _MATRIX, _VECTOR)
+    def write(kind: Any, text: str) -> None:
+        nonlocal integers, numbers
+        if hasattr(kind, "fields"):
+            for field, member in zip(kind.fields, kind.types, strict=True):
+                write(member, f"{text}.{field}")
+        elif isinstance(kind, types.Array):
+            lines.append(f"    integers[{integers}] = {text}.ctypes.data")
+            lines.extend(f"    integers[{integers + 1 + d}] = {text}.shape[{d}]" for d in range(kind.ndim))
+            integers += 1 + kind.ndim
+        elif isinstance(kind, types.Float):
+            lines.append(f"    numbers[{numbers}] = {text}")
+            numbers += 1
+        else:
+            lines.append(f"    integers[{integers}] = {text}")
+            integers += 1
 
-# aggregate(token, target (D,), uploads, options (any,), own_step (D, lanes), memory, server (D, lanes))
-#   own_step       change of the server's error by its own step, where the rule has root data
-#   server         to be changed in place; no NaN or infinity in what was sent may reach it
-_PLACES = int64[::1]
-MEMORY = types.NamedTuple((_VECTOR, boolean[::1], _PLACES, _PLACES, _PLACES), RuleMemory)
-AGGREGATION = types.void(int64, _VECTOR, UPLOADS, _VECTOR, _MATRIX, MEMORY, _MATRIX)
+    for kind, name in zip(signature.args, names, strict=True):
+        write(kind, name)
 
-# judge(token, n, server (D, lanes), uploads, options (any,), watching)
-#   uploads        what is sent by those who are left out becomes NaN
-_COUNTS = int64[:, ::1]
-WATCHING = types.NamedTuple(
-    (
-        float64, int64, boolean, boolean, _MATRIX, _CUBE, float64, _VECTOR, _VECTOR, _MATRIX, _COUNTS, _COUNTS, _COUNTS,
-        _COUNTS, _COUNTS, _MATRIX, _COUNTS, _VECTOR, _PLACES, _PLACES,
-    ),
-    Watching,
-)  # fmt: skip
-DEFENCE = types.void(int64, int64, _MATRIX, UPLOADS, _VECTOR, WATCHING)
+    def receive(integer_address: int, number_address: int) -> None:
+        whole = iter(_view(integer_address, (integers,), np.int64).tolist())
+        real = iter(_view(number_address, (max(numbers, 1),), np.float64).tolist())
+        arguments = [_read(kind, whole, real) for kind in signature.args]
+        frame, errors = _PYTHON_FRAMES[int(arguments[0][0])]
+        if not errors:
+            try:
+                frame(*arguments)
+            except BaseException as error:
+                errors.append(error)
 
-# mix(token, n, num_clients, target (D,), uploads, options (any,), stream, memory, server (D, lanes))
-MIX_MEMORY = types.NamedTuple((_VECTOR, boolean[::1], _PLACES, _PLACES, _PLACES, UPLOADS), MixMemory)
-MIX = types.void(int64, int64, int64, _VECTOR, UPLOADS, _VECTOR, _STREAM, MIX_MEMORY, _MATRIX)
+    callback = _CALLBACK(receive)
+    _KEPT_ALIVE.append(callback)
+    made = f"    integers, numbers = np.empty({integers}, np.int64), np.empty({max(numbers, 1)})"
+    ending = "    callback(integers.ctypes.data, numbers.ctypes.data)"
+    space: dict[str, Any] = {"np": np, "callback": callback}
+    exec("\n".join([f"def frame({', '.join(names)}):", made, *lines, ending]), space)
+    return numba.cfunc(signature)(space["frame"])
 
-# evaluate(token, options (any,), inputs (d, N), out (N,))
-FUNCTION = types.void(int64, _VECTOR, _MATRIX, _VECTOR)
 
-# select(token, options, first, stream, clients (T, P, lanes), num_clients, dimension, coordinated,
-#        drawn (M, lanes), uniforms (M,), chosen (M,), out (T, P, M, lanes))
-#   drawn, uniforms, chosen  scratch
-SELECTION = types.void(
-    int64, _VECTOR, int64, _STREAM, int32[:, :, ::1], int64, int64, boolean, _MATRIX, _VECTOR, int64[::1],
-    int32[:, :, :, ::1],
-)  # fmt: skip
+def _read(kind: Any, integers: Any, numbers: Any) -> Any:
+    if hasattr(kind, "fields"):
+        return kind.instance_class(*(_read(member, integers, numbers) for member in kind.types))
+    if isinstance(kind, types.Array):
+        address = next(integers)
+        return _view(address, tuple(next(integers) for _ in range(kind.ndim)), _dtype(kind.dtype))
+    return next(numbers) if isinstance(kind, types.Float) else next(integers)
 
-# choose(token, options, n, stream, target (D,), clients (K, D, lanes), memory (lanes, K, any), wrong (1,),
-#        out (K, M, lanes))
-#   wrong          set to 1 if a mask has other than M distinct entries
-CHOOSE = types.void(int64, _VECTOR, int64, _STREAM, _VECTOR, _CUBE, _CUBE, int64[::1], int32[:, :, ::1])
 
-# note(token, options, n, is_upload, target (D,), shared, memory (lanes, K, any))
-NOTE = types.void(int64, _VECTOR, int64, boolean, _VECTOR, UPLOADS, _CUBE)
+def _view(address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if size == 0:
+        return np.empty(shape, dtype)
+    return np.frombuffer((ctypes.c_byte * size).from_address(address), dtype).reshape(shape)
 
-# move(token, options, first, stream, direction (D, lanes), position (D, lanes), out (T, D, lanes))
-DRIFT = types.void(int64, _VECTOR, int64, _STREAM, _MATRIX, _MATRIX, _CUBE)
 
-# fill(token, options, first, stream, shares (K,), client_uniforms (K, lanes), memory (lanes, K, any),
-#      uniforms (any, lanes), out (1 + T, K, lanes))
-#   uniforms       scratch
-#   out            its first row is that of the iteration before
-AVAILABILITY = types.void(
-    int64, _VECTOR, int64, _STREAM, _VECTOR, _MATRIX, _CUBE, _MATRIX, boolean[:, :, ::1]
-)
-
-# transmit(token, options, n, num_clients, stream, target (D,), receiver (P, M, lanes), messages, draws,
-#          drawn (P, M, lanes), numbers (4 · M,), places (M,), memory (lanes · K · any,))
-#   receiver       the receivers' own values, as errors
-#   messages       to be changed in place
-#   draws, drawn   what the channel draws for every value, and the random numbers
-CHANNEL = types.void(
-    int64, _VECTOR, int64, int64, _STREAM, _VECTOR, _CUBE, UPLOADS, int64, _CUBE, _VECTOR, _PLACES, _VECTOR
-)
-
-# delay(token, options, first, stream, clients (T, P, lanes), asked (T, lanes), memory (lanes, K, any),
-#       out (T, P, lanes))
-DELAY = types.void(int64, _VECTOR, int64, _STREAM, int32[:, :, ::1], int64[:, ::1], _CUBE, int64[:, :, ::1])
-
-# gain(token, n, k, stepsize, options, error (lanes,), power (lanes,), out (lanes,))
-#   power          ‖x‖²
-#   out            g in v + g x
-GAIN = types.void(int64, int64, int64, float64, _VECTOR, _VECTOR, _VECTOR, _VECTOR)
-
-# learn(token, n, k, stepsize, options, target (D,), inputs (D, lanes), error (lanes,), memory (lanes, any),
-#       scratch (3, D), errors (D, lanes))
-#   errors         of client k's models, to be changed in place
-LEARN = types.void(
-    int64, int64, int64, float64, _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _MATRIX, _MATRIX
-)
-
-# draw(token, n, k, deviation, options, normals (at least d, lanes), memory (lanes, any), scratch (d,), out (d, lanes))
-DRAW = types.void(int64, int64, int64, float64, _VECTOR, float32[:, ::1], _MATRIX, _VECTOR, _MATRIX)
-
-# encode(token, stepsizes (K,), options, participants (P, lanes), updates (P, D, lanes), normals, uniforms (any, lanes),
-#        client_uniforms (P, any, lanes), sent (P, N, lanes))
-ENCODE = types.void(int64, _VECTOR, _VECTOR, int32[:, ::1], _CUBE, _MATRIX, _MATRIX, _CUBE, _CUBE)
-
-# decode(token, participants, stepsize, options, sent (P, N, lanes), normals, uniforms, decoded (P, D, lanes))
-DECODE = types.void(int64, int64, float64, _VECTOR, _CUBE, _MATRIX, _MATRIX, _CUBE)
-
-# apply(token, participants, stepsize, options, joined (N, lanes), normals, uniforms, memory (any, lanes),
-#       change (D, lanes))
-APPLY = types.void(int64, int64, float64, _VECTOR, _MATRIX, _MATRIX, _MATRIX, _MATRIX, _MATRIX)
-
-take_attack: HookTaker = hook_taker(ATTACK)
-take_corrupt: HookTaker = hook_taker(CORRUPT)
-take_remember: HookTaker = hook_taker(REMEMBER)
-take_poison: HookTaker = hook_taker(POISON)
-take_aggregation: HookTaker = hook_taker(AGGREGATION)
-take_defence: HookTaker = hook_taker(DEFENCE)
-take_mix: HookTaker = hook_taker(MIX)
-take_function: HookTaker = hook_taker(FUNCTION)
-take_selection: HookTaker = hook_taker(SELECTION)
-take_choose: HookTaker = hook_taker(CHOOSE)
-take_note: HookTaker = hook_taker(NOTE)
-take_drift: HookTaker = hook_taker(DRIFT)
-take_availability: HookTaker = hook_taker(AVAILABILITY)
-take_channel: HookTaker = hook_taker(CHANNEL)
-take_delay: HookTaker = hook_taker(DELAY)
-take_gain: HookTaker = hook_taker(GAIN)
-take_learn: HookTaker = hook_taker(LEARN)
-take_draw: HookTaker = hook_taker(DRAW)
-take_encode: HookTaker = hook_taker(ENCODE)
-take_decode: HookTaker = hook_taker(DECODE)
-take_apply: HookTaker = hook_taker(APPLY)
+def _dtype(kind: Any) -> Any:
+    return np.bool_ if isinstance(kind, types.Boolean) else np.dtype(str(kind))

@@ -3,11 +3,8 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import kernel_part
-from psofed.engine.lanes import WIDTH, fma, load, spread, store, to_float64
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -48,30 +45,6 @@ def make_input_model(fleet: "Fleet", draws: bool = True) -> InputModel:
         return InputModel(GENERAL, scale, 0.0, factors, noise)
     shape = WHITE if fleet.is_white else EXPONENTIAL
     return InputModel(shape, scale, fleet.correlation, np.zeros((0, 0, 0)), noise)
-
-
-@kernel_part(inline=True)
-def colour(model: InputModel, k: int, normals: NDArray[np.float32], out: FloatArray) -> None:
-    """Write the inputs of client `k` into ``out`` (D, lanes), from ``normals`` (at least D, lanes)."""
-    dimension, lanes = out.shape
-    if model.shape == GENERAL:
-        for lane in range(0, lanes, WIDTH):
-            for i in range(dimension):
-                total = spread(0.0)
-                for j in range(i + 1):
-                    total = fma(to_float64(load(normals, j * lanes + lane)), model.factors[k, i, j], total)
-                store(out, i * lanes + lane, total)
-        return
-    scale, correlation = model.scale[k], model.correlation
-    fresh = np.sqrt(1.0 - correlation * correlation)
-    for lane in range(0, lanes, WIDTH):
-        x = scale * to_float64(load(normals, lane))
-        store(out, lane, x)
-        for i in range(1, dimension):
-            own = scale * to_float64(load(normals, i * lanes + lane))
-            # White inputs are the case ρ = 0: x = own, exactly.
-            x = fma(x, correlation, fresh * own)
-            store(out, i * lanes + lane, x)
 
 
 def _lower_factors(covariances: FloatArray) -> FloatArray:

@@ -5,33 +5,24 @@ angle πt. Logarithm, sine and cosine are polynomials, so that they are computed
 multiply-adds are asked for by name, so the bits are the same wherever it runs. Draws reach 6.76 standard
 deviations, where the true distribution has a mass of 1.4e-11 beyond.
 
-Functions that are inlined take a number, or a vector of lanes (:mod:`psofed.engine.lanes`).
+A stream is an array (2, trials): keys and increments (:mod:`psofed.engine.streams`). Word number c of trial l is
+``mix(stream[0, l] + c · stream[1, l])``.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.lanes import (
-    WIDTH,
-    Vector,
-    bits_of,
-    exponent_bits,
-    exponent_of,
-    float_of,
-    fma,
-    halves,
-    load,
-    square_root,
-    store,
-    subtract_bits,
-    to_float32,
-    to_float64,
-)
+from psofed.engine.lanes import WIDTH, Vector, convert, fma, load, square_root, store, view_bits
 from psofed.engine.streams import _MIX_1, _MIX_2, WordArray
 
-_f32 = np.float32
+# A Python integer or one of NumPy; kernels know which.
+Index = Any
+
+_f32, _i32, _u32, _f64 = np.float32, np.int32, np.uint32, np.float64
 
 # −2 ln(1+f)/f for f from √½−1 to √2−1: Chebyshev fit of degree 8, largest error 6.0e-8.
 _LN_0, _LN_1, _LN_2 = _f32(-2.0), _f32(0.9999997615814209), _f32(-0.6666836738586426)
@@ -47,12 +38,10 @@ _ONE, _MINUS_ONE, _TWO, _MINUS_2_LN2 = _f32(1), _f32(-1), _f32(2), _f32(-2) * _f
 _2_POW_M31, _2_POW_M32, _2_POW_M33 = _f32(2.0**-31), _f32(2.0**-32), _f32(2.0**-33)
 _SQRT_HALF_BITS = _f32(2**-0.5).view(np.int32)
 _11, _27, _30, _31, _32 = (np.uint64(bits) for bits in (11, 27, 30, 31, 32))
-
-# Words that are hashed ahead of the normals made of them.
-WORDS_AHEAD = 8
+_23 = np.int32(23)
 
 
-@kernel_part(inline=True)
+@kernel_part
 def mix_word(word: Vector) -> Vector:
     """:func:`psofed.engine.streams.mix` for kernels."""
     word = (word ^ (word >> _30)) * _MIX_1
@@ -60,13 +49,13 @@ def mix_word(word: Vector) -> Vector:
     return word ^ (word >> _31)
 
 
-@kernel_part(inline=True)
+@kernel_part
 def normal_pair(word: Vector) -> tuple[Vector, Vector]:
     """Two independent standard normals, float32, from a hashed word."""
-    high, low = halves(word)
-    bits = bits_of(fma(to_float32(high), _2_POW_M32, _2_POW_M33))
-    exponent = exponent_of(subtract_bits(bits, _SQRT_HALF_BITS))
-    f = float_of(subtract_bits(bits, exponent_bits(exponent))) - _ONE
+    high, low = convert(word >> _32, _u32), convert(word, _i32)
+    bits = view_bits(fma(convert(high, _f32), _2_POW_M32, _2_POW_M33), _i32)
+    exponent = convert(convert(bits - _SQRT_HALF_BITS, _i32) >> _23, _i32)
+    f = view_bits(convert(bits - (exponent << _23), _i32), _f32) - _ONE
     p = fma(f, _LN_8, _LN_7)
     p = fma(f, p, _LN_6)
     p = fma(f, p, _LN_5)
@@ -75,10 +64,10 @@ def normal_pair(word: Vector) -> tuple[Vector, Vector]:
     p = fma(f, p, _LN_2)
     p = fma(f, p, _LN_1)
     p = fma(f, p, _LN_0)
-    radius = square_root(fma(to_float32(exponent), _MINUS_2_LN2, f * p))
+    radius = square_root(fma(convert(exponent, _f32), _MINUS_2_LN2, f * p))
 
     # Half-angle: sine and cosine of πt/2 need no reduction to quadrants.
-    t = to_float32(low) * _2_POW_M31
+    t = convert(low, _f32) * _2_POW_M31
     q = t * t
     sine = fma(q, _SIN_4, _SIN_3)
     sine = fma(q, sine, _SIN_2)
@@ -92,82 +81,73 @@ def normal_pair(word: Vector) -> tuple[Vector, Vector]:
     return fma(twice, _MINUS_ONE * sine, radius), twice * cosine
 
 
-@kernel_part(inline=True)
-def normals_at(key: np.uint64, gamma: np.uint64, number: int) -> tuple[Vector, Vector]:
-    """Return the two standard normals of word number `number` of a stream."""
-    return normal_pair(mix_word(key + np.uint64(number) * gamma))
+@kernel_part
+def unit_uniform(word: Vector) -> Vector:
+    """Return a float64 in [0, 1), a multiple of 2⁻⁵³, from a hashed word."""
+    return convert(word >> _11, _f64) * 2.0**-53
 
 
-@kernel_part(inline=True)
-def half_uniform_at(key: np.uint64, gamma: np.uint64, number: int) -> np.float64:
-    """Return a float64 in [0, 1), a multiple of 2⁻³², from word number `number` of a stream."""
-    return np.float64(mix_word(key + np.uint64(number) * gamma) >> _32) * 2.0**-32
+@kernel_part
+def counter_at(stream: WordArray, trial: int, number: Index) -> np.uint64:
+    """Return what word number `number` of a trial's stream is hashed from."""
+    return stream[0, trial] + np.uint64(number) * stream[1, trial]  # type: ignore[no-any-return]
 
 
-@kernel_part(inline=True)
-def bounded(word: np.uint64, limit: int) -> np.int64:
+@kernel_part
+def word_at(stream: WordArray, trial: int, number: Index) -> np.uint64:
+    """Return word number `number` of a trial's stream."""
+    word: np.uint64 = mix_word(counter_at(stream, trial, number))
+    return word
+
+
+@kernel_part
+def uniform_at(stream: WordArray, trial: int, number: Index) -> float:
+    """Return a float64 in [0, 1) from word number `number` of a trial's stream."""
+    uniform: float = unit_uniform(word_at(stream, trial, number))
+    return uniform
+
+
+@kernel_part
+def half_uniform_at(stream: WordArray, trial: int, number: Index) -> float:
+    """Return a float64 in [0, 1), a multiple of 2⁻³², from word number `number` of a trial's stream."""
+    return np.float64(np.int64(word_at(stream, trial, number) >> _32)) * 2.0**-32
+
+
+@kernel_part
+def normals_at(stream: WordArray, trial: int, number: Index) -> tuple[float, float]:
+    """Return the two standard normals of word number `number` of a trial's stream."""
+    x, y = normal_pair(word_at(stream, trial, number))
+    return np.float64(x), np.float64(y)
+
+
+@kernel_part
+def normal_at(stream: WordArray, trial: int, first: Index, entry: Index) -> float:
+    """Return one entry of the standard normals that begin at word number `first`, two in each word."""
+    x, y = normal_pair(word_at(stream, trial, first + entry // 2))
+    return np.float64(y) if entry % 2 else np.float64(x)
+
+
+@kernel_part
+def bounded(word: np.uint64, limit: Index) -> np.int64:
     """Return an integer from 0 to limit − 1, uniform to within limit/2³²."""
     return np.int64(((word >> _32) * np.uint64(limit)) >> _32)
 
 
-@kernel_part(inline=True)
-def unit_uniform(word: Vector) -> float:
-    """Return a float64 in [0, 1), a multiple of 2⁻⁵³, from a hashed word."""
-    uniform: float = to_float64(word >> _11) * 2.0**-53
-    return uniform
-
-
-@kernel_part(inline=True)
-def unit_uniform_at(key: np.uint64, gamma: np.uint64, number: int) -> float:
-    """Return a float64 in [0, 1) from word number `number` of a stream; frames that run as Python may call it too."""
-    return unit_uniform(mix_word(key + np.uint64(number) * gamma))
-
-
 @kernel_part
-def fill_uniforms(key: WordArray, gamma: WordArray, first: int, count: int, out: FloatArray) -> None:
-    """Fill `count` rows of ``out`` (rows, lanes) with uniforms, from word number `first` of each lane's stream."""
-    lanes = key.size
-    for lane in range(0, lanes - lanes % WIDTH, WIDTH):
-        step = load(gamma, lane)
-        word = load(key, lane) + np.uint64(first) * step
-        for j in range(count):
-            store(out, j * lanes + lane, unit_uniform(mix_word(word)))
-            word = word + step
-    for lane in range(lanes - lanes % WIDTH, lanes):
-        for j in range(count):
-            out[j, lane] = unit_uniform(mix_word(key[lane] + np.uint64(first + j) * gamma[lane]))
+def fill_draws(is_normal: bool, words: WordArray, count: int, out: FloatArray) -> None:
+    """Draw one number from each of `count` words that are not yet hashed; both arrays have room for whole vectors."""
+    for c in range(0, count, WIDTH):
+        word = mix_word(load(words, c))
+        if is_normal:
+            x, _ = normal_pair(word)
+            store(out, c, convert(x, _f64))
+        else:
+            store(out, c, unit_uniform(word))
 
 
-@kernel_part(inline=True)
-def next_normals(
-    lane: int, counter: WordArray, gamma: WordArray, scratch: WordArray, out: NDArray[np.float32]
-) -> None:
-    """Fill ``out`` (2·words, lanes) from the words at ``counter`` (lanes,), and advance the counter.
-
-    Only the vector of lanes that begins at `lane` is filled. ``scratch`` (WORDS_AHEAD, lanes) holds hashed words:
-    hashing and polynomials are separate loops, because one loop for both would run out of registers.
-    """
-    lanes = counter.size
-    words = out.shape[0] // 2
-    word, step = load(counter, lane), load(gamma, lane)
-    for first in range(0, words, WORDS_AHEAD):
-        last = min(first + WORDS_AHEAD, words)
-        for j in range(last - first):
-            store(scratch, j * lanes + lane, mix_word(word))
-            word = word + step
-        for j in range(first, last):
-            x, y = normal_pair(load(scratch, (j - first) * lanes + lane))
-            store(out, 2 * j * lanes + lane, x)
-            store(out, (2 * j + 1) * lanes + lane, y)
-    store(counter, lane, word)
-
-
-@compiled(allocates=False)
-def fill_standard_normal(key: WordArray, gamma: WordArray, first: int, out: NDArray[np.float32]) -> None:
-    """Fill ``out`` (2·words, lanes) with the normals of words `first`, `first` + 1, … of each lane's stream.
-
-    Any number of lanes will do.
-    """
+@compiled
+def fill_standard_normal(key: WordArray, gamma: WordArray, first: Index, out: NDArray[np.float32]) -> None:
+    """Fill ``out`` (2·words, trials) with the normals of words `first`, `first` + 1, … of each trial's stream."""
     for j in range(out.shape[0] // 2):
         for lane in range(out.shape[1]):
             x, y = normal_pair(mix_word(key[lane] + np.uint64(first + j) * gamma[lane]))

@@ -20,7 +20,7 @@ class RootSet(NamedTuple):
 
     Attributes
     ----------
-    rows : array (R, D + 1, lanes)
+    rows : array (L, R, D + 1)
         Σ_r x_ri [x_r, ν_r] for i = 0 … D − 1, or, where N ≤ D, the samples [x_r, ν_r] themselves; none if R = 0.
     is_gram : bool
         Which of the two.
@@ -44,27 +44,27 @@ def draw_root(scenario: "Scenario", fleet: "Fleet", stream: Stream | None) -> Ro
             f'"{scenario.algorithm.kind}" sends no models'
         )
     rows = draw_clean_samples(scenario, fleet, stream, rule.root_size)
-    scale = scenario.mean_stepsize / rule.root_size
-    if rule.root_size <= scenario.dimension:
-        return RootSet(rows, False, scale)
-    return RootSet(np.ascontiguousarray(np.einsum("ril,rjl->ijl", rows[:, :-1], rows)), True, scale)
+    is_gram = rule.root_size > scenario.dimension
+    if is_gram:
+        rows = np.einsum("ril,rjl->ijl", rows[:, :-1], rows)
+    rows = np.ascontiguousarray(rows.transpose(2, 0, 1))
+    return RootSet(rows, is_gram, scenario.mean_stepsize / rule.root_size)
 
 
 @kernel_part
 def own_step(root: RootSet, server: FloatArray, out: FloatArray) -> None:
-    """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (D, lanes)."""
-    dimension, lanes = server.shape
-    for i in range(dimension):
-        for lane in range(lanes):
-            out[i, lane] = 0.0
-    for r in range(root.rows.shape[0]):
-        for lane in range(lanes):
-            error = root.rows[r, dimension, lane]
+    """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (L, D)."""
+    trials, dimension = server.shape
+    for trial in range(trials):
+        for i in range(dimension):
+            out[trial, i] = 0.0
+        for r in range(root.rows.shape[1]):
+            error = root.rows[trial, r, dimension]
             for i in range(dimension):
-                error += root.rows[r, i, lane] * server[i, lane]
+                error += root.rows[trial, r, i] * server[trial, i]
             error *= root.scale
             if root.is_gram:
-                out[r, lane] = -error
+                out[trial, r] = -error
             else:
                 for i in range(dimension):
-                    out[i, lane] -= error * root.rows[r, i, lane]
+                    out[trial, i] -= error * root.rows[trial, r, i]

@@ -7,21 +7,20 @@ as for linear streams, where the residual is the noise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.bodies import Hook, HookHolder
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.frames.function import evaluate, function_hook
-from psofed.engine.frames.stream import Inputs, draw_input, make_inputs
-from psofed.engine.hooks import take_function
-from psofed.engine.inputs import InputModel, make_input_model
-from psofed.engine.lanes import WIDTH
-from psofed.engine.lms import add_inner_product, add_squares, fill_row, scale_row
-from psofed.engine.normals import WORDS_AHEAD, fill_standard_normal, next_normals
+from psofed.engine.functions import evaluate, make_evaluation
+from psofed.engine.hooks import watch_hooks
+from psofed.engine.inputs import make_input_model
+from psofed.engine.lanes import WIDTH, zero_lanes
+from psofed.engine.learning import make_sampling
+from psofed.engine.normals import fill_standard_normal
+from psofed.engine.step import Layout, draw_samples, make_source, make_step_scratch
 from psofed.engine.streams import Stream
 from psofed.parts.features import FeatureMap
 
@@ -41,7 +40,7 @@ _C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9 = (float(c) for c in _COSINE)
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Samples of T iterations. The last axis is the trial, or has length 1 if all trials see the same.
+    """Samples of T iterations. The last axis is the trial, padded or not, or has length 1 if all trials see the same.
 
     Attributes
     ----------
@@ -76,47 +75,45 @@ class TrialSamples(Protocol):
         """Return the samples of iterations `first` … `first + count − 1`."""
 
 
-class _Features(NamedTuple):
-    """A feature map as the kernel takes it; without phases the features are the inputs."""
-
-    frequencies: FloatArray
-    phases: FloatArray
-    scale: float
-
-
-class FunctionSamples(HookHolder):
+class FunctionSamples:
     """Streams y = f(x) + ν with drawn x and ν, as features of x."""
 
     tests_on_next = False
 
     def __init__(self, scenario: "Scenario", fleet: "Fleet", stream: Stream) -> None:
-        lanes = stream.key.size
         assert scenario.data.function is not None
-        self._shape = (scenario.num_clients, scenario.dimension, lanes)
-        self._stream = stream
-        self._inputs = make_input_model(fleet)
-        self._over_time = make_inputs(scenario, lanes)
-        self._function = function_hook(scenario.data.function)
-        self._hooks = (self._function, self._over_time.hook)
-        self._features = scenario.model.make_features(fleet.input_dimension, scenario.dimension)
-        self._weights = fleet.target
-        self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + 1) * lanes
+        trials, size = stream.key.size, fleet.input_dimension
+        self._shape = (scenario.num_clients, scenario.dimension)
+        self._inputs, self._weights = make_input_model(fleet), fleet.target
+        self._source = make_source(stream, Layout(scenario.num_clients, 0, 0), (size + 2) // 2)
+        self._sampling, hook = make_sampling(scenario, trials, False, False, None)
+        self._sampling = self._sampling._replace(
+            sample=zero_lanes(1, size, WIDTH), residual=zero_lanes(1, WIDTH)
+        )
+        self._scratch = make_step_scratch(size)
+        self._check = watch_hooks(self, (hook,))
+        self._evaluate = make_evaluation(scenario.data.function)
+        self._features = scenario.model.make_features(size, scenario.dimension)
+        self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + size + 2) * WIDTH
 
     def chunk(self, first: int, count: int) -> Chunk:
         """Draw the samples of iterations `first` … `first + count − 1`; each is addressed by iteration and client.
 
         A stream that remembers is asked for chunks in order.
         """
-        clients, dimension, lanes = self._shape
-        inputs = np.empty((count, clients, dimension, lanes))
-        residuals = np.empty((count, clients, lanes))
-        features = _Features(self._features.frequencies, self._features.phases, self._features.scale)
-        _fill(
-            first, self._stream, self._over_time, self._inputs, self._function, features, self._weights, inputs,
-            residuals,
-        )  # fmt: skip
-        self.check()
-        return Chunk(inputs, residuals, np.full(count, clients))
+        (clients, dimension), size = self._shape, self._sampling.sample.shape[1]
+        raw, values = np.empty((count, clients, size, WIDTH)), np.empty((count, clients, WIDTH))
+        draw_samples(first, self._source, self._inputs, self._sampling, self._scratch, raw, values)
+        self._check()
+        self._evaluate(raw, values)
+        inputs = raw
+        if self._features.phases.size:
+            inputs = np.empty((count, clients, dimension, WIDTH))
+            _map_features(
+                self._features.frequencies, self._features.phases, self._features.scale, raw, inputs
+            )
+        _subtract_fit(self._weights, inputs, values)
+        return Chunk(inputs, values, np.full(count, clients))
 
 
 class TableSamples:
@@ -237,54 +234,6 @@ def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) ->
 
 
 @kernel_part
-def take_sample(
-    given_inputs: FloatArray, given_residuals: FloatArray, inputs: FloatArray, error: FloatArray
-) -> None:
-    """Copy one client's sample, (D, lanes or 1) and (lanes or 1,), into ``inputs`` (D, lanes) and ``error``."""
-    dimension, lanes = inputs.shape
-    stride = 0 if given_residuals.size == 1 else 1
-    for i in range(dimension):
-        for lane in range(lanes):
-            inputs[i, lane] = given_inputs[i, stride * lane]
-    for lane in range(lanes):
-        error[lane] = given_residuals[stride * lane]
-
-
-@kernel_part(inline=True)
-def has_sample(given_inputs: FloatArray) -> bool:
-    """Tell whether a client has a sample; without one its inputs (D, lanes or 1) are all zero."""
-    found = False
-    for i in range(given_inputs.shape[0]):
-        if given_inputs[i, 0] != 0.0:
-            found = True
-    return found
-
-
-@kernel_part
-def error_on_next(
-    server: FloatArray,
-    given_inputs: FloatArray,
-    given_residuals: FloatArray,
-    sample: FloatArray,
-    error: FloatArray,
-    out: FloatArray,
-    row: int,
-) -> None:
-    """Write the server model's mean squared error on all clients' next samples into a row of lanes of ``out``.
-
-    ``sample`` (D, lanes) and ``error`` (lanes,) are scratch.
-    """
-    num_clients, dimension, _ = given_inputs.shape
-    lanes = error.size
-    fill_row(out, row, lanes, 0.0)
-    for k in range(num_clients):
-        take_sample(given_inputs[k], given_residuals[k], sample, error)
-        add_inner_product(error, sample, server, 0, dimension)
-        add_squares(out, row, error, 0, 1)
-    scale_row(out, row, lanes, 1.0 / num_clients)
-
-
-@kernel_part(inline=True)
 def _cosine_of_turns(turns: float) -> float:
     r: float = turns - np.floor(turns + 0.5)
     q = r * r
@@ -300,48 +249,28 @@ def _cosine_of_turns(turns: float) -> float:
 
 
 @compiled
-def _fill(
-    first: int,
-    stream: Stream,
-    over_time: Inputs,
-    model: InputModel,
-    function: Hook,
-    features: _Features,
-    weights: FloatArray,
-    inputs: FloatArray,
-    residuals: FloatArray,
+def _map_features(
+    frequencies: FloatArray, phases: FloatArray, scale: float, raw: FloatArray, out: FloatArray
 ) -> None:
-    value_of = take_function(function.address)
-    count, num_clients, dimension, lanes = inputs.shape
-    size = features.frequencies.shape[1]
-    words = (size + 2) // 2
-    counter = stream.key + np.uint64(first * num_clients * words) * stream.gamma
-    scratch = np.empty((WORDS_AHEAD, lanes), np.uint64)
-    normals = np.empty((2 * words, lanes), np.float32)
-    raw = np.empty((size, lanes))
-    turns = np.empty(lanes)
-    value = np.empty(lanes)
-    for t in range(count):
-        for k in range(num_clients):
-            for lane in range(0, lanes, WIDTH):
-                next_normals(lane, counter, stream.gamma, scratch, normals)
-            draw_input(over_time, model, first + t, k, normals, raw)
-            value_of(function.token, function.options, raw, value)
-            for lane in range(lanes):
-                value[lane] += model.noise_deviation[k] * normals[size, lane]
-            for i in range(dimension):
-                if features.phases.size:
-                    for lane in range(lanes):
-                        turns[lane] = features.phases[i]
-                    for j in range(size):
-                        for lane in range(lanes):
-                            turns[lane] += features.frequencies[i, j] * raw[j, lane]
-                    for lane in range(lanes):
-                        inputs[t, k, i, lane] = features.scale * _cosine_of_turns(turns[lane])
-                else:
-                    for lane in range(lanes):
-                        inputs[t, k, i, lane] = raw[i, lane]
-                for lane in range(lanes):
-                    value[lane] -= weights[i] * inputs[t, k, i, lane]
-            for lane in range(lanes):
-                residuals[t, k, lane] = value[lane]
+    """Write scale · cos(2π(F x + φ)) of inputs ``raw`` (T, K, d, 16) into ``out`` (T, K, D, 16)."""
+    turns = np.empty(WIDTH)
+    for t in range(raw.shape[0]):
+        for k in range(raw.shape[1]):
+            for i in range(phases.size):
+                for lane in range(WIDTH):
+                    turns[lane] = phases[i]
+                for j in range(raw.shape[2]):
+                    for lane in range(WIDTH):
+                        turns[lane] += frequencies[i, j] * raw[t, k, j, lane]
+                for lane in range(WIDTH):
+                    out[t, k, i, lane] = scale * _cosine_of_turns(turns[lane])
+
+
+@compiled
+def _subtract_fit(weights: FloatArray, inputs: FloatArray, values: FloatArray) -> None:
+    """Subtract w°ᵀz of ``inputs`` (T, K, D, 16) from ``values`` (T, K, 16)."""
+    for t in range(values.shape[0]):
+        for k in range(values.shape[1]):
+            for i in range(weights.size):
+                for lane in range(WIDTH):
+                    values[t, k, lane] -= weights[i] * inputs[t, k, i, lane]

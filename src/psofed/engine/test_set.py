@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class TestSet(NamedTuple):
-    """Test instances of several trials, in the form that :func:`test_error` evaluates.
+    """Test instances of several trials, in the form that :func:`measure` evaluates.
 
     Attributes
     ----------
-    rows : array (R, D + 1, lanes)
+    rows : array (L, R, D + 1)
         Either the instances [x̌_r, ν̌_r] (R = N_t), or the rows of G (R = D + 1), of which only the upper triangle
         is read; off the diagonal it counts twice.
     is_gram : bool
@@ -69,33 +69,41 @@ def draw_test_set(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> TestS
     rows = draw_test_instances(scenario, fleet, stream)
     count, width, _ = rows.shape
     if count <= width:
-        return TestSet(rows, False, count)
+        return TestSet(np.ascontiguousarray(rows.transpose(2, 0, 1)), False, count)
     gram = np.zeros((width, width, rows.shape[2]))
     for row in rows:
         gram += row[:, None] * row[None, :]
     gram[np.triu_indices(width, 1)] *= 2.0
-    return TestSet(gram, True, count)
+    return TestSet(np.ascontiguousarray(gram.transpose(2, 0, 1)), True, count)
 
 
 @kernel_part
-def test_error(server: FloatArray, tests: TestSet, out: FloatArray, row: int) -> None:
-    """Write the test MSE of the server errors ``server`` (D, lanes) into a row of lanes of ``out``."""
-    dimension, lanes = server.shape
-    share = 1.0 / tests.instances
-    for lane in range(0, lanes, WIDTH):
-        total = spread(0.0)
-        for r in range(tests.rows.shape[0]):
-            first = r * (dimension + 1) * lanes + lane
-            value = load(tests.rows, first + dimension * lanes)
-            for i in range(r if tests.is_gram else 0, dimension):
-                value = fma(load(tests.rows, first + i * lanes), load(server, i * lanes + lane), value)
-            if not tests.is_gram:
-                total = fma(value, value, total)
-            elif r < dimension:
-                total = fma(value, load(server, r * lanes + lane), total)
-            else:
-                total = total + value
-        store(out, row * lanes + lane, share * total)
+def measure(
+    path: FloatArray, scratch: FloatArray, tests: TestSet, trial: int, count: int, first: int, out: FloatArray
+) -> None:
+    """Write MSD and test MSE of a trial's server errors in sixteen iterations, ``path`` (L, D, 16), into ``out``.
 
-
-test_error.__test__ = False  # type: ignore[attr-defined]
+    ``out[first + j, 1:3, l]`` is that of iteration j, for the first `count` of them.
+    """
+    dimension, rows, share = path.shape[1], tests.rows, 1.0 / tests.instances
+    start = trial * dimension * WIDTH
+    msd, total = spread(0.0), spread(0.0)
+    for i in range(dimension):
+        error = load(path, start + i * WIDTH)
+        msd = fma(error, error, msd)
+    for r in range(rows.shape[1]):
+        value = spread(rows[trial, r, dimension])
+        for i in range(r if tests.is_gram else 0, dimension):
+            value = fma(rows[trial, r, i], load(path, start + i * WIDTH), value)
+        if not tests.is_gram:
+            total = fma(value, value, total)
+        elif r < dimension:
+            total = fma(value, load(path, start + r * WIDTH), total)
+        else:
+            total = total + value
+    store(scratch, 0, msd)
+    store(scratch, WIDTH, share * total)
+    for j in range(count):
+        out[first + j, 1, trial] = scratch[0, j]
+        if rows.shape[1]:  # else tests are the clients' next samples
+            out[first + j, 2, trial] = scratch[1, j]

@@ -1,31 +1,21 @@
 """Compiled forms of :mod:`psofed.parts.vectors`: loops that sum in order and allocate nothing.
 
-All are inlined, so that where the number of entries is known (one, mostly) their loops over entries vanish. Random
-numbers cannot be foreseen, so what looks for low ones does so without branching on them.
+Random numbers cannot be foreseen, so what looks for low ones does so without branching on them.
 """
 
 import math
-from functools import partial
 from typing import Any
 
-from numba import types
-from numba.core import cgutils
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import lower_builtin, overload
+from numba import carray, types  # type: ignore[attr-defined]
+from numba.extending import overload, register_jitable
 
-from psofed.engine.compiling import instruction, jitable, overload_options
+from psofed.engine.compiling import instruction
 from psofed.parts import vectors
 
 # Up to this size, moving the lowest values to the front one by one beats sorting.
 _FEW = 24
 
-# Which of eight values to compare and exchange, so that they are sorted in the end.
-_NETWORK = (
-    (0, 2), (1, 3), (4, 6), (5, 7), (0, 4), (1, 5), (2, 6), (3, 7), (0, 1), (2, 3), (4, 5), (6, 7),
-    (2, 4), (3, 5), (1, 4), (3, 6), (1, 2), (3, 4), (5, 6),
-)  # fmt: skip
-
-_INLINED: Any = overload_options(inline=True)
+_INLINED: Any = {"forceinline": True}
 
 
 def _word(meaning):
@@ -33,32 +23,22 @@ def _word(meaning):
     return overload(meaning, jit_options=_INLINED)
 
 
-# A slice would look where the numbers end and forget a length of 1. Without counting references no overload may return
-# an array that it was not given, so this one is no overload.
-@infer_global(vectors.part_of)
-class _PartOf(AbstractTemplate):
-    def generic(self, args, keywords):
-        numbers, _, shape = args
-        lengths = types.UniTuple(types.intp, shape.count)
-        return signature(types.Array(numbers.dtype, shape.count, "C"), numbers, types.intp, lengths)
+@instruction
+def _pointer_at(typing_context, array, start):
+    """Return the address of an entry of a contiguous array."""
+
+    def emit(context, builder, sig, args):
+        return builder.gep(
+            context.make_array(array)(context, builder, args[0]).data, [args[1]], inbounds=True
+        )
+
+    return types.CPointer(array.dtype)(array, types.intp), emit
 
 
-@lower_builtin(vectors.part_of, types.Array, types.Integer, types.BaseTuple)
-def _part_of(context, builder, sig, args):
-    numbers = context.make_array(sig.args[0])(context, builder, args[0])
-    part = context.make_array(sig.return_type)(context, builder)
-    element = context.get_data_type(sig.return_type.dtype)
-    size = context.get_constant(types.intp, context.get_abi_sizeof(element))
-    lengths, step = cgutils.unpack_tuple(builder, args[2]), size
-    strides: list[Any] = []
-    for length in reversed(lengths):
-        strides.insert(0, step)
-        step = builder.mul(step, length)
-    data = cgutils.gep_inbounds(builder, numbers.data, args[1])
-    from numba.np.arrayobj import populate_array  # takes long to import, and only compiling needs it
-
-    populate_array(part, data, lengths, strides, size, None, None)
-    return part._getvalue()
+@_word(vectors.part_of)
+def _part_of(numbers, start, shape):
+    # A slice would count a reference, which takes longer than what is done with it.
+    return lambda numbers, start, shape: carray(_pointer_at(numbers, start), shape)
 
 
 @_word(vectors.squared_distance)
@@ -147,10 +127,10 @@ def _keep_where(vector, mask, out):
 def _middle(values):
     def body(values):
         half = values.size // 2
-        if values.size <= 8:
-            _sort_eight(values)
+        if values.size > _FEW:
+            _split_at(values, half)
         else:
-            _bring_middle_of_many(values, half)
+            _bring_one_by_one(values, half + 1)
         return values[half] if values.size % 2 else 0.5 * (values[half - 1] + values[half])
 
     return body
@@ -233,43 +213,27 @@ def _ranks(first, second, out):
     return body
 
 
-@partial(jitable, inline=True)
+@register_jitable
 def _bring_lowest(out, count):
     """Move the `count` lowest values to the front, in order."""
-    if out.size <= 8:
-        _sort_eight(out)
-    else:
-        _bring_lowest_of_many(out, count)
-
-
-@jitable
-def _bring_lowest_of_many(out, count):
     if out.size > _FEW:
         _sort(out)
     else:
         _bring_one_by_one(out, count)
 
 
-@jitable
-def _bring_middle_of_many(out, half):
-    if out.size > _FEW:
-        _split_at(out, half)
-    else:
-        _bring_one_by_one(out, half + 1)
-
-
-@jitable
+@register_jitable
 def _bring_one_by_one(out, count):
     for j in range(count):
-        low, others = out[j], vectors.part_of(out, j + 1, (out.size - j - 1,))
-        for i in range(others.size):
-            value = others[i]
-            others[i] = max(low, value)
+        low = out[j]
+        for i in range(j + 1, out.size):
+            value = out[i]
+            out[i] = max(low, value)
             low = min(low, value)
         out[j] = low
 
 
-@jitable
+@register_jitable
 def _split_at(out, place):
     """Bring the value of rank `place` there, lower ones before it with the highest of them last, others behind it."""
     first, last = 0, out.size - 1
@@ -292,7 +256,7 @@ def _split_at(out, place):
         out[i], out[high] = low_value, high_value
 
 
-@jitable
+@register_jitable
 def _gather(out, first, last, pivot, equal):
     """Bring values below the pivot, or equal to it too, to the front of a part; return where the others begin."""
     end = first
@@ -304,35 +268,7 @@ def _gather(out, first, last, pivot, equal):
     return end
 
 
-@instruction
-def _sort_eight(typing_context, out):
-    """Sort up to eight values in place, in registers; written in LLVM IR, which compiles faster."""
-
-    def emit(context, builder, sig, args):
-        array = context.make_array(out)(context, builder, args[0])
-        # Places that there are not hold infinity, and share one piece of memory.
-        spare = cgutils.alloca_once_value(builder, context.get_constant(types.float64, math.inf))
-        places = []
-        for k in range(8):
-            place = context.get_constant(types.intp, k)
-            exists = builder.icmp_signed("<", place, array.nitems)
-            places.append(builder.select(exists, builder.gep(array.data, [place]), spare))
-        values = [builder.load(place) for place in places]
-        for i, j in _NETWORK:
-            first, second = values[i], values[j]
-            in_order = builder.fcmp_ordered("<", first, second)
-            values[i], values[j] = (
-                builder.select(in_order, first, second),
-                builder.select(in_order, second, first),
-            )
-        for place, value in zip(places, values, strict=True):
-            builder.store(value, place)
-        return context.get_dummy_value()
-
-    return types.void(out), emit
-
-
-@jitable
+@register_jitable
 def _sort(out):
     """Sort in place (Shell's method: short to compile, no memory)."""
     gap = 1

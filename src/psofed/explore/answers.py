@@ -16,7 +16,7 @@ METRICS = tuple(METRIC_TITLES)
 
 @dataclass(frozen=True)
 class Point:
-    """The steady state that theory predicts at one stepsize: metrics, terms of the network MSE, bounds under evasion.
+    """The steady state that theory predicts at one stepsize: metrics and terms of the network MSE.
 
     An unstable stepsize has infinite metrics; a metric that the theory does not cover is NaN.
     """
@@ -26,7 +26,6 @@ class Point:
     server_msd: float
     test_mse: float
     terms: Mapping[str, float] = field(default_factory=dict)
-    evasion: tuple[float, float] | None = None
 
     def value(self, metric: str) -> float:
         """Return one of the metrics by name."""
@@ -135,7 +134,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Dot:
-    """The steady state that simulation finds at one setting: an interval per metric, those of evasion among them."""
+    """The steady state that simulation finds at one setting: an interval per metric."""
 
     trials: int
     diverged: int

@@ -19,7 +19,7 @@ from psofed.explore.settings import Limits, variance_range
 from psofed.explore.sliders import rounded_up, slider_range, slider_step, value_text
 from psofed.parts.part import Part
 from psofed.parts.registry import part_names
-from psofed.scenario import Evasion, Scenario
+from psofed.scenario import Scenario
 from psofed.scenario.accepted import PartCheck, TableCheck
 from psofed.scenario.mapping import CHANNEL_TABLES, KIND_TABLES, NAMED, OPTIONAL
 
@@ -153,8 +153,6 @@ class _Form:
             yield self._kept[path]
         elif path in self._inapplicable:
             return
-        elif path == "evasion":
-            yield from self._evasion()
         elif isinstance(about.check, TableCheck):
             table = about.check.kind() if value is None else value
             for name in table.options():
@@ -180,7 +178,7 @@ class _Form:
             "model.features": data.rows is None,  # it is the dimension, which has its own slider
         }
         # Fixed by the user's table, or meaningless with one.
-        by_table = ("num_clients", "dimension", "data", "drift", "evasion") if data.rows is not None else ()
+        by_table = ("num_clients", "dimension", "data", "drift") if data.rows is not None else ()
         return {path for path, is_found in found.items() if is_found} | set(by_table)
 
     @cached_property
@@ -219,15 +217,6 @@ class _Form:
         if part is not None:
             for name in part.options():
                 yield from self.setting(part, f"{path if has_table else part.table}.{name}")
-
-    def _evasion(self) -> Iterator[Field]:
-        """Yield the norm, which may be none, and what applies with one."""
-        evasion, about = self._scenario.evasion, option_of(Evasion.options()["norm"])
-        value = "" if evasion is None else self._value("evasion.norm", evasion.norm)
-        choices = (("", about.absent), *zip(about.choices, about.words, strict=True))
-        yield Field("evasion.norm", about.label, about.text, "choice", value_text(value), choices)
-        if evasion is not None:
-            yield self._field(evasion, "evasion.epsilon")
 
     def _variance(self, holder: Settings, path: str) -> Iterator[Field]:
         """Yield the two ends of a range of variances, or one text field if each client has its own."""

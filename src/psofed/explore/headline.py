@@ -15,13 +15,11 @@ from psofed.explore.sides import Side
 from psofed.explore.theory import values_sent
 from psofed.render.numbers import fixed
 from psofed.results import METRIC_TITLES
-from psofed.results.metrics import EVASION_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_stepsize
 
 PATIENCE = 1.5  # seconds after which the page says that theory is still computing
 STOPPED = "Theory was stopped."
-_EVASION = "evasion_test_mse"
 
 
 @dataclass(frozen=True)
@@ -184,8 +182,6 @@ def tiles(sides: Mapping[str, Side], metric: str) -> tuple[Tile, ...]:
         made.append(
             tile("simulated", "simulated", partial(_simulated_mean, metric=metric), two_digits, difference)
         )
-    if any(side.scenario.evasion is not None for side in sides.values()):
-        made.append(_evasion_tile(sides))
     made += [
         tile("limit", "largest stable stepsize", lambda side: side.drawn.limit, _plain, ratio,
              lambda theory: theory.limit is not None),
@@ -334,24 +330,6 @@ def _best_stepsize(side: Side) -> float | None:
     """Return the best stepsize, 0 if a smaller one is always better."""
     best = side.drawn.best
     return None if best is None else 0.0 if best.point is None else best.point.stepsize
-
-
-def _evasion_tile(sides: Mapping[str, Side]) -> Tile:
-    """Return the server's error on adversarial inputs: simulated, else the bounds of theory."""
-    values = []
-    for name, side in sides.items():
-        dot, point = side.simulation.present, side.drawn.point
-        bounds = None if point is None else point.evasion
-        if side.scenario.evasion is None:
-            text = "not measured"
-        elif dot is not None and _EVASION in dot.metrics:
-            text = decibels(dot.mean(_EVASION), 2)
-        elif bounds is None:
-            text = "press Simulate"
-        else:
-            text = f"{decibels(bounds[0]).removesuffix(' dB')} to {decibels(bounds[1])}"
-        values.append(TileValue(name, "evasion", text, side.theory.point is None))
-    return Tile(EVASION_TITLES[_EVASION], tuple(values))
 
 
 def _plain(value: float | None) -> str:

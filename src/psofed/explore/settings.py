@@ -36,7 +36,6 @@ SIDES = ("A", "B")
 _LONGEST_QUERY = 20_000
 _LONGEST_VALUE = 4_000
 _MOST_FIELDS = 200
-_USUAL_EPSILON = 0.1
 _LARGEST_INTEGER = 2**53  # what a browser's numbers hold exactly
 
 
@@ -137,7 +136,7 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
     """Return a side's mapping with one field of the form set, unchecked.
 
     Besides the scenario's own dotted names there are ``data.noise_variance.low`` and ``.high`` for the ends of a
-    range. ``attack.kind``, ``drift.kind``, ``evasion.norm`` and similar fields may be ``""`` for none. Required
+    range. ``attack.kind``, ``drift.kind`` and similar fields may be ``""`` for none. Required
     options of a newly chosen part get an initial value.
 
     Examples
@@ -152,8 +151,6 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         return set_values(mapping, {table: ends[0] if ends[0] == ends[1] else {"uniform": ends}})
     if name in _OPTIONAL_KINDS and value == "":
         return set_values(mapping, {_OPTIONAL_KINDS[name]: None})
-    if name == "evasion.norm":
-        return _with_evasion(mapping, value)
     if name == "attack.clients" and value in ("", []):
         count = len(mapping.get("attack", {}).get("clients") or ()) or 1
         return set_values(mapping, {"attack.num_byzantine": count})
@@ -285,15 +282,6 @@ def from_query(query: str, has_data: bool = False) -> PageSettings | None:
         raise PsofedError("The link has settings for B but none for A.")
     ordered = {name: sides[name] for name in SIDES if name in sides}
     return PageSettings(ordered, frozenset(own_data), **shown)
-
-
-def _with_evasion(mapping: Mapping[str, Any], norm: Any) -> dict[str, Any]:
-    if norm == "":
-        return set_values(mapping, {"evasion": None})
-    # Norms are named "2" and "inf", which look like numbers when they are typed.
-    result = set_values(mapping, {"evasion.norm": norm if isinstance(norm, str) else f"{norm:g}"})
-    result["evasion"].setdefault("epsilon", _USUAL_EPSILON)
-    return result
 
 
 def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> None:

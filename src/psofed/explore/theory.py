@@ -61,9 +61,7 @@ class Known:
             started = time.thread_time()
             found = self.prediction.at(stepsize)
             metrics = {name: getattr(found, name) for name in METRICS}
-            self.points[stepsize] = Point(
-                stepsize, **metrics, terms=asdict(found.terms), evasion=_evasion_bounds(found)
-            )
+            self.points[stepsize] = Point(stepsize, **metrics, terms=asdict(found.terms))
             self.seconds = time.thread_time() - started
         return self.points[stepsize]
 
@@ -84,7 +82,7 @@ class Known:
         """The largest stable stepsize, to three digits (two for slow fleets)."""
         if self._limit is None:
             try:
-                self._limit = stable_range(self.prediction.method, 1e-2 if self.is_slow else 1e-3)
+                self._limit = stable_range(self.prediction.solver, 1e-2 if self.is_slow else 1e-3)
             except NoStableStepsizeError:
                 self._limit = 0.0
         return self._limit
@@ -236,7 +234,7 @@ def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[
     steady = point.network_mse
     while True:
         started = time.thread_time()
-        excess, server = known.prediction.method.curve(scenario.common_stepsize, length)
+        excess, server = known.prediction.solver.curve(scenario.common_stepsize, length)
         seconds = time.thread_time() - started
         network, server, test = metrics_of(known.model, excess, server)
         tail = network[-max(length // 10, 1) :]
@@ -263,15 +261,6 @@ def _thinned(length: int) -> list[int]:
     if length <= _CURVE_POINTS:
         return list(range(length))
     return sorted({0, *np.geomspace(1, length - 1, _CURVE_POINTS).round().astype(int).tolist()})
-
-
-def _evasion_bounds(point: Prediction) -> tuple[float, float] | None:
-    """Return bounds of the server's error on adversarial inputs; None where theory gives none."""
-    try:
-        bounds = point.evasion if point.is_stable else None
-    except NotCoveredError:
-        return None
-    return None if bounds is None else (bounds.lower, bounds.upper)
 
 
 def _optimum(known: Known, metric: str) -> Optimum:

@@ -1,21 +1,10 @@
-"""PSO-Fed on Flower, for real: partial sharing of any model by real clients over a real network.
+"""PSO-Fed with real clients: a core without a transport, MQTT for fleets, and a plain app for Flower.
 
-A Flower user imports two names, :class:`PSOFed` for the ServerApp and :func:`partial_sharing` for the
-ClientApp. Someone with machines uses ``psofed federation …``. Needs ``pip install 'psofed[federation]'``.
-Nothing of Flower is imported outside this package.
+Someone with machines uses ``psofed federation …`` (``pip install -e '.[federation]'``). A Flower user imports
+:class:`PSOFed` for the ServerApp and :func:`partial_sharing` for the ClientApp (``pip install -e '.[flower]'``);
+nothing of Flower is imported before one of them is used.
 """
 
 from psofed.common.lazy import lazy_names
 
-
-def require_flower() -> None:
-    """Raise a clear error if Flower is not installed."""
-    from importlib.util import find_spec
-
-    from psofed.common.errors import PsofedError
-
-    if find_spec("flwr") is None:
-        raise PsofedError("the federation needs Flower; install it with: pip install 'psofed[federation]'")
-
-
-__getattr__, __dir__, __all__ = lazy_names(__file__, require_flower)
+__getattr__, __dir__, __all__ = lazy_names(__file__)

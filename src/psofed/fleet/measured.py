@@ -1,9 +1,12 @@
 """The fleet of your own data: moments that are measured in the clients' samples.
 
-With features z of client k's inputs, R_k = E[zzᵀ], r_k = E[zy] and so on are means over all its samples, w° is the
-least-squares solution on the samples of all clients, and the noise is ν = y − w°ᵀz.
+With features z of client k's inputs, R_k = E[zzᵀ], r_k = E[zy] and so on are means over all its samples, and w° is the
+least-squares solution on the samples of all clients. Simulation measures errors from w°, so its noise is ν = y − w°ᵀz.
+Theory needs noise that is uncorrelated with the inputs: there each client has its own target w° + d_k, the
+least-squares fit of its own samples, and the noise is ν = y − (w° + d_k)ᵀz.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
     from psofed.engine.samples import TableSamples
 
 
+_SINGULAR = (
+    1e-9  # relative eigenvalues of R_k below which a client's own samples tell nothing about its target
+)
+
+
 def table_samples(scenario: Scenario) -> "tuple[Fleet, TableSamples]":
     """Return the fleet of a scenario with your own data, and its samples as features for the scenario's model.
 
@@ -36,14 +44,14 @@ def _table_samples(data: OwnData, model: Model, dimension: int) -> "tuple[Fleet,
     from psofed.engine.samples import TableSamples
 
     features = model.make_features(data.num_columns, dimension)
-    fleet = measure_fleet(data, features, higher_moments=False)
+    fleet = measure_fleet(data, features)
     inputs = [features(rows) for rows in data.inputs]
     residuals = [y - z @ fleet.target for y, z in zip(data.targets, inputs, strict=True)]
     return fleet, TableSamples(inputs, residuals, data.epochs)
 
 
 def measured_fleet(scenario: Scenario) -> Fleet:
-    """Return the fleet of a scenario with your own data, fourth moments included: what the theory needs."""
+    """Return the fleet of a scenario with your own data as theory needs it: own targets and fourth moments included."""
     data = scenario.own_data
     assert data is not None
     return _measured_fleet(data, scenario.model, scenario.dimension)
@@ -51,14 +59,26 @@ def measured_fleet(scenario: Scenario) -> Fleet:
 
 @lru_cache(maxsize=1)
 def _measured_fleet(data: OwnData, model: Model, dimension: int) -> Fleet:
-    return measure_fleet(data, model.make_features(data.num_columns, dimension))
+    features = model.make_features(data.num_columns, dimension)
+    fleet, moments = measure_fleet(data, features), measure_moments(data, features)
+    lacking = moments.products - moments.covariances @ fleet.target
+    inverses = np.linalg.pinv(moments.covariances, rcond=_SINGULAR, hermitian=True)
+    offsets = np.einsum("kij,kj->ki", inverses, lacking)
+    residuals = [
+        targets - features(inputs) @ (fleet.target + offset)
+        for inputs, targets, offset in zip(data.inputs, data.targets, offsets, strict=True)
+    ]
+    return replace(
+        fleet,
+        noise_variance=np.array([np.mean(residual**2) for residual in residuals]),
+        target_offsets=offsets,
+        fourth_moments=_fourth_moments(data, features),
+        weighted_noise=_weighted_noise(data, residuals, features),
+    )
 
 
-def measure_fleet(data: OwnData, features: FeatureMap | None = None, higher_moments: bool = True) -> Fleet:
-    """Return the measured fleet: w° as the target, the variances of the residuals as the noise.
-
-    Fourth moments, K·D⁴ numbers that only theory needs, can be left out.
-    """
+def measure_fleet(data: OwnData, features: FeatureMap | None = None) -> Fleet:
+    """Return the measured fleet: w° as the target, the variances of the residuals as the noise."""
     features = identity(data.num_columns) if features is None else features
     moments = measure_moments(data, features)
     weights = _best_weights(data, moments)
@@ -69,8 +89,6 @@ def measure_fleet(data: OwnData, features: FeatureMap | None = None, higher_mome
         correlation=0.0,
         explicit_covariances=moments.covariances,
         names=tuple(data.clients),
-        fourth_moments=_fourth_moments(data, features) if higher_moments else None,
-        weighted_noise=_weighted_noise(data, weights, features) if higher_moments else None,
     )
 
 
@@ -98,13 +116,12 @@ def _best_weights(data: OwnData, moments: StreamMoments) -> FloatArray:
     return pooled.best_weights()
 
 
-def _weighted_noise(data: OwnData, weights: FloatArray, features: FeatureMap) -> FloatArray:
+def _weighted_noise(data: OwnData, residuals: list[FloatArray], features: FeatureMap) -> FloatArray:
     """Return E[ν² zzᵀ] of every client, (K, D, D)."""
     parts = []
-    for inputs, targets in zip(data.inputs, data.targets, strict=True):
-        z = features(inputs)
-        scaled = z * (targets - z @ weights)[:, None]
-        parts.append(scaled.T @ scaled / len(z))
+    for inputs, residual in zip(data.inputs, residuals, strict=True):
+        scaled = features(inputs) * residual[:, None]
+        parts.append(scaled.T @ scaled / len(scaled))
     return np.array(parts)
 
 

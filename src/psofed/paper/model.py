@@ -1,6 +1,5 @@
 """Content of a figure: series of points with their uncertainty, and the plan that leads to them."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -147,11 +146,6 @@ class FigureData:
         drawn = [s for s in self.series if s.uplink in (uplink, None) or s.kind == "paper-theory"]
         return [s for s in drawn if s.curve in simulated]
 
-    def without_trials(self) -> "FigureData":
-        """Return the figure as it is drawn, without single trials: small enough to be sent to another process."""
-        plain = tuple(dataclasses.replace(series, trials=None) for series in self.series)
-        return dataclasses.replace(self, series=plain, other_series=())
-
     @property
     def curve_labels(self) -> dict[int, str]:
         """The label of every simulated curve, by its number, in order."""
@@ -252,3 +246,27 @@ class Quality:
     def choose(self, full: int, quick: int) -> int:
         """Return the number of trials, given a figure's own for full and quick runs."""
         return self.trials if self.trials is not None else quick if self.quick else full
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """Some figures, and what it took to make them.
+
+    Attributes
+    ----------
+    figures : dict of str to FigureData
+        By name.
+    quality : Quality
+        How much was simulated.
+    simulation_seconds, theory_seconds : float
+        Wall time of both.
+    computed_cells, cells : int
+        Different cells simulated in this run, and all that the figures are made of.
+    """
+
+    figures: dict[str, FigureData]
+    quality: Quality
+    simulation_seconds: float
+    theory_seconds: float
+    computed_cells: int
+    cells: int

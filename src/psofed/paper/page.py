@@ -1,7 +1,7 @@
 """The report: one HTML page that opens from disk, with everything inside.
 
-It begins with the answer: a sentence, a picture, how many of the paper's claims hold, and three findings. Then come
-the claims as cards and the figures, each with the table behind it. ``page.html`` and ``parts.html`` are its templates.
+It begins with the answer: a sentence, a picture, and how many of the paper's claims hold. Then come the claims as
+cards and the figures, each with the table behind it. ``page.html`` and ``parts.html`` are its templates.
 The charts are Bokeh's; ``controls.js`` connects the page's own buttons to them.
 """
 
@@ -19,14 +19,11 @@ from markupsafe import Markup
 
 from psofed.common.files import write_atomically
 from psofed.paper import charts
-from psofed.paper.claims import NOT_IN_PAPER
-from psofed.paper.findings import answer, find_findings
+from psofed.paper.claims import HOLDS, PARTLY, Claim
 from psofed.paper.look import look_of
-from psofed.paper.model import FigureData, FigureSeries
-from psofed.paper.report import ROUGH, run_table
-from psofed.paper.reproduce import Reproduction
+from psofed.paper.model import FigureData, FigureSeries, Reproduction
+from psofed.paper.report import ROUGH, answer, run_table
 from psofed.paper.typeset import typeset
-from psofed.paper.verdict import CONDITIONAL, FAILS, HOLDS, UNDECIDED, Claim, describe_case
 from psofed.render.figures import draw_chart, figure_to_svg
 from psofed.render.numbers import counted, fixed
 from psofed.render.pages import GREY, bokeh_script, embed
@@ -34,9 +31,7 @@ from psofed.render.pages import GREY, bokeh_script, embed
 # Of every verdict: its sign, its class in the style sheet, and what is said of one claim and of several.
 VERDICTS = {
     HOLDS: ("✓", "holds", "holds", "hold"),
-    CONDITIONAL: ("◐", "conditional", "holds under a condition", "hold under a condition"),
-    FAILS: ("✗", "fails", "does not hold", "do not hold"),
-    UNDECIDED: ("?", "undecided", "is left open by the noise", "are left open by the noise"),
+    PARTLY: ("◐", "partly", "holds in part", "hold in part"),
 }
 # Of every panel: its title, and the system that it shows.
 PANELS = {
@@ -45,7 +40,7 @@ PANELS = {
 }
 
 
-def write_page(reproduction: Reproduction, claims: list[Claim], seconds: float, folder: Path) -> Path:
+def write_page(reproduction: Reproduction, claims: list[Claim], folder: Path) -> Path:
     """Write ``report.html`` beside the figures' files, to which it links; return its path.
 
     For print it holds the figures' SVG files.
@@ -61,14 +56,12 @@ def write_page(reproduction: Reproduction, claims: list[Claim], seconds: float, 
         bokeh=Markup(bokeh_script()),
         claims=claims,
         figures=figures,
-        findings=find_findings(figures),
         first=first,
         headline_picture=_picture(figure_to_svg(draw_chart(charts.headline_chart(first, first.panels[0])))),
-        ours=sum(claim.source == NOT_IN_PAPER for claim in claims),
         pictures={name: _picture((folder / f"{name}.svg").read_text(encoding="utf-8")) for name in figures},
         places=places,
         rough=ROUGH if reproduction.quality.quick else "",
-        run=run_table(reproduction, seconds),
+        run=run_table(reproduction),
         script=Markup(script),
     )  # fmt: skip
     path = folder / "report.html"
@@ -93,16 +86,11 @@ def templates() -> Environment:
     names = ("HEADLINE", "HEADLINE_KINDS", "KINDS", "ORDINATES", "chart_name", "describe_misfit", "metrics_of",
              "ordinate", "shown_kinds")  # fmt: skip
     made.globals |= {name: getattr(charts, name) for name in names} | {
-        "FAILS": FAILS,
         "FILES": ("svg", "png", "json", "nc", "csv"),
         "GREY": GREY,
-        "HOLDS": HOLDS,
         "PANELS": PANELS,
-        "UNDECIDED": UNDECIDED,
         "VERDICTS": VERDICTS,
-        "VERDICT_ORDER": (FAILS, CONDITIONAL, UNDECIDED, HOLDS),
         "counted": counted,
-        "describe_case": describe_case,
         "levels": levels,
         "look_of": look_of,
         "resource": lambda name: Markup(_resource(name)),

@@ -1,8 +1,8 @@
-"""Statements of parts to the theory: affine uploads, poisoned samples, linear steps and updates.
+"""Statements of parts to the theory: affine uploads, poisoned samples, linear steps.
 
 The theory is exact for attacks that are affine in the models. Such an attack says so by returning one of these two
 values; one that returns neither is refused by name. Only numbers are stated here: who attacks, and how often, is
-the theory's business (:mod:`psofed.theory.steps.corruption`). NumPy alone is imported.
+the theory's business (:mod:`psofed.theory.law`). NumPy alone is imported.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,11 @@ class Affine:
         Factors of the client's clean upload and of the server's number. Honest is (1, 0).
     offset : float or array (D,)
         Constant, the same in every iteration.
-    variance : float
-        Of noise independent over clients, entries and iterations.
-    common_variance : float
-        Of noise that all attackers of an iteration share, independent over entries and iterations.
+    variance : float or array (D, D)
+        Of noise independent over clients and iterations: a number if it is independent over entries, too, else its
+        covariance.
+    common_variance : float or array (D, D)
+        Likewise of noise that all attackers of an iteration share.
     is_lost : bool
         Whether nothing arrives, which counts as the server's own number, so that a channel adds nothing to it.
 
@@ -41,16 +42,20 @@ class Affine:
     own: float = 1.0
     server: float = 0.0
     offset: float | NDArray[np.float64] = 0.0
-    variance: float = 0.0
-    common_variance: float = 0.0
+    variance: float | NDArray[np.float64] = 0.0
+    common_variance: float | NDArray[np.float64] = 0.0
     is_lost: bool = False
 
     @property
     def is_additive(self) -> bool:
         """Whether the attack only adds noise of mean zero that is independent between clients (assumption A2)."""
-        return (
-            self.own == 1.0 and self.server == 0.0 and not np.any(self.offset) and self.common_variance == 0.0
-        )
+        pulls = np.any(self.offset) or np.any(self.common_variance)
+        return self.own == 1.0 and self.server == 0.0 and not pulls
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether the attack only adds noise that is independent between clients and entries."""
+        return self.is_additive and np.ndim(self.variance) == 0
 
 
 @dataclass(frozen=True)
@@ -86,24 +91,3 @@ class LinearLearner:
 
     leakage: float = 0.0
     regularisation: float | None = None
-
-
-@dataclass(frozen=True)
-class LinearUpdate:
-    """An exchange under the mean whose clients hold no model: m ← keep · m + take · S d̄/p, w ← w + m.
-
-    d̄ is the mean over the participants of the updates that arrive, and m = 0 at first.
-
-    Attributes
-    ----------
-    keep, take : float
-    num_shared : int or None
-        M, where S is a mask of M random entries for all clients, with p = M/D. None: S/p = 1.
-    hears_attacks : bool
-        Whether an attack on uploads changes d̄ as it would change a single update, so that it has no memory.
-    """
-
-    keep: float = 0.0
-    take: float = 1.0
-    num_shared: int | None = None
-    hears_attacks: bool = True

@@ -20,7 +20,7 @@ from psofed.parts.attack_contexts import UploadAndAccomplices as UploadAndAccomp
 from psofed.parts.attack_contexts import UploadAndEveryone as UploadAndEveryone
 from psofed.parts.attack_contexts import UploadAndServer as UploadAndServer
 
-_NO_MODEL: FloatArray = np.zeros(0)
+_NOBODY: IntArray = np.zeros(0, np.int64)
 
 
 class Residual(NamedTuple):
@@ -99,10 +99,13 @@ class Numbers(NamedTuple):
         server's own value stands in for the missing ones.
     server : float
         The server's own number.
+    entry : int
+        Which entry of the model it is.
     """
 
     values: FloatArray
     server: float
+    entry: int = 0
 
 
 def scratch_size(count: int, entries: int) -> int:
@@ -127,6 +130,12 @@ class Updates(NamedTuple):
     scratch : array (any,)
         Scratch memory of at least count² + 2 · count + 2 · E numbers: new arrays are slow to get where a rule is
         called millions of times.
+    entries : int array (E,)
+        Which entries of the model these are.
+    clients : int array (count,)
+        Who answered.
+    num_clients : int
+        K.
     """
 
     changes: FloatArray
@@ -134,6 +143,9 @@ class Updates(NamedTuple):
     server: FloatArray
     own_step: FloatArray
     scratch: FloatArray
+    entries: IntArray = _NOBODY
+    clients: IntArray = _NOBODY
+    num_clients: int = 0
 
 
 class Evidence(NamedTuple):
@@ -192,9 +204,6 @@ class Mask(NamedTuple):
         Random numbers in [0, 1), fresh for this mask.
     client_uniform : float
         A random number in [0, 1), drawn once for this client.
-    model : array (D,)
-        The client's model after its local step in the iteration before, zeros at first. Only patterns with a memory are
-        shown it.
     """
 
     iteration: int
@@ -203,29 +212,6 @@ class Mask(NamedTuple):
     num_shared: int
     uniforms: FloatArray
     client_uniform: float
-    model: FloatArray = _NO_MODEL
-
-
-class Shared(NamedTuple):
-    """Entries that a client has just downloaded or uploaded: the argument of a pattern's ``remember``.
-
-    Attributes
-    ----------
-    entries : int array (count,)
-        Which entries of the model.
-    values : array (count,)
-        The client's values of them: those that arrived, or those it sends before any attack and channel.
-    client, iteration : int
-        Whose, and when.
-    is_upload : bool
-        Whether they are uploaded; otherwise they were downloaded.
-    """
-
-    entries: IntArray
-    values: FloatArray
-    client: int
-    iteration: int
-    is_upload: bool
 
 
 class Step(NamedTuple):

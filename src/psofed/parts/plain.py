@@ -20,7 +20,7 @@ from psofed.parts.contexts import (
     Updates,
     scratch_size,
 )
-from psofed.parts.part import takes_memory
+from psofed.parts.part import call_with_memory, takes_memory
 
 # Largest memory of an attack or a learner, in values per trial; more would exhaust the machine's memory.
 MOST_MEMORY = 20_000_000
@@ -138,49 +138,6 @@ def corrupt_uploads(
     return received
 
 
-def corrupt_at_best(
-    attack: Attack,
-    rule: Aggregation,
-    pre: PreAggregation | None,
-    uploads: FloatArray,
-    attacking: NDArray[np.bool_],
-    *,
-    server: FloatArray,
-    uniforms: FloatArray | None = None,
-    own_step: FloatArray | None = None,
-    **known: Any,
-) -> FloatArray:
-    """Return the uploads as the server receives them from attackers who choose the most harmful strength.
-
-    Each of :meth:`Attack.strengths` is tried against the rule. The one is used that takes the server's next model
-    farthest from where the mean of the clean uploads would take it; of equally harmful ones the first.
-
-    Parameters
-    ----------
-    attack, uploads, attacking, server
-        As in :func:`corrupt_uploads`, which also says what else is `known`.
-    rule, pre, own_step
-        How the server puts uploads together.
-    uniforms : array (P,), optional
-        The pre-aggregation's random numbers.
-    """
-    usable = ~attacking[:, None] & (np.abs(uploads) <= LARGEST)
-    clean = np.where(usable, uploads - server, 0.0).sum(axis=0) / max(int((~attacking).sum()), 1)
-    best, farthest = uploads, -1.0
-    for strength in attack.strengths() if attacking.any() else ():
-        tried = attack.replace(**{attack.strength_field(): strength})
-        received = corrupt_uploads(tried, uploads, attacking, server=server, **known)
-        mixed = received
-        if pre is not None:
-            assert uniforms is not None
-            mixed = mix_uploads(pre, received, server, uniforms=uniforms)
-        following = combine_uploads(rule, mixed, server, own_step)
-        away = float(np.sum((following - server - clean) ** 2))
-        if away > farthest * (1.0 + 1e-9):
-            best, farthest = received, away
-    return best
-
-
 def poison_sample(
     attack: Attack,
     inputs: FloatArray,
@@ -242,7 +199,13 @@ def mix_uploads(
 
 
 def combine_uploads(
-    rule: Aggregation, uploads: FloatArray, server: FloatArray, own_step: FloatArray | None = None
+    rule: Aggregation,
+    uploads: FloatArray,
+    server: FloatArray,
+    own_step: FloatArray | None = None,
+    memory: FloatArray | None = None,
+    clients: NDArray[Any] | None = None,
+    num_clients: int | None = None,
 ) -> FloatArray:
     """Return the server's next model.
 
@@ -256,6 +219,12 @@ def combine_uploads(
         w_n.
     own_step : array (D,), optional
         The server's step on its root data, for rules that have some.
+    memory : array (any,), optional
+        What the rule remembers; it is changed.
+    clients : int array (P,), optional
+        Who the participants are; 0 … P − 1 by default.
+    num_clients : int, optional
+        K; P by default.
 
     Examples
     --------
@@ -266,13 +235,16 @@ def combine_uploads(
     """
     usable = np.abs(uploads) <= LARGEST
     following, entries = server.astype(np.float64), np.flatnonzero(usable.any(axis=0))
+    total = len(uploads) if num_clients is None else num_clients
+    kept = np.zeros(rule.memory_size(total, len(server))) if memory is None else memory
     if rule.over == "entries":
         participants = len(uploads)
         fewest = min(rule.fewest_numbers(), participants)
         for i in entries:
             numbers = uploads[usable[:, i], i]
             missing = np.full(max(fewest - len(numbers), 0), server[i])
-            agreed = rule.combine(Numbers(np.concatenate([numbers, missing]), float(server[i])))
+            seen = Numbers(np.concatenate([numbers, missing]), float(server[i]), int(i))
+            agreed = call_with_memory(rule.combine, seen, kept)
             following[i] += len(numbers) / participants * (agreed - server[i])
         return following
     answered = usable.any(axis=1)
@@ -282,11 +254,14 @@ def combine_uploads(
     changes = np.where(shared, uploads[answered][:, entries] - server[entries], 0.0)
     step = np.zeros_like(server) if own_step is None else own_step
     scratch = np.empty(scratch_size(*changes.shape))
-    updates = Updates(changes, shared, following[entries], step[entries], scratch)
+    numbers = np.arange(len(uploads)) if clients is None else np.asarray(clients)
+    updates = Updates(
+        changes, shared, following[entries], step[entries], scratch, entries, numbers[answered], total
+    )
     if rule.writes_change():
         agreed = np.zeros(len(entries))
-        rule.combine(updates, agreed)
+        call_with_memory(rule.combine, updates, kept, agreed)
     else:
-        agreed = rule.combine(updates)
+        agreed = call_with_memory(rule.combine, updates, kept)
     following[entries] += answered.mean() * agreed
     return following

@@ -1,6 +1,6 @@
 """Apply a defence to one trial's uploads in plain Python, for the reference, the federation and the debugger.
 
-The engine does the same in compiled loops over many trials (:mod:`psofed.engine.frames.defence`), and is tested
+The engine does the same in compiled loops over many trials (:mod:`psofed.engine.defence`), and is tested
 against this.
 """
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.render.charts import Chart, HeatMap, RowChart, Rows, Scale, Series, Span
+from psofed.render.charts import Chart, RowChart, Rows, Scale, Series, Span
 from psofed.render.numbers import fixed
 from psofed.render.style import COLOURS
 
@@ -24,14 +24,10 @@ _LOST, _BEYOND = r"$\infty$", r"$\uparrow$"
 _MEDIAN = "o"  # in legends; hollow
 
 
-def draw_any(axes: Axes, chart: Chart | RowChart | HeatMap) -> None:
+def draw_any(axes: Axes, chart: Chart | RowChart) -> None:
     """Draw a chart of any kind, with its legend."""
     if isinstance(chart, RowChart):
         _draw_rows(axes, chart)
-        return
-    if isinstance(chart, HeatMap):
-        image = draw_cells(axes, chart)
-        axes.figure.colorbar(image, ax=axes, label=chart.unit, shrink=0.7)
         return
     draw_series(axes, chart)
     handles = legend_of((chart,))
@@ -228,24 +224,6 @@ def _draw_interval(axes: Axes, rows: Rows, at: int, colour: str) -> tuple[float,
     ends = (float(rows.low[at]), float(rows.high[at]))
     axes.plot(ends, [at, at], color=colour, lw=2.2, alpha=0.55, solid_capstyle="butt", zorder=1)
     return ends
-
-
-def draw_cells(axes: Axes, chart: HeatMap) -> Any:
-    """Draw a heat map without its scale of colours, and return the image."""
-    low, high = chart.limits
-    axes.set_facecolor("#e8e8e8")
-    axes.grid(visible=False)
-    values = np.clip(chart.values, low, high)
-    image = axes.imshow(values, chart.colours, vmin=low, vmax=high, aspect="auto")
-    is_dark = image.to_rgba(np.nan_to_num(values)) @ [0.3, 0.59, 0.11, 0.0] < 0.5
-    for (i, j), value in np.ndenumerate(values):
-        colour = "0.5" if math.isnan(value) else "white" if is_dark[i, j] else "black"
-        axes.text(j, i, chart.texts[i][j], ha="center", va="center", fontsize=6, color=colour)
-    axes.set_xticks(range(len(chart.columns)), chart.columns, rotation=40, ha="right", fontsize=7.5)
-    axes.set_yticks(range(len(chart.rows)), chart.rows, fontsize=7.5)
-    axes.set_title(with_symbols(chart.title), fontsize=9.5)
-    axes.tick_params(length=0)
-    return image
 
 
 def legend_of(charts: tuple[Chart, ...]) -> list[Any]:

@@ -1,7 +1,7 @@
 """Charts as values: what is drawn, not how. Matplotlib (`figures`) draws them.
 
 A `Chart` holds series over a number or a name, with bands or bars for intervals. A `RowChart` has a named row for each
-thing that is compared. A `HeatMap` colours the cells of a table. `Panels` are charts side by side.
+thing that is compared. `Panels` are charts side by side.
 """
 
 from dataclasses import dataclass
@@ -163,38 +163,6 @@ class RowChart:
 
 
 @dataclass(frozen=True, eq=False)
-class HeatMap:
-    """Coloured cells with a text in each.
-
-    Attributes
-    ----------
-    title : str
-    columns, rows : tuple of str
-        Names along the axes.
-    values : array (rows, columns)
-        What is not a number has no colour.
-    texts : tuple of tuples of str
-    limits : (float, float)
-        Where colours end.
-    unit : str
-        Of the values, beside the colour bar.
-    colours : str
-        Matplotlib's name of the colours.
-    size : (float, float)
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[str, ...]
-    values: FloatArray
-    texts: tuple[tuple[str, ...], ...]
-    limits: tuple[float, float]
-    unit: str = "dB"
-    colours: str = "viridis_r"
-    size: tuple[float, float] = (7.2, 5.0)
-
-
-@dataclass(frozen=True, eq=False)
 class Panels:
     """Charts side by side.
 
@@ -220,7 +188,7 @@ class Panels:
     """
 
     title: str
-    charts: tuple[tuple[Chart | RowChart | HeatMap | None, ...], ...]
+    charts: tuple[tuple[Chart | RowChart | None, ...], ...]
     shared: bool = False
     x: str = ""
     y: str = ""
@@ -231,7 +199,7 @@ class Panels:
     below: bool = False
 
 
-AnyChart = Chart | RowChart | HeatMap | Panels
+AnyChart = Chart | RowChart | Panels
 
 
 def log_bins(iterations: FloatArray, *curves: FloatArray) -> tuple[FloatArray, ...]:

@@ -1,9 +1,11 @@
 """Charts drawn by Matplotlib, as figures that display themselves in a notebook and are saved byte for byte alike."""
 
 import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,8 @@ from matplotlib.figure import Figure as MatplotlibFigure
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
-from psofed.render.axes import draw_any, draw_cells, draw_series, legend_of, with_symbols
-from psofed.render.charts import AnyChart, Chart, HeatMap, Panels
+from psofed.render.axes import draw_any, draw_series, legend_of, with_symbols
+from psofed.render.charts import AnyChart, Chart, Panels
 from psofed.render.style import (
     DOTS_PER_INCH,
     MATPLOTLIB,
@@ -30,7 +32,10 @@ _SCREEN = 100  # pixels per inch where a notebook shows a figure
 class Figure(MatplotlibFigure):
     """A Matplotlib figure that no window manager knows of, and that a notebook shows without ``%matplotlib``."""
 
+    is_shown = False
+
     def _repr_png_(self) -> tuple[bytes, dict[str, float]]:
+        self.is_shown = True
         width, height = self.get_size_inches()
         return figure_to_png(self), {"width": _SCREEN * width, "height": _SCREEN * height}
 
@@ -50,6 +55,20 @@ def make_figure(width: float, height: float, *, laid_out: bool = True) -> Figure
     return figure
 
 
+def show_after_cell(figure: Figure) -> None:
+    """Show a figure when the notebook's cell ends, unless the cell shows it as its value: for ``result.plot();``."""
+    notebook: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if not hasattr(notebook, "kernel"):
+        return
+
+    def show() -> None:
+        notebook.events.unregister("post_execute", show)
+        if not figure.is_shown:
+            import_module("IPython.display").display(figure)
+
+    notebook.events.register("post_execute", show)
+
+
 @contextmanager
 def styled() -> Iterator[None]:
     """Apply the common style to everything drawn inside the block."""
@@ -62,7 +81,7 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
 
     Parameters
     ----------
-    chart : Chart, RowChart, HeatMap or Panels
+    chart : Chart, RowChart or Panels
     axes : Axes, optional
         Draw into these, of a figure of yours, instead of a figure of its own. The picture must have one panel.
     width : str or float, optional
@@ -138,7 +157,6 @@ def save_figure(figure: MatplotlibFigure, path: str | Path) -> None:
 
 def _draw_panels(figure: Figure, panels: Panels) -> None:
     down, across = len(panels.charts), max(map(len, panels.charts))
-    colours, unit = None, ""
     grid = figure.subplots(
         down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, width_ratios=panels.widths
     )
@@ -152,8 +170,6 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
                 continue
             if panels.shared and isinstance(chart, Chart):
                 draw_series(axes, chart)
-            elif panels.shared and isinstance(chart, HeatMap):
-                colours, unit = draw_cells(axes, chart), chart.unit
             else:
                 draw_any(axes, chart)
         if row < len(panels.right):
@@ -173,7 +189,5 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
                 handles=handles, title=with_symbols(panels.legend) or None, ncols=columns, title_fontsize=8.5,
                 loc="outside lower center" if panels.below else "outside right upper", alignment="left",
             )  # fmt: skip
-    if colours is not None:
-        figure.colorbar(colours, ax=grid, label=unit, shrink=0.7)
     if panels.title:
         figure.suptitle(with_symbols(panels.title), fontsize=10, x=0.01, ha="left")

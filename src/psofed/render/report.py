@@ -16,6 +16,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from psofed.common.equality import same_values
 from psofed.common.numbers import finite_or_none, to_decibels
 
 if TYPE_CHECKING:
@@ -253,8 +254,14 @@ class Report:
 class Reported:
     """A result that shows itself by its report: as text in a terminal, as HTML in a notebook.
 
-    Dataclasses that derive from it say ``repr=False``.
+    Dataclasses that derive from it say ``eq=False, repr=False``: two are equal if all that they hold is.
     """
+
+    def __eq__(self, other: object) -> bool:
+        return same_values(self, other)
+
+    def __hash__(self) -> int:
+        return hash(type(self).__name__)  # what they hold may be arrays
 
     def report(self) -> Report:
         """Return what was found: a headline, tables, notes, charts and what to try next."""
@@ -273,10 +280,13 @@ class Reported:
             Those of `chart`. Besides, ``ax=`` draws into Matplotlib axes of yours, and ``width=`` sets the width:
             ``"column"`` or ``"page"`` of a journal (3.5 and 7.16 inches), or inches.
         """
-        from psofed.render.figures import draw_chart
+        from psofed.render.figures import draw_chart, show_after_cell
 
         axes, width = named.pop("ax", None), named.pop("width", None)
-        return draw_chart(self.chart(*given, **named), axes, width)
+        figure = draw_chart(self.chart(*given, **named), axes, width)
+        if axes is None:
+            show_after_cell(figure)
+        return figure
 
     def __repr__(self) -> str:
         return self.report().to_text(rows=FEW_ROWS)

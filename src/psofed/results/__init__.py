@@ -4,11 +4,10 @@ from psofed.results.defence import DefenceRecord
 from psofed.results.differences import Difference, difference
 from psofed.results.estimates import Estimate, estimate, find_unsteady
 from psofed.results.metric_difference import MetricDifference
-from psofed.results.metrics import EVASION_TITLES, METRIC_TITLES
+from psofed.results.metrics import METRIC_TITLES
 from psofed.results.simulation import SimulationResult
 
 __all__ = [
-    "EVASION_TITLES",
     "METRIC_TITLES",
     "DefenceRecord",
     "Difference",

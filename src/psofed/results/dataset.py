@@ -11,7 +11,7 @@ from psofed.common.toml import parse_toml
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results.defence import DEFENCE_LONG_NAMES, DefenceRecord
-from psofed.results.metrics import LONG_NAMES, METRIC_TITLES, measured_metrics
+from psofed.results.metrics import LONG_NAMES, METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.scenario.file import mapping_to_toml
 
@@ -124,7 +124,7 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         seed=int(data.attrs["seed"]),
         tail=int(data.attrs["tail"]),
         bin_width=bin_width,
-        steady_state={metric: numbers(data, metric, ("trial",)) for metric in measured_metrics(scenario)},
+        steady_state={metric: numbers(data, metric, ("trial",)) for metric in METRIC_TITLES},
         tail_change=by_metric("tail_change"),
         curve=by_metric("curve"),
         curve_standard_error=by_metric("curve_standard_error"),

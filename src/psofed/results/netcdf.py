@@ -7,6 +7,7 @@ writes a file can also write its checksum. So sizes are checked before anything 
 """
 
 import hashlib
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,15 @@ def check_netcdf_name(path: str | Path) -> None:
 def save_dataset(data: "xarray.Dataset", path: str | Path) -> None:
     """Write a data set as NetCDF with a checksum, whole or not at all."""
     check_netcdf_name(path)
-    # In memory first: on a full disk HDF5 leaves its file open, and the process crashes when it ends.
-    content = bytes(data.to_netcdf(engine="h5netcdf"))
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    # In memory first: on a full disk HDF5 leaves its file open, and the process crashes when it ends. Not through
+    # Dataset.to_netcdf, which asks an open Dask client for a lock that the scheduler does not know.
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        data.dump_to_store(H5NetCDFStore(file))
+    content = buffer.getvalue()
     checksum = hashlib.sha256(content).hexdigest().encode()
     write_atomically(Path(path), content + _MARK + checksum + b"\n", mode=0o666)
 

@@ -14,7 +14,6 @@ from psofed.fleet import Fleet
 from psofed.render import Report, Reported
 from psofed.results.defence import DefenceRecord
 from psofed.results.estimates import Estimate, estimate, find_unsteady
-from psofed.results.metrics import EVASION_TITLES
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
@@ -43,9 +42,7 @@ class SimulationResult(Reported):
     bin_width : int
         Iterations averaged into one point of the learning curve.
     steady_state : dict of arrays (trials,)
-        Steady state of each trial, by metric; infinite where it diverged. With ``[evasion]`` also the mean square error
-        on adversarial inputs, at the server (``"evasion_test_mse"``) and over all clients
-        (``"evasion_network_mse"``).
+        Steady state of each trial, by metric; infinite where it diverged.
     tail_change : dict of arrays (trials,)
         Second half of the tail less its first.
     curve, curve_standard_error : dict of arrays (bins,)
@@ -75,7 +72,7 @@ class SimulationResult(Reported):
     curve_standard_error: dict[str, FloatArray]
     diverged_at: NDArray[np.int64]
     trial_curves: dict[str, FloatArray] | None
-    seconds: float
+    seconds: float = field(compare=False)
     version: str = __version__
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -99,13 +96,6 @@ class SimulationResult(Reported):
     def estimates(self) -> dict[str, Estimate]:
         """Return the steady state of everything that was measured, by metric."""
         return {metric: estimate(values) for metric, values in self.steady_state.items()}
-
-    @property
-    def evasion(self) -> dict[str, FloatArray] | None:
-        """Steady states on adversarial inputs, by metric; None without ``[evasion]``."""
-        return {
-            metric: self.steady_state[metric] for metric in EVASION_TITLES if metric in self.steady_state
-        } or None
 
     @property
     def trials(self) -> int:

@@ -102,9 +102,6 @@ def measure_communication(scenario: Scenario) -> Communication:
         most = algorithm.most_participants(scenario)
         taking_part = availability.expected_participants(scenario.num_clients, most, seed) / most
     bits_up = BITS_PER_NUMBER if links is None else links.bits_up
-    if scenario.selection.pattern.has_memory() and scenario.num_shared < scenario.dimension:
-        # The server cannot derive such masks: a client names the entries that it wants and those that it sends.
-        bits_up += 2 * (scenario.dimension - 1).bit_length()
     return Communication(
         traffic,
         participants * scenario.dimension,

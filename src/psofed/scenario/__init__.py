@@ -2,6 +2,6 @@
 
 from psofed.common.per_client import Uniform
 from psofed.scenario.scenario import UPLINKS, Scenario
-from psofed.scenario.tables import Data, Evasion, Links, Selection, Variance
+from psofed.scenario.tables import Data, Links, Selection, Variance
 
-__all__ = ["UPLINKS", "Data", "Evasion", "Links", "Scenario", "Selection", "Uniform", "Variance"]
+__all__ = ["UPLINKS", "Data", "Links", "Scenario", "Selection", "Uniform", "Variance"]

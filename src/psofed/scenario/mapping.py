@@ -15,7 +15,7 @@ from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.accepted import PartCheck, TableCheck
 from psofed.scenario.fitting import fitted_to
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Data, Evasion, Links, Selection
+from psofed.scenario.tables import Data, Links, Selection
 from psofed.settings.data import DataSettings
 from psofed.settings.simulation import SimulationSettings
 
@@ -258,8 +258,6 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
         values["selection"] = _selection(_table("selection", values["selection"]))
     if "data" in values:
         values["data"] = _data(_table("data", values["data"]), folder, opening)
-    if "evasion" in values:
-        values["evasion"] = Evasion.from_mapping(_table("evasion", values["evasion"]))
     values = fitted_to(values["data"].rows if "data" in values else None, values)
     Scenario.check_names(values)
     return Scenario(**values)

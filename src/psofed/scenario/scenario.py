@@ -25,7 +25,7 @@ from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
 from psofed.scenario.accepted import PartCheck, TableCheck, as_attacks, as_rows
 from psofed.scenario.fitting import check_fit, fitted_to
-from psofed.scenario.tables import Data, Evasion, Links, Selection
+from psofed.scenario.tables import Data, Links, Selection
 
 if TYPE_CHECKING:
     from psofed.common.types import FloatArray
@@ -78,8 +78,6 @@ class Scenario(Settings):
         group of Byzantine clients.
     defence : Defence, optional
         Which clients are watched and excluded: ``psofed.defences.Cusum()``. ``"none"`` means no defence.
-    evasion : Evasion, optional
-        Also measure errors on adversarial inputs.
 
     The name of a part stands for the part with its default options.
 
@@ -223,12 +221,6 @@ class Scenario(Settings):
         text="how Byzantine clients are detected and excluded",
         group="Defence and algorithm",
     )
-    evasion: Evasion | None = option(
-        default=None,
-        check=TableCheck(Evasion),
-        text="adversarial inputs on which errors are measured",
-        group="Adversarial inputs",
-    )
 
     if TYPE_CHECKING:  # accepted types; a name stands for the part
 
@@ -255,7 +247,6 @@ class Scenario(Settings):
             delay: Delay | str | None = ...,
             attack: Attack | str | Sequence[Attack | str] | None = ...,
             defence: Defence | str | None = ...,
-            evasion: Evasion | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The tables of a scenario: which parameters are shared, the clients' data, the links, and adversarial inputs."""
+"""The tables of a scenario: which parameters are shared, the clients' data, and the links."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -49,12 +49,6 @@ class Selection(Settings):
         label="masks are drawn",
         words=("for all clients", "for each client"),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.coordinated and self.pattern.has_memory():
-            allowed = f'false with selection.pattern = "{self.pattern.kind}", which chooses from each client\'s model'
-            raise InvalidValueError("selection.coordinated", True, allowed)
 
     if TYPE_CHECKING:  # accepted types; a name stands for the part
 
@@ -224,46 +218,6 @@ class Data(Settings):
             if name != "rows" and value != default:
                 allowed = "left out where clients learn from a table"
                 raise InvalidValueError(f"data.{name}", getattr(value, "kind", value), allowed)
-
-
-class Evasion(Settings):
-    """Also measure errors on adversarial inputs: inputs that are moved to increase the error as much as possible.
-
-    Parameters
-    ----------
-    epsilon : float
-        ε: how far an input may be moved.
-    norm : str
-        In which norm: ``"2"``, or ``"inf"``, each entry by at most ε. The numbers 2 and infinity mean the same, since
-        ``--set evasion.norm=inf`` and TOML without quotes give numbers.
-
-    Examples
-    --------
-    >>> Evasion(epsilon=0.1)
-    Evasion(epsilon=0.1, norm='2')
-    >>> Evasion(epsilon=0.1, norm=float("inf"))
-    Evasion(epsilon=0.1, norm='inf')
-    """
-
-    table = "evasion"
-
-    epsilon: float = option(
-        low=0, text="how far an input may be moved (ε)", label="largest change ε", slider=(0.0, 0.5)
-    )
-    norm: str = option(
-        default="2",
-        choices=("2", "inf"),
-        text="norm of the move",
-        label="inputs are changed",
-        words=("by ε in the 2-norm", "by ε per entry"),
-        absent="not at all",
-    )
-
-    def __post_init__(self) -> None:
-        given: object = self.norm
-        if isinstance(given, int | float) and not isinstance(given, bool):
-            object.__setattr__(self, "norm", f"{given:g}")
-        super().__post_init__()
 
 
 class Links(Settings):

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from psofed.common.options import option
-from psofed.common.settings import Settings
 from psofed.common.validation import check_executor
+from psofed.settings.simulation import TrialSettings
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -13,21 +13,12 @@ if TYPE_CHECKING:
     from psofed.common.types import ProgressCallback
 
 
-class SweepSettings(Settings, kw_only=False):
+class SweepSettings(TrialSettings, kw_only=False):
     """How every point of a grid is simulated."""
-
-    group = "Run"
 
     trials: int = option(default=100, low=1, text="independent repetitions of every point")
     seed: int = option(
         default=0, low=0, text="random seed of every point, so that all comparisons are paired"
-    )
-    tail: float = option(
-        default=0.2,
-        low=0,
-        open_low=True,
-        kw_only=True,
-        text="iterations at the end that count as steady state: a number, or a fraction below 1",
     )
     threads: int | None = option(
         default=None, low=1, kw_only=True, text="points simulated at once; all cores by default"

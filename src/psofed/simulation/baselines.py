@@ -6,8 +6,8 @@ All see the samples of the simulation in the same order, with the same stepsizes
 alone
     Every client runs LMS on its own samples; nobody talks to anybody, so nobody can be poisoned.
 pooled
-    One LMS model that sees every client's sample of an iteration one after another: what sending all data to one place
-    would give.
+    One LMS model that predicts every client's sample of an iteration and then learns from them one after another: what
+    sending all data to one place would give.
 least squares
     w° fitted to all samples at once and judged on them: the best that one linear model could do in hindsight.
 average
@@ -132,7 +132,7 @@ def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scena
     return out
 
 
-@compiled
+@compiled(by_content=True)
 def _run_lms(
     inputs: FloatArray,
     residuals: FloatArray,
@@ -152,4 +152,9 @@ def _run_lms(
             alone_squares[n, k], pooled_squares[n, k] = own * own, common * common
             for i in range(dimension):
                 alone[k, i] -= stepsizes[k] * own * inputs[n, k, i]
+        for k in range(clients):  # only now: targets of one moment may have a common cause
+            common = residuals[n, k]
+            for i in range(dimension):
+                common += inputs[n, k, i] * pooled[i]
+            for i in range(dimension):
                 pooled[i] -= stepsizes[k] * common * inputs[n, k, i]

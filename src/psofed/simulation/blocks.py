@@ -3,25 +3,20 @@
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
-from psofed.engine.bodies import why_python
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.frames.defence import all_peaks
+from psofed.engine.defence import all_peaks
+from psofed.engine.hooks import why_python
 from psofed.engine.lanes import WIDTH
+from psofed.engine.run import Run, TrialByTrial, is_plain
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
-from psofed.simulation.evasion import instants, measure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from psofed.engine.pso_fed import RemoteLearning
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
 BLOCK = WIDTH
@@ -114,8 +109,6 @@ class Block:
         How often suspicion climbed how high, where that was to be counted.
     mean_log_level : float
         Mean over trials and iterations of the logarithm of the level that a defence saw.
-    evasion : array (2, trials) or None
-        The server's and the clients' mean square error on inputs moved to hurt most, over the tail, if asked for.
     most_uploads : int or None
         Largest number of uploads by one client in a trial, where privacy depends on it.
     """
@@ -130,7 +123,6 @@ class Block:
     watched: dict[str, IntArray] | None = None
     peaks: IntArray | None = None
     mean_log_level: float = 0.0
-    evasion: FloatArray | None = None
     most_uploads: int | None = None
 
 
@@ -152,13 +144,7 @@ def runs_over_clients(scenario: Scenario, trials: int) -> bool:
         return False
     if scenario.num_clients * scenario.iterations < _LARGE or not scenario.algorithm.holds_models:
         return False
-    if scenario.defence is not None or scenario.evasion is not None:
-        return False
-    if scenario.selection.pattern.has_memory() or any(held.remembers_models() for held in scenario.attacks):
-        return False
-    from psofed.engine.pso_fed import is_plain
-
-    return is_plain(scenario)
+    return scenario.defence is None and is_plain(scenario)
 
 
 def run_block(
@@ -167,7 +153,6 @@ def run_block(
     progress: Progress | None = None,
     threads: int = 1,
     over_clients: bool | None = None,
-    elsewhere: "Callable[[int], RemoteLearning] | None" = None,
 ) -> Block:
     """Run some trials in lock step. A trial's bits depend only on the job and the trial's number.
 
@@ -181,20 +166,14 @@ def run_block(
         Threads that may share the clients of a trial, where there are many.
     over_clients : bool, optional
         Whether lanes are clients; by default as :func:`runs_over_clients` says.
-    elsewhere : callable, optional
-        Makes what holds the models of a trial, where lanes are clients.
     """
     scenario, recording = job.scenario, job.recording
     count, iterations = len(trials), scenario.iterations
     run: Any
     if runs_over_clients(scenario, count) if over_clients is None else over_clients:
-        from psofed.engine.pso_fed import TrialByTrial
-
-        lanes, run = count, TrialByTrial(scenario, job.fleet, job.seed, trials, threads, elsewhere)
+        run = TrialByTrial(scenario, job.fleet, job.seed, trials, threads)
     else:
-        # Kernels work on whole vectors of lanes; idle lanes run trials that are not looked at.
-        lanes = -(-count // WIDTH) * WIDTH
-        run = _start(job, range(trials.start, trials.start + lanes))
+        run = _start(job, trials)
     if scenario.data.rows is not None:
         run.watched_from = iterations - recording.tail
     bins = -(-iterations // recording.bin_width)
@@ -203,17 +182,10 @@ def run_block(
     curves = np.zeros((count if recording.keep_trials else 0, bins, len(METRICS)))
     diverged_at = np.full(count, -1)
     chunk = min(run.chunk, iterations)
-    if scenario.evasion is not None:
-        chunk = min(chunk, instants(recording.tail))
-    metrics = np.empty((chunk, len(METRICS), lanes))
-    evasions: list[FloatArray] = []
-    # The first chunk is the shorter one, so that models are looked at after the last iteration.
-    starts = [0, *range(iterations % chunk or chunk, iterations, chunk)]
-    for first, end in zip(starts, [*starts[1:], iterations], strict=True):
-        part = metrics[: end - first]
+    metrics = np.empty((chunk, len(METRICS), count))
+    for first in range(0, iterations, chunk):
+        part = metrics[: iterations - first]
         run.advance(first, part)
-        if scenario.evasion is not None and end > iterations - recording.tail:
-            evasions.append(measure(scenario, job.fleet, run, count))
         _gather(
             part, first, iterations, recording.tail, recording.bin_width,
             bin_sums, curve_sum, curve_squares, tail_sums, diverged_at, curves,
@@ -225,35 +197,30 @@ def run_block(
     second = (recording.tail + 1) // 2
     tail_sums[0] /= max(recording.tail - second, 1)
     tail_sums[1] /= second
-    evasion, uploads = None, run.upload_counts[:, :count]
-    if evasions:
-        with np.errstate(over="ignore"):  # of trials that diverge
-            evasion = np.where(diverged_at < 0, np.mean(evasions, axis=0), np.inf)
     return Block(
         tail_sums,
         curve_sum,
         curve_squares,
         diverged_at,
         curves if recording.keep_trials else None,
-        client_squares=None if scenario.data.rows is None else run.client_squares[:, :count].copy(),
+        client_squares=None if scenario.data.rows is None else run.client_squares,
         notes=_notes(scenario),
-        evasion=evasion,
-        most_uploads=int(uploads.max()) if uploads.size else None,
-        **_watched(run.watching, iterations, count),
+        most_uploads=int(run.upload_counts.max()) if run.upload_counts.size else None,
+        **_watched(run.watching, iterations),
     )
 
 
-def _watched(watching: Any, iterations: int, count: int) -> dict[str, Any]:
+def _watched(watching: Any, iterations: int) -> dict[str, Any]:
     """Return the exclusions that a defence recorded in the watched trials."""
     if watching is None:
         return {}
     time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
     watched = {"first": watching.first, "exclusions": watching.exclusions, "time_out": time_out}
-    peaks = all_peaks(watching, count) if watching.peaks.size else None
+    peaks = all_peaks(watching) if watching.peaks.size else None
     return {
-        "watched": {name: array[:, :count].copy() for name, array in watched.items()},
+        "watched": {name: array.T.copy() for name, array in watched.items()},
         "peaks": peaks,
-        "mean_log_level": float(watching.log_levels[:count].mean()) / iterations,
+        "mean_log_level": float(watching.log_levels.mean()) / iterations,
     }
 
 
@@ -267,22 +234,16 @@ def _notes(scenario: Scenario) -> tuple[str, ...]:
     )
 
 
-def _start(job: Job, trials: range) -> Any:
+def _start(job: Job, trials: range) -> Run:
     scenario = job.scenario
-    if not scenario.algorithm.holds_models:
-        from psofed.engine.server_model import ServerModelRun
-
-        return ServerModelRun(scenario, job.fleet, job.seed, trials, job.plan)
-    from psofed.engine.pso_fed import PsoFedRun
-
     if scenario.data.rows is None:
-        return PsoFedRun(scenario, job.fleet, job.seed, trials, plan=job.plan)
+        return Run(scenario, job.fleet, job.seed, trials, plan=job.plan)
     fleet, rows = table_samples(scenario)
     samples = rows.drawn(job.seed, trials, scenario.iterations) if job.draws_rows else rows
-    return PsoFedRun(scenario, fleet, job.seed, trials, samples, job.plan)
+    return Run(scenario, fleet, job.seed, trials, samples, job.plan)
 
 
-@compiled(allocates=False)
+@compiled(by_content=True)
 def _gather(
     metrics: FloatArray,
     first: int,

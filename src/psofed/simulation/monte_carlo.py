@@ -22,7 +22,6 @@ from psofed.fleet import Fleet
 from psofed.parts.plain import check_memory
 from psofed.parts.watching import WatchPlan
 from psofed.results import DefenceRecord, SimulationResult
-from psofed.results.metrics import measured_metrics
 from psofed.results.privacy import privacy_spent
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
@@ -37,9 +36,7 @@ from psofed.simulation.blocks import (
     run_block,
     runs_over_clients,
 )
-from psofed.simulation.evasion import check_evasion
 from psofed.simulation.parcels import sending
-from psofed.simulation.shards import cut_over_workers
 
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
@@ -112,7 +109,6 @@ def run_trials(
 
 def check_covered(scenario: Scenario) -> None:
     """Refuse combinations that the algorithm cannot simulate, by name."""
-    check_evasion(scenario)
     data = scenario.own_data  # refuses rows that are not loaded
     drift = scenario.drift
     check_memory(scenario.learner, scenario.num_clients, scenario.dimension)
@@ -196,10 +192,6 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
     executor, report = settings.executor, settings.progress
     threads = settings.threads or os.cpu_count() or 1
     blocks, iterations = cut_into_blocks(settings.trials), job.scenario.iterations
-    elsewhere = None
-    if executor is not None and len(blocks) == 1 and runs_over_clients(job.scenario, settings.trials):
-        elsewhere = cut_over_workers(executor, job.scenario, job.seed)
-        executor = executor if elsewhere is None else None  # the server stays here
     local = executor is None
     progress = Progress()
     amount = iterations * settings.trials
@@ -214,9 +206,7 @@ def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
         while waiting or running:
             while waiting and len(running) < window:
                 trials = waiting.popleft()
-                future = sender.submit(
-                    run_block, job, trials, progress if local else None, shared, None, elsewhere
-                )
+                future = sender.submit(run_block, job, trials, progress if local else None, shared)
                 running.append((trials, future))
             trials, future = running.popleft()
             while True:
@@ -270,9 +260,7 @@ class _Total:
             spread = np.maximum(self._curve_squares / trials - mean**2, 0.0)
             error = np.sqrt(spread / (trials - 1)) if trials > 1 else np.full_like(mean, np.nan)
             change = halves[1] - halves[0] if tail > 1 else np.zeros_like(steady)
-        evasion, curves = self._joined("evasion", axis=1), self._joined("curves", axis=0)
-        if evasion.size:
-            steady = np.concatenate([steady, evasion])
+        curves = self._joined("curves", axis=0)
         most_uploads = max(block.most_uploads or 0 for block in self._blocks)
         privacy = privacy_spent(self._job.scenario, most_uploads)
         return SimulationResult(
@@ -281,7 +269,7 @@ class _Total:
             seed=self._job.seed,
             tail=tail,
             bin_width=recording.bin_width,
-            steady_state=dict(zip(measured_metrics(self._job.scenario), steady, strict=True)),
+            steady_state=dict(zip(METRICS, steady, strict=True)),
             tail_change=dict(zip(METRICS, change, strict=True)),
             curve=dict(zip(METRICS, mean.T, strict=True)),
             curve_standard_error=dict(zip(METRICS, error.T, strict=True)),

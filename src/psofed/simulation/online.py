@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.lanes import WIDTH
-from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.run import Run
 from psofed.engine.samples import Chunk, TableSamples
 from psofed.fleet import Fleet
 from psofed.scenario import Scenario
@@ -67,7 +66,7 @@ class OnlineFederation:
         self._inputs: list[FloatArray] = [np.empty((0, dimension))] * clients
         self._targets: list[FloatArray] = [np.empty(0)] * clients
         self._latest: tuple[FloatArray, FloatArray] | None = None
-        self._run: PsoFedRun | None = None
+        self._run: Run | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_run": None}  # compiled code and scratch are made again
@@ -138,12 +137,11 @@ class OnlineFederation:
         run = self._run
         run.samples = feed
         # Errors are measured from a target of zero: a model is minus its error.
-        run.clients[:] = -self._models[:, :, None]
-        run.server[:] = -self._server[:, None]
+        run.set_models(-self._models, -self._server)
         end = self.iteration + count
         for first in range(self.iteration, end, run.chunk):
-            run.advance(first, np.empty((min(run.chunk, end - first), 3, WIDTH)))
-        return -run.clients[:, :, 0], -run.server[:, 0]
+            run.advance(first, np.empty((min(run.chunk, end - first), 3, 1)))
+        return -run.clients[:, :, 0], -run.server[0]
 
 
 class _Feed:
@@ -160,7 +158,7 @@ class _Feed:
         return self._table.chunk(first - self._begin, count)
 
 
-def _make_run(scenario: Scenario, seed: int, feed: _Feed) -> PsoFedRun:
+def _make_run(scenario: Scenario, seed: int, feed: _Feed) -> Run:
     clients, dimension = scenario.num_clients, scenario.dimension
     fleet = Fleet(
         target=np.zeros(dimension),
@@ -169,4 +167,4 @@ def _make_run(scenario: Scenario, seed: int, feed: _Feed) -> PsoFedRun:
         correlation=0.0,
         explicit_covariances=None,
     )
-    return PsoFedRun(scenario, fleet, seed, range(WIDTH), feed)
+    return Run(scenario, fleet, seed, range(1), feed)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.engine.bodies import why_python
-from psofed.engine.frames.defence import LOWEST_PEAK, PEAK_RATIO
+from psofed.engine.defence import LOWEST_PEAK, PEAK_RATIO
+from psofed.engine.hooks import why_python
 from psofed.parts.watching import WatchPlan
 from psofed.scenario import Scenario
 from psofed.simulation.blocks import BLOCK, Job, Recording, run_block
@@ -43,7 +43,7 @@ def make_plan(scenario: Scenario) -> WatchPlan | None:
     """Return the plan of the scenario's defence; None without a defence."""
     if scenario.defence is None:
         return None
-    return _make_plan(scenario.replace(attack=None, evasion=None))
+    return _make_plan(scenario.replace(attack=None))
 
 
 @lru_cache(maxsize=32)

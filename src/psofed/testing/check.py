@@ -91,7 +91,7 @@ def scenario_with(part: Part, **changes: Any) -> Scenario:
     """Return a small scenario that holds the part."""
     values: dict[str, Any] = {**SIZES, **changes}
     if part.family == "pattern":
-        coordinated = values.pop("coordinated", not part.has_memory())  # type: ignore[attr-defined]
+        coordinated = values.pop("coordinated", True)
         values["selection"] = Selection(pattern=part, coordinated=coordinated)  # type: ignore[arg-type]
     elif part.family == "stream":
         values["data"] = Data(stream=part)  # type: ignore[arg-type]
@@ -160,6 +160,7 @@ def _check_files(part: Part) -> Iterator[str]:
 
 
 def _check_simulation(part: Part) -> Iterator[str]:
+    from psofed.engine.hooks import run_as_python
     from psofed.simulation.monte_carlo import simulate
 
     changes: list[dict[str, Any]] = [{}, {"num_shared": 1}]
@@ -174,16 +175,15 @@ def _check_simulation(part: Part) -> Iterator[str]:
         where = f" (with {', '.join(f'{k} = {v}' for k, v in change.items())})" if change else ""
         if not np.array_equal(result.steady_state["server_msd"][0], alone.steady_state["server_msd"][0]):
             yield f"the result of a trial depends on other trials{where}"
-        yield from _compare_with_reference(scenario, result, where)
+        with run_as_python(part):
+            python = simulate(scenario, trials=3, seed=3, threads=1, keep_trials=True)
+        yield from _compare(result.trial_curves, python.trial_curves, where)
 
 
-def _compare_with_reference(scenario: Scenario, result: Any, where: str) -> Iterator[str]:
-    from psofed.reference.literal import run_trial
-    from psofed.simulation.watch_plan import make_plan
-
-    reference = run_trial(scenario, seed=3, trial=2, plan=make_plan(scenario))
-    for metric in ("network_mse", "server_msd", "test_mse"):
-        found, expected = result.trial_curves[metric][2], getattr(reference, metric)
+def _compare(compiled: Any, python: Any, where: str) -> Iterator[str]:
+    """Compare the learning curves of one trial with those of the same trial with the method as plain Python."""
+    for metric, curves in python.items():
+        found, expected = compiled[metric][2], curves[2]
         with np.errstate(invalid="ignore"):
             same = np.isclose(found, expected, rtol=1e-7, atol=1e-12, equal_nan=True) | (
                 np.abs(expected) > 1e10
@@ -198,7 +198,7 @@ def _compare_with_reference(scenario: Scenario, result: Any, where: str) -> Iter
 
 
 def _notes(part: Part) -> Iterator[str]:
-    from psofed.engine.bodies import why_python
+    from psofed.engine.hooks import why_python
 
     reason = why_python(part)
     if reason is not None:

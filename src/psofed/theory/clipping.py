@@ -21,9 +21,10 @@ from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine
 from psofed.parts.channels.quantised import Quantised
 from psofed.scenario import Scenario
-from psofed.theory.moments.second import ClientMoments
+from psofed.theory.presence import KEPT
 
 if TYPE_CHECKING:
+    from psofed.theory.iteration import Moments
     from psofed.theory.model import TheoryModel
 
 # Errors of LMS have heavier tails than a normal distribution, of which 5 deviations leave out 6e-7.
@@ -37,7 +38,7 @@ def clips(scenario: Scenario) -> bool:
     return channel is not None and any(isinstance(part, Quantised) for part in (*channel.up, *channel.down))
 
 
-def check_reach(model: "TheoryModel", steady: ClientMoments, stepsize: float) -> None:
+def check_reach(model: "TheoryModel", steady: "Moments", stepsize: float) -> None:
     """Refuse links whose reach is exceeded in the steady state `steady` at a stepsize.
 
     Raises
@@ -48,8 +49,8 @@ def check_reach(model: "TheoryModel", steady: ClientMoments, stepsize: float) ->
     channel = model.scenario.channel
     assert channel is not None
     kick = _kick(model, stepsize)
-    server = kick + _largest_model(model, steady.server[0, 0])
-    client = kick + _largest_model(model, steady.own0)
+    server = kick + _largest_model(model, steady.second[:, 0, :, 0])
+    client = kick + _largest_model(model, steady.own[:, KEPT])
     ranges = {"up": _largest_upload(model, server, client), "down": server}
     for direction, largest in ranges.items():
         variance = 0.0
@@ -67,8 +68,8 @@ def check_reach(model: "TheoryModel", steady: ClientMoments, stepsize: float) ->
 
 
 def _largest_model(model: "TheoryModel", moments: FloatArray) -> float:
-    """Largest value that an entry takes, given the second moments (…, E) of its error."""
-    square = float(np.max(moments * model.entries.diagonal, initial=0.0))
+    """Largest value that an entry takes, given the second moments (…, d, d) of its error."""
+    square = float(np.max(np.diagonal(moments, axis1=-2, axis2=-1), initial=0.0))
     return float(np.abs(model.fleet.target).max() + _DEVIATIONS * np.sqrt(max(square, 0.0)))
 
 
@@ -91,7 +92,7 @@ def _largest_upload(model: "TheoryModel", server: float, client: float) -> float
     largest = client
     for statement, _ in model.statements:
         if isinstance(statement, Affine) and not statement.is_lost:
-            deviation = (statement.variance + statement.common_variance) ** 0.5
+            deviation = (np.max(statement.variance) + np.max(statement.common_variance)) ** 0.5
             attacked = abs(statement.own) * client + abs(statement.server) * server
             attacked += float(np.abs(statement.offset).max()) + _DEVIATIONS * deviation
             largest = max(largest, attacked)

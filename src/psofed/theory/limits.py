@@ -1,6 +1,6 @@
 """Finds how much of an attack a fleet survives: the most Byzantine clients, and the largest scale, with ρ(𝓕) < 1.
 
-Both are found by bisection over :meth:`psofed.theory.solve.method.Method.is_stable` at the scenario's stepsize, all
+Both are found by bisection over :meth:`psofed.theory.solve.Solver.is_stable` at the scenario's stepsize, all
 else as in the scenario. With an attack on every upload at scale 0 the server never hears anything, ρ(𝓕) is 1, and at
 small scales it differs from 1 by less than eigenvalues are computed to; so a scale counts as survived only if scale 0
 is.
@@ -20,12 +20,12 @@ from psofed.scenario.file import as_scenario
 from psofed.theory.clipping import clips
 from psofed.theory.coverage import hears_nothing, statement_of
 from psofed.theory.model import TheoryModel
-from psofed.theory.solve import select
+from psofed.theory.solve import Solver
 
 _UNRESOLVED = 1e-3  # scales below which ρ(𝓕) may be 1 to rounding
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttackLimits(Reported):
     """Up to where the mean square stays bounded, at the scenario's own stepsize.
 
@@ -91,7 +91,7 @@ def attack_limits(scenario: Scenario | str | Path, theory: str = "exact") -> Att
         byzantine, _ = changed.byzantine_moments(clients, names)
         if hears_nothing(statement_of(changed), changed.probability * byzantine):
             return False  # marginal at best, and refused elsewhere
-        return select(TheoryModel(scenario.replace(attack=changed), theory)).is_stable(scenario.mean_stepsize)
+        return Solver(TheoryModel(scenario.replace(attack=changed), theory)).is_stable(scenario.mean_stepsize)
 
     count = _largest_count(lambda n: stable(_with_count(attack, n, clients, names)), clients)
     if "scale" not in attack.to_mapping():

@@ -12,9 +12,11 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from psofed.common.errors import ImpossibleResultError
+from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
-from psofed.theory.moments.level import NOTHING, Level, Sources
+from psofed.scenario.describe import describe_scenario
 
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
@@ -23,6 +25,28 @@ Value = TypeVar("Value", float, FloatArray)
 
 # What users may minimise, and the metric it stands for
 METRICS = {"network": "network_mse", "test": "test_mse", "msd": "server_msd"}
+
+
+_ROUNDING = 1e-9  # relative error that a steady state may have
+
+
+@dataclass(frozen=True)
+class Level:
+    """Excess network MSE (without the clients' own noise) and server MSD."""
+
+    excess: float
+    server: float
+
+    def __post_init__(self) -> None:
+        # Plain floats, so that nothing printed or written as JSON shows NumPy's types
+        object.__setattr__(self, "excess", float(self.excess))
+        object.__setattr__(self, "server", float(self.server))
+
+    def __add__(self, other: "Level") -> "Level":
+        return Level(self.excess + other.excess, self.server + other.server)
+
+
+NOTHING = Level(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -70,6 +94,29 @@ class Metrics(NamedTuple, Generic[Value]):
     test_mse: Value
 
 
+class PredictedLevel(float):
+    """A predicted error: a number to calculate with, and `mean` and `decibels` as a simulated one has them.
+
+    Examples
+    --------
+    >>> level = PredictedLevel(0.01)
+    >>> level.mean, level.decibels, level + 1.0
+    (0.01, -20.0, 1.01)
+    """
+
+    __slots__ = ()
+
+    @property
+    def mean(self) -> float:
+        """The number itself."""
+        return float(self)
+
+    @property
+    def decibels(self) -> float:
+        """The same in dB."""
+        return to_decibels(float(self))
+
+
 def metrics_of(model: "TheoryModel", excess: Value, server: Value) -> Metrics[Value]:
     """Return the metrics from excess network MSE and server MSD.
 
@@ -88,7 +135,7 @@ def check_metric(metric: str) -> None:
     check_choice("metric", metric, tuple(METRICS))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SteadyState:
     """Levels of the steady state by source, and the standard error of the average over offsets.
 
@@ -120,21 +167,30 @@ class SteadyState:
 
     @classmethod
     def of(cls, levels: FloatArray, error: FloatArray | None = None) -> "SteadyState":
-        """Name the rows of levels (4, 2): excess and MSD by :data:`ALONE`."""
+        """Name the rows of levels (4, 2): excess and MSD due to data, attack, drift and targets."""
         data, attack, drift, targets = (Level(*level) for level in levels)
         return cls(data, attack, drift, targets, NOTHING if error is None else Level(*error))
+
+    def check(self, model: "TheoryModel", stepsize: float) -> None:
+        """Refuse a network MSE below the noise, and a negative MSD, but for rounding.
+
+        Raises
+        ------
+        ImpossibleResultError
+            With the scenario.
+        """
+        total, parts = self.total, (self.data, self.attack, self.drift, self.targets)
+        noise = float(model.fleet.noise_variance.mean())
+        zero = 1e-15 * float(model.fleet.target @ model.fleet.target)  # what rounding leaves of the start
+        excess = zero + _ROUNDING * (noise + sum(abs(part.excess) for part in parts))
+        server = zero + _ROUNDING * sum(abs(part.server) for part in parts)
+        if total.excess < -excess or total.server < -server:
+            raise ImpossibleResultError(
+                f"the theory predicts a network MSE of {total.excess + noise:g}, of which {noise:g} is noise, and a "
+                f"server MSD of {total.server:g} at stepsize {stepsize:g} ({describe_scenario(model.scenario)})"
+            )
 
     def terms(self, model: "TheoryModel") -> Terms:
         """Return the terms of the network MSE."""
         noise = float(model.fleet.noise_variance.mean())
         return Terms(self.data.excess, self.attack.excess, noise, self.drift.excess, self.targets.excess)
-
-
-# Each source alone, in the order of SteadyState: noise, attack, walk, and clients' own targets
-ALONE = (
-    Sources(1.0, 0.0, 0.0, direction=False),
-    Sources(0.0, 1.0, 0.0, direction=False),
-    Sources(0.0, 0.0, 1.0, direction=False),
-    Sources(0.0, 0.0, 0.0, direction=True),
-)
-NOISE, ATTACK = 0, 1

@@ -1,7 +1,7 @@
 """Predicts one scenario: steady state, learning curve, stability and the best stepsize.
 
 The steady state x = F x + s gives the excess network MSE and the server's MSD by source
-(:mod:`psofed.theory.solve.method`); names and formulas of metrics and terms are in :mod:`psofed.theory.metrics`.
+(:mod:`psofed.theory.solve`); names and formulas of metrics and terms are in :mod:`psofed.theory.metrics`.
 """
 
 import math
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
@@ -25,18 +24,16 @@ from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import THEORY_TITLES, PredictionSettings
 from psofed.theory.coverage import check_stepsize
-from psofed.theory.metrics import Metrics, SteadyState, Terms, metrics_of
+from psofed.theory.metrics import NOTHING, Level, Metrics, PredictedLevel, SteadyState, Terms, metrics_of
 from psofed.theory.model import TheoryModel
-from psofed.theory.moments.level import NOTHING, Level
-from psofed.theory.solve import select
-from psofed.theory.solve.method import Method
+from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, mean_stepsize_bound, stability_limit
 
 if TYPE_CHECKING:
     import pandas
 
     from psofed.render.charts import Chart
-    from psofed.theory.evasion import EvasionPrediction
+    from psofed.theory.worst import WorstAttack
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +54,8 @@ class LearningCurve:
 class Prediction(Reported):
     """A theory's answer for one scenario; what takes longer is computed on first use.
 
+    It follows from scenario and theory, so two of the same are equal. A pickled copy has the answers known by then.
+
     Parameters
     ----------
     scenario : Scenario
@@ -64,8 +63,8 @@ class Prediction(Reported):
         ``"exact"``, ``"paper"`` or ``"independence"`` (inputs taken as independent over time).
     small_stepsize : bool
         The paper's small-stepsize approximation.
-    shared : Method, optional
-        The method of a prediction that differs in the stepsize alone; see :meth:`at`.
+    shared : Solver, optional
+        The solver of a prediction that differs in the stepsize alone; see :meth:`at`.
     known_stable : bool, optional
         Whether the stepsize is stable, where that is known already.
 
@@ -77,8 +76,11 @@ class Prediction(Reported):
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
-    shared: Method | None = field(default=None, repr=False)
-    known_stable: bool | None = field(default=None, repr=False)
+    shared: Solver | None = field(default=None, repr=False, compare=False)
+    known_stable: bool | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "solver"} | {"shared": None}
 
     def at(self, stepsize: float, is_stable: bool | None = None) -> "Prediction":
         """Predict the same scenario at another stepsize; what does not depend on the stepsize is computed once.
@@ -89,19 +91,19 @@ class Prediction(Reported):
         given: Any = self.scenario.stepsize
         changed = stepsize if isinstance(given, float | int) else self.model.stepsizes(stepsize).tolist()
         scenario = self.scenario.replace(stepsize=changed)
-        return replace(self, scenario=scenario, shared=self.method, known_stable=is_stable)
+        return replace(self, scenario=scenario, shared=self.solver, known_stable=is_stable)
 
     @cached_property
-    def method(self) -> Method:
-        """The method that solves the model."""
+    def solver(self) -> Solver:
+        """The solver that solves the model."""
         if self.shared is not None:
             return self.shared
-        return select(TheoryModel(self.scenario, self.theory, self.small_stepsize))
+        return Solver(TheoryModel(self.scenario, self.theory, self.small_stepsize))
 
     @property
     def model(self) -> TheoryModel:
         """The scenario as the theory sees it."""
-        return self.method.model
+        return self.solver.model
 
     @cached_property
     def is_stable(self) -> bool:
@@ -109,34 +111,28 @@ class Prediction(Reported):
         if self.known_stable is not None:
             return self.known_stable
         check_stepsize(self.model, self.scenario.mean_stepsize)
-        return self.method.is_stable(self.scenario.mean_stepsize)
+        return self.solver.is_stable(self.scenario.mean_stepsize)
 
     @property
-    def network_mse(self) -> float:
+    def network_mse(self) -> PredictedLevel:
         """Steady-state network MSE, (1/K) Σ_k E[ε_k²], the observation noise included."""
-        return self._metrics.network_mse
+        return PredictedLevel(self.metrics.network_mse)
 
     @property
-    def server_msd(self) -> float:
+    def server_msd(self) -> PredictedLevel:
         """Steady-state E‖w_n − w*‖² at the server."""
-        return self._metrics.server_msd
+        return PredictedLevel(self.metrics.server_msd)
 
     @property
-    def test_mse(self) -> float:
+    def test_mse(self) -> PredictedLevel:
         """Steady-state MSE of the server on its test set; NaN where the model is not linear, and with your own data."""
-        return self._metrics.test_mse
+        return PredictedLevel(self.metrics.test_mse)
 
     @property
-    def _metrics(self) -> Metrics[float]:
+    def metrics(self) -> Metrics[float]:
+        """All three as plain numbers."""
         total = self.steady_state.total
         return metrics_of(self.model, total.excess, total.server)
-
-    @cached_property
-    def evasion(self) -> "EvasionPrediction | None":
-        """Bounds on the server's error on inputs moved to hurt most; None without ``[evasion]``."""
-        from psofed.theory.evasion import predict_evasion
-
-        return predict_evasion(self)
 
     @property
     def terms(self) -> Terms:
@@ -146,28 +142,30 @@ class Prediction(Reported):
     @cached_property
     def steady_state(self) -> SteadyState:
         """Both metrics by source; infinite where there is no steady state."""
-        stepsize, model, method = self.scenario.mean_stepsize, self.model, self.method
+        stepsize, model, solver = self.scenario.mean_stepsize, self.model, self.solver
         if self.is_stable:
-            method.check_answer(stepsize)
-            return method.steady_state(stepsize)
+            solver.check_answer(stepsize)
+            steady = solver.steady_state(stepsize)
+            steady.check(model, stepsize)
+            return steady
         endless = Level(math.inf, math.inf)
         # An attack that only adds noise is not what makes it unstable.
-        if model.clean is not model and not model.is_additive and method.clean.is_stable(stepsize):
-            return replace(method.clean.steady_state(stepsize), attack=endless)
+        if model.clean is not model and not model.is_additive and solver.clean.is_stable(stepsize):
+            return replace(solver.clean.steady_state(stepsize), attack=endless)
         # None of the sources that are present has a steady state of its own.
-        present = (True, model.statement is not None, model.walk > 0, model.clean.has_direction)
+        present = (True, bool(model.statements), model.walk > 0, model.clean.has_direction)
         return SteadyState(*(endless if there else NOTHING for there in present))
 
     @cached_property
     def spectral_radius(self) -> float:
         """ρ(𝓕) of the recursion of second moments."""
-        return self.method.spectral_radius(self.scenario.mean_stepsize)
+        return self.solver.spectral_radius(self.scenario.mean_stepsize)
 
     @cached_property
     def max_stepsize(self) -> float:
         """Largest stable stepsize: the true one (exact), or the paper's bound (rhoFcond); 0 if none is stable."""
         bound = mean_square_stepsize_bound(self.model.fleet)
-        return bound if self.theory == "paper" else stability_limit(self.method.growth, bound)
+        return bound if self.theory == "paper" else stability_limit(self.solver.spectral_radius, bound)
 
     @cached_property
     def mean_max_stepsize(self) -> float:
@@ -190,9 +188,9 @@ class Prediction(Reported):
         from psofed.theory.stepsize import NoStableStepsizeError, best_stepsize
 
         # The approximation for small stepsizes has no say in which one is best.
-        method = select(replace(self.model, small_stepsize=False)) if self.small_stepsize else self.method
+        solver = Solver(replace(self.model, small_stepsize=False)) if self.small_stepsize else self.solver
         try:
-            return best_stepsize(method)
+            return best_stepsize(solver)
         except NoStableStepsizeError:
             return math.nan
 
@@ -206,9 +204,30 @@ class Prediction(Reported):
         """
         stepsize = self.scenario.mean_stepsize
         if self.is_stable:
-            self.method.check_answer(stepsize)
-        excess, server = self.method.curve(stepsize, iterations or self.scenario.iterations)
+            self.solver.check_answer(stepsize)
+        excess, server = self.solver.curve(stepsize, iterations or self.scenario.iterations)
         return LearningCurve(*metrics_of(self.model, excess, server))
+
+    def worst_attack(self, power: float | None = None) -> "WorstAttack":
+        """Find the worst additive attack of a power by the scenario's Byzantine clients, with a breakdown.
+
+        Parameters
+        ----------
+        power : float, optional
+            Variance of the noise per entry; by default the attack's own ``variance``.
+
+        Examples
+        --------
+        >>> from psofed import Scenario
+        >>> from psofed.attacks import Gaussian
+        >>> scenario = Scenario(num_clients=20, dimension=4, attack=Gaussian(num_byzantine=5, variance=0.5))
+        >>> worst = predict(scenario).worst_attack()
+        >>> worst.steps[1].name, worst.steps[1].network_mse < worst.worst.network_mse
+        ('isotropic noise', True)
+        """
+        from psofed.theory.worst import find_worst_attack
+
+        return find_worst_attack(self, power)
 
     def report(self, *, stepsizes: bool = True) -> Report:
         """Return the steady state, what contributes to it, and what to try next.
@@ -254,16 +273,14 @@ class Prediction(Reported):
                 for values in [getattr(curve, metric)]
             ]
             return pandas.concat(frames, ignore_index=True)
-        values = {metric: getattr(self, metric) for metric in METRIC_TITLES}
+        values = self.metrics._asdict()
         values |= {f"network_mse from {name}": value for name, value in asdict(self.terms).items()}
         return pandas.DataFrame({"metric": list(values), "value": list(values.values())})
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and numbers; infinite values (an unstable steady state) become None."""
         values = {
-            "network_mse": self.network_mse,
-            "server_msd": self.server_msd,
-            "test_mse": self.test_mse,
+            **self.metrics._asdict(),
             "terms": {"data": self.terms.data, "attack": self.terms.attack, "noise": self.terms.noise}
             | ({"drift": self.terms.drift} if self.model.walk else {})
             | ({"targets": self.terms.targets} if self.model.clean.has_direction else {}),
@@ -278,15 +295,7 @@ class Prediction(Reported):
         if self.model.is_sampled:
             sampling = self.steady_state.sampling_error
             values["sampling_error"] = {"network_mse": sampling.excess, "server_msd": sampling.server}
-        if self.scenario.evasion is not None:
-            values["evasion"] = self._evasion_to_json()
         return json_object(values)
-
-    def _evasion_to_json(self) -> dict[str, Any]:
-        try:
-            return {} if self.evasion is None else self.evasion.to_json()
-        except NotCoveredError as error:
-            return {"not_covered": str(error)}
 
 
 @takes(PredictionSettings)

@@ -20,6 +20,7 @@ from psofed.results.reports.simulation import byzantine_words
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
 from psofed.settings.theory import THEORY_TITLES
+from psofed.theory.stepsize import is_at_edge
 
 if TYPE_CHECKING:
     from psofed.theory.prediction import Prediction
@@ -49,11 +50,6 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
     """Return the predicted steady state, what contributes to it, which stepsizes are stable, and the best one."""
     scenario = prediction.scenario
     notes = []
-    try:
-        evasion = prediction.evasion
-    except NotCoveredError as error:
-        evasion = None
-        notes.append(f"{error}.")
     values = {title: getattr(prediction, metric) for metric, title in METRIC_TITLES.items()}
     rows: list[tuple[str, float | None, float]] = []
     for title, value in values.items():
@@ -61,11 +57,6 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
             rows.append((title, value, value))
         if title == METRIC_TITLES["network_mse"]:
             rows += [(f"  {name}", _level(part), part) for name, part in _parts(prediction)]
-    if evasion is not None:
-        rows += [
-            ("test MSE with moved inputs, at least", evasion.lower, evasion.lower),
-            ("test MSE with moved inputs, at most", evasion.upper, evasion.upper),
-        ]
     columns = (
         Column(""),
         Column("steady state", Kind.LEVEL, infinite="unstable"),
@@ -176,8 +167,9 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
         *rows.notes(),
         f"From moments measured in {counted(scenario.num_clients, 'client')}: noise variance {low} to {high}, "
         f"eigenvalues of the inputs' covariances {least} to {most}.",
-        "The theory uses the measured second and fourth moments of the inputs, and how the noise grows with them. It "
-        "assumes samples that are independent in time and one model that is best for all clients; check by simulation.",
+        "The theory uses the measured second and fourth moments of the inputs, each client's own least-squares fit as "
+        "its target, and how the noise grows with the inputs. It assumes samples that are independent in time; check "
+        "by simulation.",
         "There is no predicted test MSE: on a table the server is tested on the clients' next rows.",
     )
 
@@ -223,12 +215,15 @@ def _level(value: float) -> float | None:
 
 def _stepsizes(prediction: "Prediction") -> Table:
     best = prediction.optimal_stepsize
+    why = "smaller is always better" if best == 0 else ""
+    if prediction.theory != "paper" and is_at_edge(best, prediction.max_stepsize):
+        why = "the error falls up to the largest stable one"
     limit = "largest stable (paper's bound)" if prediction.theory == "paper" else "largest stable"
     rows = (
         ("current", prediction.scenario.mean_stepsize, f"spectral radius {prediction.spectral_radius:.6f}"),
         (limit, prediction.max_stepsize, "in mean square"),
         ("largest with a convergent mean", prediction.mean_max_stepsize, "a sufficient condition"),
-        ("best", best if best > 0 else None, "smaller is always better" if best == 0 else ""),
+        ("best", best if best > 0 else None, why),
     )
     known = tuple(row for row in rows if row[1] is None or not math.isnan(row[1]))
     return Table("Stepsizes", (Column(""), Column("stepsize", Kind.NUMBER), Column("")), known)

@@ -4,7 +4,7 @@ With u the number that client k uploads and g the server's own before the upload
 
     E[(u − g)²] = E[u²] + E[g²] − 2 E[u g],
 
-which are the moments ``own1``, ``server`` and ``cross1`` after the LMS step (:mod:`psofed.theory.moments.second`).
+all of them moments after the LMS step (:meth:`psofed.theory.iteration.Iteration.upload_distance`).
 """
 
 from functools import lru_cache
@@ -15,8 +15,9 @@ from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
 from psofed.theory.coverage import check_paper_iteration
+from psofed.theory.iteration import Iteration
+from psofed.theory.law import Law
 from psofed.theory.model import TheoryModel
-from psofed.theory.steps.exchange import SeparableMasks
 
 # Once no client's variance changes by more than this in an iteration, they count as settled.
 _STILL = 1e-6
@@ -45,31 +46,24 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     """
     check_paper_iteration(scenario, "The variance of honest residuals")
     model = TheoryModel(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
-    branches = model.branches if not model.is_scattered else ()
     clients, size = scenario.num_clients, model.entries.size
-    if len(branches) != 1 or len(branches[0].exchanges) != 1:
+    masks, sets = model.masks() if not model.is_scattered else ((), 0)
+    if len(masks) != 1 or sets != 1:
         raise NotCoveredError(
             "The variance of honest residuals needs masks that are alike in all iterations."
         )
-    if clients * clients * size > _MOST_MOMENTS:
+    block = 1 if model.fleet.is_white else scenario.dimension
+    if clients * clients * size * block**2 > _MOST_MOMENTS:
         raise NotCoveredError(f"The variance of honest residuals takes too long for {clients} clients.")
-    (exchange,) = branches[0].exchanges
-    assert isinstance(exchange, SeparableMasks)
-    recursion = model.recursion(scenario.common_stepsize, branches[0], lumped=False)
-    weight = exchange.mask.row * model.entries.diagonal
-    weight /= weight.sum()
-    v, first = recursion.initial, recursion.initial_first if recursion.has_direction else None
+    iteration = Iteration(Law(model, scenario.common_stepsize, lumped=False), masks)
+    moments = iteration.initial
     rows: list[FloatArray] = []
     with np.errstate(over="ignore", invalid="ignore"):  # at an unstable stepsize
         for n in range(scenario.iterations):
-            z = recursion.lms.clients(v.clients, 1.0, 1.0, first)
-            z = z.mixed(model.drawn) if recursion.redrawn else z
-            square = model.entries.roll(z.own1 + z.server - z.cross1 - model.entries.flip(z.cross1))
-            rows.append(square @ weight)
+            rows.append(iteration.upload_distance(moments))
             if n and np.abs(rows[-1] - rows[-2]).max() <= _STILL * rows[-1].max():
                 break
-            v = recursion.step(v, n, first=first)
-            first = None if first is None else recursion.step_first(first, n)
+            moments = iteration.step(moments)
     variance = np.array(rows)
     if not np.isfinite(variance).all():
         raise NotCoveredError(

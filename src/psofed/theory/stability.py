@@ -116,7 +116,7 @@ def mean_square_stepsize_bound(fleet: Fleet) -> float:
 
 
 def stability_limit(growth: Callable[[float], float], guess: float, tolerance: float = 1e-7) -> float:
-    """Find the largest stepsize up to which growth(μ) < 1, near `guess` and upwards.
+    """Find the largest stepsize with growth(μ) < 1, near `guess` and upwards, from below to a relative `tolerance`.
 
     `growth` is below one exactly where the recursion is stable: for small stepsizes, up to the limit.
 
@@ -156,8 +156,8 @@ def stability_limit(growth: Callable[[float], float], guess: float, tolerance: f
         else:
             high, f_high = middle, value
         if abs(value) < 1e-10:
-            return middle
-    return 0.5 * (low + high)
+            break
+    return low
 
 
 def _log(value: float) -> float:

@@ -2,7 +2,9 @@
 
 An attack that adds something, or a target that walks, makes small stepsizes costly, so that the error over (0, μ_max)
 first falls and then rises. Without either it falls with the stepsize all the way down, and the answer is 0. μ_max is
-the largest stable stepsize (:func:`stable_range`); if it is 0 there is no answer.
+the largest stable stepsize (:func:`stable_range`); if it is 0 there is no answer. Some errors fall up to μ_max, such as
+the server's MSD where it never hears the clients that diverge. The search therefore ends at 0.97 μ_max (:data:`EDGE`),
+and :func:`is_at_edge` tells whether the best stepsize is there.
 """
 
 import math
@@ -12,17 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
-from psofed.parts.affine import Affine
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_metric_covered
 from psofed.theory.metrics import METRICS, check_metric, metrics_of
 from psofed.theory.model import TheoryModel
-from psofed.theory.solve import select
-from psofed.theory.solve.method import Method
+from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 
-_AS_GOOD_AS_ZERO = (
+EDGE = 0.97  # of the largest stable stepsize: the largest one that is tried
+AS_GOOD_AS_ZERO = (
     1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
 )
 
@@ -71,24 +72,24 @@ def optimal_stepsize(
     check_metric(metric)
     scenario = as_scenario(scenario)
     check_metric_covered(scenario, metric)
-    method = select(TheoryModel(scenario, theory))
-    best = best_stepsize(method, metric)
+    solver = Solver(TheoryModel(scenario, theory))
+    best = best_stepsize(solver, metric)
     if best > 0:
-        method.check_answer(best)
+        solver.check_answer(best)
     return best
 
 
-def best_stepsize(method: Method, metric: str = "network") -> float:
+def best_stepsize(solver: Solver, metric: str = "network") -> float:
     """Find the stepsize with the lowest steady-state error of a model; 0 where smaller is always better."""
-    model = method.model
+    model = solver.model
     if not (has_optimum(model) or model.has_direction):
         if not model.is_contraction:
-            stable_range(method)  # refuses where even the smallest stepsizes diverge
+            stable_range(solver)  # refuses where even the smallest stepsizes diverge
         return 0.0
-    limit = stable_range(method)
+    limit = stable_range(solver)
     # Where offsets are sampled, the error is not known well enough for more.
-    best = minimise(lambda mu: error_at(method, mu, metric), limit, 1e-3 if model.is_sampled else 2e-5)
-    return best if best > _AS_GOOD_AS_ZERO * limit else 0.0
+    best = minimise(lambda mu: error_at(solver, mu, metric), limit, 1e-3 if model.is_sampled else 2e-5)
+    return best if best > AS_GOOD_AS_ZERO * limit else 0.0
 
 
 def has_optimum(model: TheoryModel) -> bool:
@@ -97,17 +98,10 @@ def has_optimum(model: TheoryModel) -> bool:
     An attack that only multiplies (flipped, scaled or missing updates) does nothing where there are no updates, and
     poisoned samples or clients' own targets pull the model to one side, the same at all small stepsizes.
     """
-    if model.walk > 0 or model.law.corruption.constant is not None:
-        return True
-    if model.is_opened:
-        parts = model.open_parts
-        if parts.received.has_constant or parts.received.channel_variance + parts.down_variance > 0:
-            return True
-    affine = [one for one, _ in model.statements if isinstance(one, Affine)]
-    return any(one.variance + one.common_variance > 0 for one in affine)
+    return model.walk > 0 or model.adds
 
 
-def stable_range(method: Method, tolerance: float = 1e-4) -> float:
+def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
     """Find the largest stable stepsize of a model.
 
     Raises
@@ -115,53 +109,60 @@ def stable_range(method: Method, tolerance: float = 1e-4) -> float:
     NoStableStepsizeError
         If there is none.
     """
-    guess = mean_square_stepsize_bound(method.model.fleet)
-    limit = stability_limit(method.growth, guess, tolerance=tolerance)
+    guess = mean_square_stepsize_bound(solver.model.fleet)
+    limit = stability_limit(solver.spectral_radius, guess, tolerance=tolerance)
     if limit == 0.0:
         raise NoStableStepsizeError
     return limit
 
 
-def error_at(method: Method, stepsize: float, metric: str) -> float:
+def error_at(solver: Solver, stepsize: float, metric: str) -> float:
     """Predicted steady-state error at one stable stepsize."""
-    total = method.rough_level(stepsize)
-    return _error(method, total.excess, total.server, metric)
+    total = solver.rough_level(stepsize)
+    if total.excess < 0.0 or total.server < 0.0:
+        return math.inf  # among sampled offsets, some diverge at this stepsize
+    return _error(solver, total.excess, total.server, metric)
 
 
-def mean_error(method: Method, stepsize: float, metric: str, horizon: int) -> float:
+def mean_error(solver: Solver, stepsize: float, metric: str, horizon: int) -> float:
     """(1/N) Σ_{n<N} of a metric's exact learning curve at one stepsize, N = `horizon`."""
-    excess, server = method.curve(stepsize, horizon)
-    return _error(method, float(excess.mean()), float(server.mean()), metric)
+    level = solver.mean_level(stepsize, horizon)
+    return _error(solver, level.excess, level.server, metric)
 
 
-def _error(method: Method, excess: float, server: float, metric: str) -> float:
-    error: float = getattr(metrics_of(method.model, excess, server), METRICS[metric])
+def _error(solver: Solver, excess: float, server: float, metric: str) -> float:
+    error: float = getattr(metrics_of(solver.model, excess, server), METRICS[metric])
     if math.isnan(error) and not math.isnan(server):
         raise NotCoveredError("The theory does not predict the test MSE of models that are not linear.")
     return error
 
 
 def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5) -> float:
-    """Minimise an error that falls, then rises, over stepsizes in (0, `limit`), to a relative `tolerance`.
+    """Minimise an error that falls, then rises, over stepsizes up to EDGE · `limit`, to a relative `tolerance`.
 
     Examples
     --------
     >>> round(minimise(lambda mu: mu + 0.01 / mu, 1.0), 4)
     0.1
+    >>> minimise(lambda mu: -mu, 1.0)
+    0.97
     """
-    grid = [math.log(0.97 * limit) - step * math.log(2.5) for step in range(40)]
+    # Down to 6.5e-6 of the limit, which is as good as zero
+    grid = [math.log(EDGE * limit) - step * math.log(2.5) for step in range(14)]
     values = [error(math.exp(grid[0])), error(math.exp(grid[1]))]
     # Walk down from the limit until the error has risen again: small stepsizes are the slow ones to solve.
     while values[-1] < min(values[:-1]) and len(values) < len(grid):
         values.append(error(math.exp(grid[len(values)])))
     best = int(np.argmin(values))
-    if best == 0:
-        low, high = grid[1], math.log(limit)
-    elif best == len(values) - 1:
+    if best == len(values) - 1:
         return math.exp(grid[best])
-    else:
-        low, high = grid[best + 1], grid[best - 1]
-    return math.exp(_golden(lambda x: error(math.exp(x)), low, high, tolerance))
+    found = math.exp(_golden(lambda x: error(math.exp(x)), grid[best + 1], grid[max(best - 1, 0)], tolerance))
+    return EDGE * limit if best == 0 and error(found) >= values[0] else found
+
+
+def is_at_edge(stepsize: float, limit: float) -> bool:
+    """Whether the best stepsize is the largest one that is tried, so that the error falls up to the `limit`."""
+    return 0.0 < 0.999 * EDGE * limit <= stepsize
 
 
 def _golden(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:

@@ -23,7 +23,7 @@ from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_stepsize
 from psofed.theory.metrics import TERMS
 from psofed.theory.prediction import Prediction
-from psofed.theory.solve.method import Method
+from psofed.theory.solve import Solver
 
 if TYPE_CHECKING:
     import pandas
@@ -124,7 +124,7 @@ def predict_stepsizes(
     first = Prediction(scenario, theory)
     for mu in values:
         check_stepsize(first.model, float(mu))
-    stable = _which_are_stable(first.method, values)
+    stable = _which_are_stable(first.solver, values)
     rows: list[tuple[float, ...]] = []
     refusal: NotCoveredError | None = None
     for done, mu in enumerate(values):
@@ -157,13 +157,13 @@ def predict_stepsizes(
     )
 
 
-def _which_are_stable(method: Method, stepsizes: FloatArray) -> NDArray[np.bool_]:
+def _which_are_stable(solver: Solver, stepsizes: FloatArray) -> NDArray[np.bool_]:
     """Tell which stepsizes are stable; where uploads are honest all below the limit are, so few are tried."""
-    if not method.model.is_contraction:
-        return np.array([method.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
+    if not solver.model.is_contraction:
+        return np.array([solver.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
     ordered = np.unique(stepsizes)
     low, high = -1, ordered.size  # of those between, none is known yet
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if method.is_stable(float(ordered[middle])) else (low, middle)
+        low, high = (middle, high) if solver.is_stable(float(ordered[middle])) else (low, middle)
     return np.asarray(stepsizes <= (ordered[low] if low >= 0 else -1.0))

@@ -25,14 +25,16 @@ from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import TuningSettings
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, Metrics, metrics_of
+from psofed.theory.metrics import METRICS, metrics_of
 from psofed.theory.model import TheoryModel
-from psofed.theory.solve import select
-from psofed.theory.solve.method import Method
+from psofed.theory.prediction import Prediction
+from psofed.theory.solve import Solver
 from psofed.theory.stepsize import (
+    AS_GOOD_AS_ZERO,
     NoStableStepsizeError,
     error_at,
     has_optimum,
+    is_at_edge,
     mean_error,
     minimise,
     stable_range,
@@ -71,6 +73,8 @@ class TuningPoint:
         Numbers exchanged per iteration, up and down, by all participants.
     horizon_error : float or None
         Mean of the minimised metric over the horizon; None where the steady state was minimised.
+    at_edge : bool
+        Whether the error falls up to the largest stable stepsize; the best one is then 3 % below that.
     """
 
     num_shared: int
@@ -82,9 +86,10 @@ class TuningPoint:
     convergence_iterations: int | None
     numbers_per_iteration: int
     horizon_error: float | None = None
+    at_edge: bool = False
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tuning(Reported):
     """Best stepsizes by number of shared parameters, and a recommendation.
 
@@ -214,12 +219,12 @@ def error_curve(
     horizon: int | None = None,
 ) -> FloatArray:
     """Predicted error at each stepsize: of the steady state, or its mean over a horizon; infinite where unstable."""
-    method = select(TheoryModel(scenario, theory))
+    solver = Solver(TheoryModel(scenario, theory))
     try:
-        limit = stable_range(method)
+        limit = stable_range(solver)
     except NoStableStepsizeError:
         limit = 0.0
-    error = _error_of(method, metric, horizon)
+    error = _error_of(solver, metric, horizon)
     return np.array([error(float(mu)) if mu < limit else math.inf for mu in stepsizes])
 
 
@@ -231,15 +236,15 @@ def metric_of(point: TuningPoint, metric: str) -> float:
     return error
 
 
-def settling_time(method: Method, stepsize: float, steady: float) -> int | None:
+def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
     """Count iterations until the network MSE is, and stays, within 1 dB of `steady`, on either side of it.
 
     Read off the exact learning curve, which is made longer until its second half is settled.
     """
-    model, length = method.model, _FIRST_LOOK
-    moments = method.num_moments(stepsize)
+    model, length = solver.model, _FIRST_LOOK
+    moments = solver.num_moments(stepsize)
     while length <= _LONGEST and length * moments <= _MOST_PAIR_STEPS:
-        curve = metrics_of(model, *method.curve(stepsize, length)).network_mse
+        curve = metrics_of(model, *solver.curve(stepsize, length)).network_mse
         outside = np.nonzero((curve > _WITHIN * steady) | (curve * _WITHIN < steady))[0]
         if outside.size == 0 or outside[-1] < length // 2:
             return int(outside[-1] + 1) if outside.size else 0
@@ -247,39 +252,40 @@ def settling_time(method: Method, stepsize: float, steady: float) -> int | None:
     return None
 
 
-def _error_of(method: Method, metric: str, horizon: int | None) -> Callable[[float], float]:
+def _error_of(solver: Solver, metric: str, horizon: int | None) -> Callable[[float], float]:
     if horizon is None:
-        return lambda mu: error_at(method, mu, metric)
-    return lambda mu: mean_error(method, mu, metric, horizon)
+        return lambda mu: error_at(solver, mu, metric)
+    return lambda mu: mean_error(solver, mu, metric, horizon)
 
 
 def _point(scenario: Scenario, metric: str, theory: str, horizon: int | None) -> TuningPoint:
-    method = select(TheoryModel(scenario, theory))
+    solver = Solver(TheoryModel(scenario, theory))
     traffic = measure_communication(scenario)
     numbers = int(traffic.numbers_down + traffic.numbers_up)
     # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
-    coarse = method.model.entries.is_full
+    coarse = not solver.model.fleet.is_white
     try:
-        limit = stable_range(method, 1e-2 if coarse else 1e-4)
+        limit = stable_range(solver, 1e-2 if coarse else 1e-4)
     except NoStableStepsizeError:
         endless = None if horizon is None else math.inf
         inf = math.inf
         return TuningPoint(scenario.num_shared, math.nan, inf, inf, inf, 0.0, None, numbers, endless)
-    error = _error_of(method, metric, horizon)
+    error = _error_of(solver, metric, horizon)
     stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
-    if method.model.is_sampled:  # a sample is as large as its spread at the scenario's own stepsize asks for
-        method = select(TheoryModel(scenario.replace(stepsize=stepsize), theory))
-    method.check_answer(stepsize)
-    total = method.steady_state(stepsize).total
-    steady: Metrics[float] = metrics_of(method.model, total.excess, total.server)
+    # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.
+    known = None if solver.model.is_sampled else solver
+    best = Prediction(scenario.replace(stepsize=stepsize), theory, shared=known, known_stable=True)
+    steady = best.metrics
+    settles = stepsize > AS_GOOD_AS_ZERO * limit  # else it takes far longer than is computed
     return TuningPoint(
         num_shared=scenario.num_shared,
         stepsize=stepsize,
         **steady._asdict(),
         max_stepsize=limit,
-        convergence_iterations=settling_time(method, stepsize, steady.network_mse),
+        convergence_iterations=settling_time(best.solver, stepsize, steady.network_mse) if settles else None,
         numbers_per_iteration=numbers,
         horizon_error=None if horizon is None else error(stepsize),
+        at_edge=is_at_edge(stepsize, limit),
     )
 
 

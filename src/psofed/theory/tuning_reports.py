@@ -1,4 +1,4 @@
-"""Reports and charts of stepsizes, tuning, limits of attacks and recovery."""
+"""Reports and charts of stepsizes, tuning and limits of attacks."""
 
 import math
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from psofed.theory.reports import LOWER, assumptions, theory_argument
 
 if TYPE_CHECKING:
     from psofed.theory.limits import AttackLimits
-    from psofed.theory.recovery import Recovery
     from psofed.theory.stepsize_curve import StepsizeCurve
     from psofed.theory.tuning import Tuning
 
@@ -105,6 +104,11 @@ def tuning_report(tuning: "Tuning") -> Report:
     ]
     if any(point.convergence_iterations is None for point in tuning.points):
         notes.append("An empty cell: more than 100,000 iterations, or a fleet too large to compute it for.")
+    at_edge = ", ".join(str(point.num_shared) for point in tuning.points if point.at_edge)
+    if at_edge:
+        notes.append(
+            f"M = {at_edge}: the error falls up to the largest stable stepsize, so the best one is 3 % below that."
+        )
     marked = frozenset({tuning.points.index(best)})
     return Report(
         f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
@@ -165,39 +169,3 @@ def limits_report(limits: "AttackLimits") -> Report:
     if limits.scale is not None:
         headline += f" The largest stable scale of the attack is {significant(limits.scale)}."
     return Report(headline, describe_scenario(scenario) + ".")
-
-
-def recovery_report(recovery: "Recovery") -> Report:
-    """Return how soon the errors recover once Byzantine clients are excluded."""
-    within = 0.1
-    rows = []
-    for metric in ("network_mse", "server_msd"):
-        start, end = recovery.ends(metric)
-        rows.append((METRIC_TITLES[metric], start, end, recovery.iterations(within, metric)))
-    columns = (
-        Column(""),
-        Column("before", Kind.LEVEL),
-        Column("recovered", Kind.LEVEL),
-        Column("iterations", Kind.COUNT, infinite="more than computed"),
-    )
-    needed = recovery.iterations(within)
-    headline = (
-        f"The network MSE is within {within} dB of its recovered level {counted(int(needed), 'iteration')} after the "
-        "exclusion."
-        if math.isfinite(needed)
-        else f"The network MSE has not recovered {count(recovery.network_mse.size)} iterations after the exclusion."
-    )
-    table = Table(
-        "Recovery after the exclusion", columns, tuple(rows), (f"Iterations: until within {within} dB.",)
-    )
-    return Report(headline, "", (table,), draw=lambda: (recovery_chart(recovery),))
-
-
-def recovery_chart(recovery: "Recovery") -> Chart:
-    """Return both errors from the exclusion on."""
-    series = []
-    for index, metric in enumerate(("network_mse", "server_msd")):
-        values = getattr(recovery, metric)
-        x = np.arange(float(values.size))
-        series.append(Series(METRIC_TITLES[metric], x, to_decibels(values), line=LINES[index], colour=index))
-    return Chart("", Scale("iterations after the exclusion"), Scale(f"error (dB), {LOWER}"), tuple(series))

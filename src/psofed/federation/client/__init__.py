@@ -1,1 +1,1 @@
-"""The client's side: sharing, learning from a stream, and its memory between rounds."""
+"""A node: its clients, what they learn from, and what they keep."""

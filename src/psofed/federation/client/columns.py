@@ -21,7 +21,7 @@ from psofed.common.errors import PsofedError
 from psofed.data.frames import is_parquet, parquet_rows
 from psofed.data.table import JUDGED_ROWS
 from psofed.data.values import client_name, delimiter_of, number, numeric_columns, shown
-from psofed.federation.client.sources import NoDataYetError, Position, Samples, collect
+from psofed.federation.client.sources import LARGEST, NoDataYetError, Position, Samples, collect
 from psofed.federation.protocol.column_names import ColumnNames, listed
 
 Rows = Iterator[tuple[int, Sequence[Any], str]]
@@ -295,8 +295,8 @@ def read_value(column: str, value: Any, delimiter: str) -> float:
         found = number(value, delimiter)
     except ValueError as error:
         raise PsofedError(f"column {column}: {error}") from None
-    if math.isinf(found):
-        raise PsofedError(f"{shown(value)} in column {column} is not finite")
+    if abs(found) > LARGEST:
+        raise PsofedError(f"{shown(value)} in column {column} is not finite, or too large to compute with")
     return found
 
 

@@ -20,10 +20,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from psofed.common.csv_text import csv_text
-from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError, missing_package
 from psofed.common.logs import OncePerChange
 from psofed.federation.client.mqtt_samples import SampleTimes, read_payload, seconds_of
-from psofed.federation.protocol.wire import MAX_CLIENTS, is_client_name
+from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 
 CLIENT_COLUMN = "client"
 _CLIENT = "{client}"
@@ -151,9 +151,7 @@ class MqttFeed:
             from paho.mqtt.client import Client
             from paho.mqtt.enums import CallbackAPIVersion
         except ImportError:
-            raise PsofedError(
-                "--data mqtt:// needs paho-mqtt; install it with: pip install 'psofed[mqtt]'"
-            ) from None
+            raise missing_package("--data mqtt://", "paho-mqtt", "federation") from None
         client = Client(CallbackAPIVersion.VERSION2, client_id=identity, clean_session=False, manual_ack=True)
         if user := os.environ.get("PSOFED_MQTT_USER"):
             client.username_pw_set(user, os.environ.get("PSOFED_MQTT_PASSWORD"))

@@ -1,4 +1,4 @@
-"""Learning from a stream: the training function that works through all samples since the last call.
+"""Learning from a stream: the training that works through all samples since the last call.
 
 Which samples belong before the server's values and which after? A client that was left out for r − 1 rounds
 finds, when it is called, all the samples of r rounds. The newest ⌈pending / r⌉ are this round's and are
@@ -18,27 +18,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
-from psofed.federation.client.gateway import CURRENT, DIVERGED, EVALUATION, MISSED, Learned, Lesson
+from psofed.federation.client.gateway import CURRENT, DIVERGED, MISSED, TrainingRequest, TrainingResult
 from psofed.federation.client.shared_table import ClientRows
-from psofed.federation.client.sharing import COLUMNS, ELAPSED, PHASE, REMARK, ROUND
-from psofed.federation.client.sources import (
-    NamedSource,
-    Position,
-    Samples,
-    Source,
-    most_samples,
-    source_of_run,
-)
-from psofed.federation.client.state import ClientMemory, as_record
-from psofed.federation.flower import fill
+from psofed.federation.client.sources import Position, Samples, Source, most_samples, source_of_run
+from psofed.federation.client.state import ClientMemory
 from psofed.federation.protocol.column_names import ColumnNames
+from psofed.parts.features import FeatureMap
 
 _log = logging.getLogger("psofed.federation")
 
@@ -50,14 +41,11 @@ _ERRORS_KEPT = 65_536  # of samples that were learned since the last reply
 _ERRORS_REPORTED = 1024  # rounds whose mean squared error is reported in one reply, at most
 
 
-def online_regression(
-    source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool | None = None
-) -> "OnlineRegression":
-    """Return a training function for linear regression by LMS on a stream; use it with ``catch_up=True``.
+class OnlineRegression:
+    """Linear regression by LMS on a stream, as the training of a gateway that catches up.
 
-    e = y − wᵀx, w ← w + μ x e for each sample, once. Reports ``num-examples``, the mean squared a-priori
-    error ``mse``, and ``squared-errors``, the mean of e² in each round since the last call, up to
-    ``last-round``.
+    e = y − wᵀz(x), w ← w + μ z(x) e for each sample, once. Reports the mean squared a-priori error ``mse``, and
+    ``squared-errors``, the mean of e² in each round since the last call, up to ``last-round``.
 
     Parameters
     ----------
@@ -70,24 +58,18 @@ def online_regression(
     scaled : bool, optional
         Standardise online, as :func:`psofed.read_data` does (see :mod:`psofed.data.standardise`); by default if the
         source is a table.
-
-    Examples
-    --------
-    >>> from flwr.clientapp import ClientApp
-    >>> from psofed.federation import partial_sharing
-    >>> from psofed.federation.client.sources import open_source
-    >>> app = ClientApp()
-    >>> train = online_regression(open_source("readings.csv", dimension=5), stepsize=0.1)
-    >>> train = app.train(mods=[partial_sharing(catch_up=True, columns=train)])(train)
+    features : FeatureMap, optional
+        z, such as random Fourier features; by default z(x) = x.
     """
-    return OnlineRegression(source, stepsize, samples_per_round, scaled=scaled)
-
-
-class OnlineRegression:
-    """Result of :func:`online_regression`: a training function, and :meth:`learn_arrived` between its calls."""
 
     def __init__(
-        self, source: Source, stepsize: float, samples_per_round: int = 0, *, scaled: bool | None = None
+        self,
+        source: Source,
+        stepsize: float,
+        samples_per_round: int = 0,
+        *,
+        scaled: bool | None = None,
+        features: FeatureMap | None = None,
     ) -> None:
         self.source = source
         self.stepsize: float = check_number("stepsize", stepsize, 0, open_low=True)
@@ -97,74 +79,31 @@ class OnlineRegression:
             if scaled is None
             else check_boolean("scaled", scaled)
         )
+        self.features = features
         self.problem: str = ""
         self._chosen: tuple[ColumnNames | None, Source] | None = None
 
-    def columns(self) -> ColumnNames | None:
-        """Return the names of the source's columns, None if they have none."""
-        return self.source.columns() if isinstance(self.source, NamedSource) else None
-
-    def __call__(self, message: Message, context: Context) -> Message:
-        """Work through all samples since the last call, as a Flower training function does."""
-        arrays = message.content.array_records["arrays"]
-        (name,) = arrays
-        config = message.content.config_records["config"]
-        text = str(config.get(COLUMNS, ""))
-        found = self._work(
-            arrays[name].numpy().copy(),
-            context.state,
-            ColumnNames.from_text(text) if text else None,
-            str(config[PHASE]),
-            int(str(config[ELAPSED])),
-            int(str(config[ROUND])),
-        )
-        for key, value in found.records.items():
-            context.state[key] = as_record(value)
-        metrics = MetricRecord({**found.metrics, "num-examples": found.num_examples})
-        content = RecordDict({"arrays": ArrayRecord({name: Array(found.model)}), "metrics": metrics})
-        if found.remark or found.warning:
-            content[REMARK] = ConfigRecord({"text": found.remark, "always": found.warning})
-        return Message(content, reply_to=message)
-
-    def learn(self, lesson: Lesson) -> Learned:
-        """Work through all samples since the last call, for a lesson of :mod:`psofed.federation.client.gateway`."""
-        if lesson.phase == EVALUATION:
-            raise PsofedError(
-                "online regression has nothing to evaluate with: its errors are a-priori errors"
-            )
-        return self._work(
-            lesson.model,
-            lesson.records,
-            lesson.layout.columns,
-            lesson.phase,
-            lesson.elapsed,
-            lesson.round_number,
-        )
-
-    def _work(
-        self,
-        model: NDArray[Any],
-        records: Mapping[str, Any],
-        columns: ColumnNames | None,
-        phase: str,
-        elapsed: int,
-        n: int,
-    ) -> Learned:
-        """Learn into `model` all samples since the last call, as far as they belong to this phase."""
+    def learn(self, request: TrainingRequest) -> TrainingResult:
+        """Work through all samples since the last call, as far as they belong to the request's phase."""
+        model, records, n, phase = request.model, request.records, request.round_number, request.phase
+        columns, elapsed = request.layout.columns, request.elapsed
         stream = read_stream(records)
         limit = most_samples(model.size)
         if self.samples_per_round:
             limit = max(0, min(limit, self.samples_per_round * n - stream.position.samples))
         pending = self._read(stream, limit, columns)
         taken = split_pending(len(pending), elapsed)[0] if phase == MISSED else len(pending)
-        stream, _ = self._learn(model.reshape(-1), stream, pending, taken)
+        stream = self._learn(model.reshape(-1), stream, pending, taken)
         metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
         metrics["samples-read"] = stream.position.samples
         remark, warning = self._remark(stream), self._skipped(stream)
+        if limit == 0 and not stream.examples:
+            read, q = stream.position.samples, self.samples_per_round
+            remark = f"no sample is due: {read} were read by round {n}, {q} a round"
         if phase == CURRENT and self._is_swallowed(stream, n):
             warning = f"{warning}; {ALL_AT_ONCE}" if warning else ALL_AT_ONCE
         kept = {**records, STREAM: replace(stream, examples=0, errors=_NO_ERRORS)}
-        return Learned(model, ArrayRecord(), kept, stream.examples, metrics, remark, warning)
+        return TrainingResult(model, request.kept, kept, stream.examples, metrics, remark, warning)
 
     def learn_arrived(self, memory: ClientMemory) -> ClientMemory | None:
         """Learn from what has arrived since the last call, on the client's own model; None if there was nothing.
@@ -180,11 +119,11 @@ class OnlineRegression:
         if pending.end_after(stream.position) == stream.position:
             return None
         model = state.model.copy()
-        stream, _ = self._learn(model, stream, pending, len(pending))
+        stream = self._learn(model, stream, pending, len(pending))
         if not np.isfinite(model).all():
             raise PsofedError(DIVERGED)
         stream = replace(stream, errors=stream.errors[-_ERRORS_KEPT:])
-        return ClientMemory(state._replace(model=model), {**memory.records, STREAM: stream})
+        return ClientMemory(replace(state, model=model), {**memory.records, STREAM: stream})
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
         if columns is not None and columns.units and not stream.position.samples and not self._states_units:
@@ -211,7 +150,7 @@ class OnlineRegression:
 
     def _learn(
         self, model: NDArray[Any], stream: "ClientStream", pending: Samples, taken: int
-    ) -> tuple["ClientStream", int]:
+    ) -> "ClientStream":
         """Learn the first `taken` samples into `model`, and return where the stream is then."""
         inputs, targets = pending.inputs[:taken], pending.targets[:taken]
         scaling = stream.scaling
@@ -221,17 +160,16 @@ class OnlineRegression:
             samples = [pair for pair in pairs if pair is not None]
             inputs = np.array([x for x, _ in samples]).reshape(len(samples), inputs.shape[1])
             targets = np.array([y for _, y in samples])
+        if self.features is not None:
+            inputs = self.features(inputs)
         errors = lms(model, inputs, targets, self.stepsize)
         position = stream.position
         if taken == len(pending):
             position = pending.end_after(position)
         elif taken:
             position = pending.ends[taken - 1]
-        return (
-            ClientStream(
-                position, stream.examples + len(errors), np.concatenate([stream.errors, errors]), scaling
-            ),
-            len(errors),
+        return ClientStream(
+            position, stream.examples + len(errors), np.concatenate([stream.errors, errors]), scaling
         )
 
     def _remark(self, stream: "ClientStream") -> str:
@@ -271,19 +209,18 @@ class ClientStream:
     errors: NDArray[np.float64] = field(default_factory=lambda: _NO_ERRORS)
     scaling: Standardiser | None = None
 
-    def to_record(self) -> ConfigRecord:
+    def to_record(self) -> dict[str, Any]:
         """Return this value as a record."""
         position = self.position
-        values = {
+        return {
             "samples": position.samples,
             "offset": position.offset,
             "skipped": position.skipped,
             "mark": position.mark,
             "examples": self.examples,
-            "errors": self.errors.astype("<f8").tobytes(),
+            "errors": self.errors,
             "scaling": "" if self.scaling is None else json.dumps(self.scaling.to_mapping()),
         }
-        return fill(ConfigRecord, values)
 
 
 def split_pending(pending: int, elapsed: int) -> tuple[int, int]:
@@ -330,21 +267,13 @@ def read_stream(records: Mapping[str, Any]) -> ClientStream:
     record = records.get(STREAM)
     if isinstance(record, ClientStream):
         return record
-    if not isinstance(record, ConfigRecord):
+    if record is None:
         return ClientStream()
-    samples, offset, skipped, examples = (
-        int(str(record[name])) for name in ("samples", "offset", "skipped", "examples")
+    position = Position(
+        int(record["samples"]), int(record["offset"]), int(record["skipped"]), str(record["mark"])
     )
-    errors = record["errors"]
-    assert isinstance(errors, bytes)  # written by to_record
-    text = str(record.get("scaling", ""))
-    scaling = Standardiser.from_mapping(json.loads(text)) if text else None
-    return ClientStream(
-        Position(samples, offset, skipped, str(record.get("mark", ""))),
-        examples,
-        np.frombuffer(errors, dtype="<f8"),
-        scaling,
-    )
+    scaling = Standardiser.from_mapping(json.loads(record["scaling"])) if record["scaling"] else None
+    return ClientStream(position, int(record["examples"]), np.asarray(record["errors"]), scaling)
 
 
 def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dict[str, Any]:

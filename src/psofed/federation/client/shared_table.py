@@ -22,7 +22,7 @@ from psofed.data.values import client_name
 from psofed.federation.client.columns import OpenTable, TableSource, read_value, warn_of_replaced
 from psofed.federation.client.sources import Position, Samples, collect
 from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.wire import MAX_CLIENTS, is_client_name
+from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 
 _log = logging.getLogger("psofed.federation")
 

@@ -26,6 +26,9 @@ from psofed.federation.protocol.column_names import ColumnNames, listed
 
 _MAX_SAMPLES, _MAX_NUMBERS = 1_000_000, 100_000_000
 
+LARGEST = 1e100
+"""Values beyond this are no samples: the sums of squares that scale the data would overflow."""
+
 
 def most_samples(dimension: int) -> int:
     """Return how many samples are read and learned at once: a million, or what fits into 800 MB.
@@ -135,7 +138,7 @@ def source_of_run(source: Source, columns: ColumnNames | None) -> Source:
     if names is not None:
         raise PsofedError(
             f"this node's columns have names ({names}), the run's do not; name them with "
-            "`federation run --features … --target-column …`, or PSOFed(columns=…)"
+            "`federation run --features … --target-column …`"
         )
     return source
 
@@ -159,7 +162,7 @@ class GeneratorSource:
 
     x is a sequence of numbers, or a mapping by feature name in a run whose columns have names.
 
-    Every round is a new process, so the function must be able to begin anywhere; with a seed for each
+    A node may be restarted at any time, so the function must be able to begin anywhere; with a seed for each
     sample, say ``numpy.random.default_rng((seed, partition, n))``, that is easy.
     """
 

@@ -1,8 +1,7 @@
-"""A node's memory between rounds: each client's own full model, in Flower's Context and optionally on disk.
+"""A node's memory between rounds: each client's own full model, in the process and optionally on disk.
 
-Flower keeps ``Context.state`` in the SuperNode's memory and for one run only, so it is gone after a
-restart of either side. On disk it is filed under the federation's session, which outlives both. All clients of a
-gateway are in one file, which is written once per message however many of them have learned.
+On disk it is filed under the run's session, which outlives the processes of both sides. All clients of a gateway are in
+one file, which is written once per instruction however many of them have learned.
 """
 
 import base64
@@ -12,35 +11,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
-from psofed.federation.flower import fill, plain
 from psofed.federation.protocol.archive import from_archive, read_archive, to_archive
-from psofed.federation.protocol.layout import ModelLayout, Vector
+from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
+from psofed.federation.protocol.names import node_number
 
 _log = logging.getLogger("psofed.federation")
 
-MEMORY = "psofed.memory"
-KIND, STATE_FORMAT = "client-state", 3
-_ARCHIVE = "archive"
+KIND, STATE_FORMAT = "client-state", 4
 _SESSIONS_KEPT = 4
 
 
+@runtime_checkable
 class Recordable(Protocol):
     """Something that a client keeps as a value, and that becomes a record where it must be written."""
 
-    def to_record(self) -> ConfigRecord:
-        """Return this value as a record."""
+    def to_record(self) -> dict[str, Any]:
+        """Return this value as a record: texts, numbers, flags, bytes, lists of these, and arrays, by name."""
         ...
 
 
-class ClientState(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ClientState:
     """State of a client after a round it took part in.
 
     Attributes
@@ -53,7 +51,7 @@ class ClientState(NamedTuple):
         Of the model.
     model : array (D,)
         w_{k,n+1}, its own.
-    kept : ArrayRecord
+    kept : mapping of str to array
         The arrays that are not shared.
     num_examples, metrics
         What it reported in that round, should the server ask again.
@@ -63,7 +61,7 @@ class ClientState(NamedTuple):
     round_number: int
     layout: ModelLayout
     model: Vector
-    kept: ArrayRecord
+    kept: Arrays
     num_examples: int
     metrics: Mapping[str, Any]
 
@@ -77,40 +75,46 @@ class ClientMemory:
     state : ClientState or None
         None before its first round.
     records : mapping
-        What the training function and the uplink keep by name: Flower's records, or :class:`Recordable` values.
+        What the training and the privacy of uploads keep by name: records (:meth:`Recordable.to_record`), or
+        :class:`Recordable` values.
     """
 
     state: ClientState | None = None
     records: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def described(self) -> list[dict[str, Any]] | None:
-        """The records as JSON holds them, made once; None if some of them are arrays, which are filed apart."""
-        if any(isinstance(value, ArrayRecord) for value in self.records.values()):
-            return None
-        return _describe(self.records, {}, "")
+    def described(self) -> dict[str, dict[str, Any]]:
+        """The records as JSON holds them, arrays apart, made once."""
+        return {name: _to_json(record_of(value)) for name, value in self.records.items()}
+
+    @cached_property
+    def arrays(self) -> dict[str, Any]:
+        """The arrays in the records, by record and name."""
+        return {
+            f"{name}/{key}": entry
+            for name, value in self.records.items()
+            for key, entry in record_of(value).items()
+            if isinstance(entry, np.ndarray)
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class NodeMemory:
-    """All that a node keeps of one federation.
+    """All that a node keeps of one run.
 
     Attributes
     ----------
     session : str
-        The federation.
-    node : int
-        The number of the node's key, which is part of the file's name.
+        The run.
+    node : str
+        The node's name.
     clients : mapping
         By the clients' names at the node; the client of a node that is not a gateway has an empty name.
-    version : int
-        How often it was changed: of two, the larger is newer.
     """
 
     session: str
-    node: int
+    node: str
     clients: Mapping[str, ClientMemory] = field(default_factory=dict)
-    version: int = 0
 
     def of(self, client: str) -> ClientMemory:
         """Return what a client keeps; an empty memory if it is new."""
@@ -123,10 +127,8 @@ class NodeMemory:
         arrays: dict[str, Any] = {}
         clients = []
         for k, (name, memory) in enumerate(self.clients.items()):
-            records = memory.described
-            if records is None:
-                records = _describe(memory.records, arrays, str(k))
-            entry: dict[str, Any] = {"name": name, "records": records}
+            entry: dict[str, Any] = {"name": name, "records": memory.described}
+            arrays |= {f"records/{k}/{place}": array for place, array in memory.arrays.items()}
             if (state := memory.state) is not None:
                 place = layouts.setdefault(state.layout.to_text(), len(layouts))
                 models.setdefault(place, []).append(state.model)
@@ -137,14 +139,13 @@ class NodeMemory:
                     "examples": state.num_examples,
                     "metrics": state.metrics,
                 }
-                arrays |= {f"kept/{k}/{key}": array.numpy() for key, array in state.kept.items()}
+                arrays |= {f"kept/{k}/{key}": array for key, array in state.kept.items()}
             clients.append(entry)
         arrays |= {f"models/{place}": np.stack(rows) for place, rows in models.items()}
         document = {
             KIND: STATE_FORMAT,
             "session": self.session,
-            "node": str(self.node),
-            "version": self.version,
+            "node": self.node,
             "layouts": list(layouts),
             "clients": clients,
         }
@@ -167,188 +168,114 @@ class NodeMemory:
             rows = [iter(arrays[f"models/{place}"]) for place in range(len(layouts))]
             clients: dict[str, ClientMemory] = {}
             for k, entry in enumerate(document["clients"]):
-                records = {item["name"]: _restore(item, arrays) for item in entry["records"]}
+                records = {name: _from_json(record) for name, record in entry["records"].items()}
+                for place, array in _below(arrays, f"records/{k}/").items():
+                    name, _, key = place.partition("/")
+                    records[name][key] = array
                 state = None
                 if "layout" in entry:
-                    begin = f"kept/{k}/"
-                    own = {key: value for key, value in arrays.items() if key.startswith(begin)}
                     state = ClientState(
                         epoch=int(entry["epoch"]),
                         round_number=int(entry["round"]),
                         layout=layouts[entry["layout"]],
                         model=next(rows[entry["layout"]]),
-                        kept=ArrayRecord({key.removeprefix(begin): Array(own[key]) for key in own}),
+                        kept=_below(arrays, f"kept/{k}/"),
                         num_examples=int(entry["examples"]),
                         metrics=dict(entry["metrics"]),
-                    )  # fmt: skip
+                    )
                 clients[str(entry["name"])] = ClientMemory(state, records)
-            return cls(str(document["session"]), int(document["node"]), clients, int(document["version"]))
+            return cls(str(document["session"]), str(document["node"]), clients)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
             raise PsofedError(f"{where} is not a client's state: {error}") from None
 
 
-class HeldMemory(ConfigRecord):
-    """A node's memory in its context: for Flower a record like any other, for this process the value itself."""
+@dataclass(eq=False)
+class MemoryStore:
+    """Where a node keeps its memory: in this process and, if it has a folder, on disk.
 
-    def __init__(self, memory: NodeMemory) -> None:
-        self.__dict__.update(fill(ConfigRecord, _LateArchive(memory)).__dict__)
-        self.memory = memory
-
-
-class _LateArchive(dict[str, Any]):
-    """The values of such a record, made when somebody asks for them, say to take the context to another process."""
-
-    def __init__(self, memory: NodeMemory) -> None:
-        super().__init__({_ARCHIVE: b""})
-        self._memory: NodeMemory | None = memory
-
-    def _made(self) -> "_LateArchive":
-        if self._memory is not None:
-            self[_ARCHIVE] = self._memory.to_bytes()
-            self._memory = None
-        return self
-
-    def __getitem__(self, key: str) -> Any:
-        return dict.__getitem__(self._made(), key)
-
-    def items(self) -> Any:
-        return dict.items(self._made())
-
-    def values(self) -> Any:
-        return dict.values(self._made())
-
-    def copy(self) -> dict[str, Any]:
-        return dict(self.items())
-
-
-def recall(context: Context, session: str, node: int, directory: Path | None) -> NodeMemory:
-    """Return what a node keeps of `session`: the newer of what its context and its disk hold, or an empty memory.
-
-    A damaged file is renamed, and the clients continue without it, as newcomers do.
+    Parameters
+    ----------
+    folder : path or None
+        Where files are.
+    held : NodeMemory or None
+        What is known in this process.
     """
-    held = memory_of(context)
-    found = held if held is not None and held.session == session else None
-    if found is not None and isinstance(context.state[MEMORY], HeldMemory):
-        return found  # this very process has written it
-    if directory is not None and disk().exists(path := _path(directory, node, session)):
-        try:
-            filed = NodeMemory.load(path)
-        except PsofedError as error:
-            _set_aside(path, error)
-        else:
-            if filed.session == session and (found is None or filed.version > found.version):
-                found = filed
-    if found is not None:
-        return found
-    before = {} if held is None else held.clients
-    return NodeMemory(session, node, {name: ClientMemory(None, old.records) for name, old in before.items()})
+
+    folder: Path | None = None
+    held: NodeMemory | None = None
+
+    def recall(self, session: str, node: str) -> NodeMemory:
+        """Return what `node` keeps of `session`: what this process or the disk holds, or an empty memory.
+
+        A damaged file is renamed, and the clients continue without it, as newcomers do.
+        """
+        if self.held is not None and self.held.session == session:
+            return self.held
+        if self.folder is not None and disk().exists(path := _path(self.folder, node, session)):
+            try:
+                self.held = NodeMemory.load(path)
+                return self.held
+            except PsofedError as error:
+                damaged = path.with_name(f"{path.name}.damaged")
+                disk().rename(path, damaged)
+                _log.warning(
+                    "this node's state was damaged and is now %s; it starts again: %s", damaged, error
+                )
+        before = {} if self.held is None else self.held.clients
+        fresh = {name: ClientMemory(None, old.records) for name, old in before.items()}
+        return NodeMemory(session, node, fresh)
+
+    def commit(self, memory: NodeMemory, changed: Mapping[str, ClientMemory]) -> None:
+        """Keep `memory` with the clients that have `changed`. If that fails, nothing has changed."""
+        memory = NodeMemory(memory.session, memory.node, {**memory.clients, **changed})
+        if self.folder is not None:
+            path = _path(self.folder, memory.node, memory.session)
+            write_atomically(path, memory.to_bytes(), mode=0o600)
+            _forget_old_sessions(path, memory.node)
+        self.held = memory
 
 
-def memory_of(context: Context) -> NodeMemory | None:
-    """Return the memory that a context holds, of any session; None if it holds no readable memory."""
-    record = plain(context.state).get(MEMORY)
-    if isinstance(record, HeldMemory):
-        return record.memory
-    data = record.get(_ARCHIVE) if isinstance(record, ConfigRecord) else None
-    if not isinstance(data, bytes):
-        return None
-    try:
-        return NodeMemory.from_bytes(data, "the node's context")
-    except PsofedError as error:
-        _log.warning("%s; its clients start again", error)
-        return None
+def record_of(value: Any) -> Mapping[str, Any]:
+    """Return what a client keeps under one name as a record."""
+    return value.to_record() if isinstance(value, Recordable) else value
 
 
-def commit(
-    context: Context, memory: NodeMemory, changed: Mapping[str, ClientMemory], directory: Path | None
-) -> None:
-    """Keep `memory` with the clients that have `changed`, in the context and, if a directory is given, on disk.
-
-    If that fails, nothing has changed.
-    """
-    memory = NodeMemory(memory.session, memory.node, {**memory.clients, **changed}, memory.version + 1)
-    if directory is not None:
-        path = _path(directory, memory.node, memory.session)
-        write_atomically(path, memory.to_bytes(), mode=0o600)
-        _forget_old_sessions(path, memory.node)
-    context.state = fill(RecordDict, {**plain(context.state), MEMORY: HeldMemory(memory)})
+def _below(arrays: Mapping[str, Any], begin: str) -> dict[str, Any]:
+    return {key.removeprefix(begin): array for key, array in arrays.items() if key.startswith(begin)}
 
 
-def as_record(value: Any) -> Any:
-    """Return what a client keeps under one name as one of Flower's records."""
-    return value if isinstance(value, ArrayRecord | MetricRecord | ConfigRecord) else value.to_record()
+def _path(folder: Path, node: str, session: str) -> Path:
+    # Both come from elsewhere: nothing but letters and digits of the session may reach a file name.
+    return folder / f"{node_number(node)}-{''.join(filter(str.isalnum, session))[:64]}.npz"
 
 
-def to_records(values: Mapping[str, Any]) -> RecordDict:
-    """Return what a client keeps as records on which a training function may work without touching the original."""
-    made: dict[str, Any] = {}
-    for name, value in values.items():
-        record = as_record(value)
-        if isinstance(record, ArrayRecord):
-            made[name] = ArrayRecord(dict(record))
-        else:
-            made[name] = type(record)({key: _copy_value(entry) for key, entry in record.items()})
-    return fill(RecordDict, made)
-
-
-def _describe(records: Mapping[str, Any], arrays: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Return records as JSON holds them; their arrays are added to `arrays`."""
-    described = []
-    for name, value in records.items():
-        record = as_record(value)
-        if isinstance(record, ArrayRecord):
-            keys = {key: f"records/{prefix}/{len(arrays) + i}" for i, key in enumerate(record)}
-            described.append({"name": name, "type": "arrays", "keys": keys})
-            arrays |= {keys[key]: array.numpy() for key, array in record.items()}
-        else:
-            kind = "metrics" if isinstance(record, MetricRecord) else "config"
-            values = {key: _to_json(entry) for key, entry in record.items()}
-            described.append({"name": name, "type": kind, "values": values})
-    return described
-
-
-def _restore(
-    entry: Mapping[str, Any], arrays: Mapping[str, Any]
-) -> ArrayRecord | MetricRecord | ConfigRecord:
-    if entry["type"] == "arrays":
-        return ArrayRecord({key: Array(arrays[place]) for key, place in entry["keys"].items()})
-    values = {key: _from_json(value) for key, value in entry["values"].items()}
-    return MetricRecord(values) if entry["type"] == "metrics" else ConfigRecord(values)
-
-
-def _set_aside(path: Path, error: Exception) -> None:
-    damaged = path.with_name(f"{path.name}.damaged")
-    disk().rename(path, damaged)
-    _log.warning("this client's state was damaged and is now %s; it starts again: %s", damaged, error)
-
-
-def _path(directory: Path, node: int, session: str) -> Path:
-    # The session comes from the network: nothing but letters and digits of it may reach a file name.
-    return directory / f"{node}-{''.join(filter(str.isalnum, session))[:64]}.npz"
-
-
-def _forget_old_sessions(newest: Path, node: int) -> None:
-    folder, begin = newest.parent, f"{node}-"
+def _forget_old_sessions(newest: Path, node: str) -> None:
+    folder, begin = newest.parent, f"{node_number(node)}-"
     files = [
         folder / name for name in disk().names(folder) if name.startswith(begin) and name.endswith(".npz")
     ]
-    files.sort(key=disk().modified, reverse=True)
+    # Clocks jump: the file just written may look the oldest.
+    files.sort(key=lambda path: (path == newest, disk().modified(path)), reverse=True)
     for path in files[_SESSIONS_KEPT:]:
         with contextlib.suppress(OSError):
             disk().unlink(path)
 
 
-def _copy_value(value: Any) -> Any:
-    return list(value) if isinstance(value, list) else value
+def _to_json(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _plain(value) for key, value in record.items() if not isinstance(value, np.ndarray)}
 
 
-def _to_json(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
-    return [_to_json(entry) for entry in value] if isinstance(value, list) else value
+    return [_plain(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _from_json(value: Any) -> Any:
+def _from_json(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _restored(value) for key, value in record.items()}
+
+
+def _restored(value: Any) -> Any:
     if isinstance(value, dict):
         return base64.b64decode(value["bytes"])
-    return [_from_json(entry) for entry in value] if isinstance(value, list) else value
+    return [_restored(entry) for entry in value] if isinstance(value, list) else value

@@ -62,23 +62,3 @@ class SyntheticSource:
             targets[i] = inputs[i] @ target + noise
         ends = tuple(Position(start.samples + i + 1) for i in range(limit))
         return Samples(inputs, targets, ends, ends[-1] if ends else start)
-
-
-def evaluate_model(scenario: Scenario, model: FloatArray, seed: int) -> dict[str, float]:
-    """Return the server's MSD ‖w_n − w‖² and its test MSE, which only synthetic data allow to know.
-
-    Examples
-    --------
-    >>> scenario = Scenario(num_clients=5, dimension=4)
-    >>> round(evaluate_model(scenario, np.zeros(4), seed=0)["server-msd"], 12)
-    1.0
-    """
-    fleet = draw_fleet(scenario)
-    generator = np.random.default_rng((seed, scenario.num_clients, 0, 1))  # longer than any client's seed
-    count, data = scenario.data.test_instances, scenario.data
-    inputs = np.sqrt(data.test_input_variance) * generator.standard_normal((count, scenario.dimension))
-    noise = np.sqrt(fleet.test_noise_variance) * generator.standard_normal(count)
-    return {
-        "server-msd": float(np.sum(np.square(model - fleet.target))),
-        "test-mse": float(np.mean(np.square(inputs @ (fleet.target - model) + noise))),
-    }

@@ -1,1 +1,1 @@
-"""Real processes: keys and certificates, SuperLink, SuperNodes, and what stops them again."""
+"""Processes, files and commands of a federation of machines."""

@@ -1,185 +1,301 @@
-"""A whole federation on this machine, for show: real processes, TLS, node keys, one Byzantine node."""
+"""A whole federation on this machine, for show: real node processes where there is a broker, one of them Byzantine."""
 
-from collections.abc import Callable
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from psofed.federation.deploy.credentials import make_credentials
-from psofed.federation.deploy.processes import Process, flower_environment
-from psofed.federation.deploy.server import Server, client_command, serve
-from psofed.federation.deploy.settings import RunSettings
-from psofed.federation.deploy.submit import follow, submit
-from psofed.federation.deploy.superlink import Home
-from psofed.federation.deploy.supernode import start_supernode
+from psofed.common.errors import PsofedError
+from psofed.common.files import only_one, read_json
+from psofed.common.numbers import to_decibels
+from psofed.federation.client.node_options import NodeOptions
+from psofed.federation.client.ready_made import ready_made_node
+from psofed.federation.deploy.home import FINISHED, Home
+from psofed.federation.deploy.operate import submit
+from psofed.federation.deploy.options import DemoOptions
+from psofed.federation.deploy.runs import Run, RunStatus
+from psofed.federation.protocol.run_settings import RunSettings
+from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.transport.hub import Hub
+from psofed.federation.transport.in_process import InProcessHub
+from psofed.parts.aggregations.mean import Mean
 from psofed.parts.attacks.constant_bias import ConstantBias
-from psofed.parts.attacks.gaussian import Gaussian
 from psofed.parts.defences.cusum import Cusum
+from psofed.render import Column, Kind, Table
 from psofed.scenario import Data, Scenario
 
-
-@dataclass(frozen=True)
-class RunPrediction:
-    """Predictions of theory and simulation for each round.
-
-    Attributes
-    ----------
-    network_mse : list of float
-        The theory's expected squared a-priori error of the clients in rounds 1 … N.
-    server_msd : list of float
-        The theory's expected MSD of the server after rounds 1 … N.
-    low, high : list of float
-        Between these lies the server's MSD after each round in 90 % of simulated runs.
-    """
-
-    network_mse: list[float]
-    server_msd: list[float]
-    low: list[float]
-    high: list[float]
+_BARS = "▁▂▃▄▅▆▇█"
+_START_SECONDS = 180.0  # for all nodes, on a busy machine
 
 
-def demo_settings(
-    nodes: int,
-    rounds: int,
-    seed: int,
-    samples_per_round: int = 1,
-    deadline: float = 60.0,
-    *,
-    defended: bool = False,
-) -> RunSettings:
-    """Return a run of `nodes` clients of which the first is Byzantine.
-
-    If it is `defended`, all take part in each round, and the Byzantine client sends a bias. Otherwise half of them take
-    part, and it adds noise now and then: theory covers that.
+def demo_settings(options: DemoOptions) -> RunSettings:
+    """Return a run in which all clients take part in each round; the first is Byzantine and sends a bias.
 
     Examples
     --------
-    >>> demo_settings(nodes=4, rounds=10, seed=0).scenario.num_participants
-    2
+    >>> demo_settings(DemoOptions(nodes=4, rounds=10)).scenario.num_participants
+    4
     """
     scenario = Scenario(
-        num_clients=nodes,
+        num_clients=options.nodes,
         dimension=4,
-        num_participants=(nodes + 1) // 2,
+        num_participants=options.nodes,
         num_shared=2,
         stepsize=0.2,
-        iterations=rounds,
-        data=Data(fleet_seed=seed),
-        attack=Gaussian(num_byzantine=1, probability=0.5, variance=0.25),
+        iterations=options.rounds,
+        data=Data(fleet_seed=options.seed),
+        attack=ConstantBias(num_byzantine=1, probability=1.0, bias=0.3),
+        defence=Cusum(threshold=15.0),
     )
-    if defended:
-        scenario = scenario.replace(
-            num_participants=nodes,
-            attack=ConstantBias(num_byzantine=1, probability=1.0, bias=0.3),
-            defence=Cusum(threshold=15.0),
-        )
     return RunSettings(
         scenario=scenario,
-        seed=seed,
-        deadline=deadline,
-        samples_per_round=samples_per_round,
+        seed=options.seed,
+        deadline=options.deadline,
+        samples_per_round=options.samples_per_round,
         synthetic=True,
-        min_nodes=nodes,
+        min_nodes=options.nodes,
+        wait_for_nodes=_START_SECONDS,
     )
 
 
 def run_demo(
     settings: RunSettings,
     home: Home,
-    on_step: Callable[[str], None],
+    say: Callable[[str], None],
     on_round: Callable[[dict[str, Any]], None],
     *,
-    supernodes: bool = False,
+    in_process: bool = False,
 ) -> dict[str, Any]:
     """Start everything, run the rounds, stop everything whatever happens, and return the result.
 
-    Parameters
-    ----------
-    settings : RunSettings
-        See :func:`demo_settings`.
-    home : Home
-        A folder that is new or holds an earlier demo.
-    on_step : callable
-        Told what is being done.
-    on_round : callable
-        Given the status after each round.
-    supernodes : bool
-        Start Flower's SuperNodes in the place of long-lived nodes, to compare the two.
-
-    Returns
-    -------
-    dict
-        The run's result, with ``seconds_per_round`` (the median) and ``megabytes_per_node`` (the mean, of a
-        node's processes together, at the end) beside it.
+    The result has ``seconds_per_round`` (the median) and ``megabytes_per_node`` (the mean, at the end; None within
+    this process) beside it.
     """
+    home.check_version()
     names = [f"node-{k}" for k in range(settings.scenario.num_clients)]
-    on_step(f"making certificates and {len(names)} node keys in {home.credentials.folder}")
-    make_credentials(home.credentials.folder, [], names)
-    on_step("starting the SuperLink and registering the keys")
-    with serve(home) as server:
-        kind = "SuperNodes" if supernodes else "nodes"
-        on_step(f"starting {len(names)} {kind} against {server.address} (TLS, loopback)")
-        nodes = [
-            start_demo_node(
-                server, name, k, byzantine=k < settings.scenario.num_byzantine, supernode=supernodes
-            )
-            for k, name in enumerate(names)
-        ]
-        run = submit(home, settings, force=True)
-        on_step("run submitted, waiting for the nodes")
-        result = follow(
-            home, run, timeout=settings.wait_for_nodes + settings.deadline + 60.0,
-            on_progress=on_round, check=server.supervisor.check,
-        )  # fmt: skip
-        memory = sum(node.memory() for node in nodes) / len(nodes)
-    seconds = result["learning_curve"]["seconds"]
+    request = submit(home, settings, force=True)
+    with contextlib.ExitStack() as stack:
+        hub: Hub
+        processes: list[subprocess.Popen[bytes]] = []
+        reason = "as asked for" if in_process else _why_no_broker()
+        if reason:
+            stack.enter_context(only_one(home.server_lock, f"a server of {home.folder} is running already"))
+            say(f"running {len(names)} nodes within this process ({reason})")
+            hub = in_process_hub(settings)
+        else:
+            hub = stack.enter_context(_started(home, names, settings.scenario.num_byzantine, processes, say))
+
+        def attend(_: RunStatus) -> bool:
+            dead = [name for name, child in zip(names, processes, strict=False) if child.poll() is not None]
+            if dead:
+                raise PsofedError(f"{dead[0]} has ended: see {home.logs / dead[0]}.log")
+            return False
+
+        run = Run(home, request, attend, observers=(on_round,))
+        if run.carry_out(hub) != FINISHED:
+            raise PsofedError(f"the demo has failed: {run.status.values['reason']}")
+        memory = [_memory_of(child.pid) for child in processes]
+    result = dict(read_json(home.result))
     return {
         **result,
-        "seconds_per_round": float(np.median(seconds)),
-        "megabytes_per_node": round(memory / 2**20, 1),
+        "seconds_per_round": float(np.median(result["learning_curve"]["seconds"])),
+        "megabytes_per_node": round(float(np.mean(memory)), 1) if memory else None,
     }
 
 
-def start_demo_node(
-    server: Server, name: str, partition: int, *, byzantine: bool, supernode: bool = False
-) -> Process:
-    """Start one node of a demo, whose key is among the server's credentials."""
-    credentials = server.home.credentials
-    folder = server.home.folder / name
-    key, authority = credentials.node_key(name), credentials.authority
-    if supernode:
-        settings: dict[str, str | int | float | bool] = {"partition": partition, "byzantine": byzantine}
-        return start_supernode(server.address, folder, key, authority, settings, server.supervisor)
-    command = client_command(
-        server.address, folder, key, authority, {"partition": partition, "byzantine": byzantine}
-    )
-    return server.supervisor.start(name, command, flower_environment((folder / "flower").resolve()))
+def in_process_hub(settings: RunSettings) -> InProcessHub:
+    """Return a hub with the demo's nodes; they have the same bits as processes, since names and seeds are the same."""
+    num_byzantine = settings.scenario.num_byzantine
+    options = [
+        NodeOptions(partition=k, byzantine=k < num_byzantine) for k in range(settings.scenario.num_clients)
+    ]
+    return InProcessHub({f"node-{k}": ready_made_node(f"node-{k}", each) for k, each in enumerate(options)})
 
 
-def predict_demo(settings: RunSettings, trials: int = 1000) -> RunPrediction | None:
-    """Ask the theory for the learning curve, and the simulator how far single runs stray from it.
+def _why_no_broker() -> str:
+    """Return why there can be no node processes; empty if there can."""
+    try:
+        from psofed.federation.transport.broker import find_mosquitto
 
-    None if more than one sample arrives per client and round: neither describes that.
+        find_mosquitto()
+    except ImportError as error:
+        return f"{error.name} is not installed"
+    except PsofedError:
+        return "no mosquitto is installed"
+    return ""
+
+
+@contextlib.contextmanager
+def _started(
+    home: Home,
+    names: Sequence[str],
+    num_byzantine: int,
+    processes: list["subprocess.Popen[bytes]"],
+    say: Callable[[str], None],
+) -> Iterator[Hub]:
+    """Start a server and the node processes, which end with the block."""
+    from psofed.federation.deploy.options import ServerOptions
+    from psofed.federation.deploy.server import serve
+    from psofed.federation.transport.certificates import Certificates
+
+    certificates = Certificates(home.credentials)
+    say(f"making certificates for {len(names)} nodes in {certificates.folder}")
+    certificates.make(nodes=names)
+    say("starting mosquitto, and trying whether it keeps nodes apart")
+    with serve(home, ServerOptions(port=0)) as server, contextlib.ExitStack() as stack:
+        endpoint = str(server.hub.endpoint)
+        say(f"starting {len(names)} node processes against {endpoint} (TLS, loopback)")
+        home.logs.mkdir(exist_ok=True, mode=0o700)
+        for k, name in enumerate(names):
+            log = stack.enter_context((home.logs / f"{name}.log").open("ab"))
+            command = client_command(endpoint, certificates.bundle(name), home.folder / name)
+            command += ["--partition", str(k), *(["--byzantine"] if k < num_byzantine else [])]
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment()
+            )
+            processes.append(child)
+            stack.callback(_end, child)
+        yield server.hub
+
+
+def client_command(broker: str, certificate: Path, home: Path) -> list[str]:
+    """Return the command of a node."""
+    command = [sys.executable, "-c", "from psofed.cli import main; main()", "federation", "client"]
+    return [*command, "--broker", broker, "--certificate", str(certificate), "--home", str(home)]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    child.terminate()
+    try:
+        child.wait(10.0)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _memory_of(pid: int) -> float:
+    """Return the memory of a process in MB; NaN where the system does not say."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+    except (OSError, StopIteration):
+        return float("nan")
+
+
+# --- what the protection was worth -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DemoComparison:
+    """Server MSD by round of a demo's run, and of the same streams without its protection.
+
+    Attributes
+    ----------
+    node : str
+        The Byzantine node.
+    found : int or None
+        The round in which the defence excluded it.
+    curves : mapping
+        Server MSD by round: unprotected, and protected, which is the run itself.
     """
-    if settings.samples_per_round != 1:
-        return None
-    from psofed.simulation.monte_carlo import simulate
-    from psofed.theory.prediction import predict
 
-    rounds = settings.scenario.iterations
-    curve = predict(settings.scenario).learning_curve(rounds + 1)
-    simulated = simulate(
-        settings.scenario.replace(iterations=rounds + 1), trials=trials, seed=settings.seed, keep_trials=True
+    node: str
+    found: int | None
+    curves: Mapping[str, Sequence[float]]
+
+    @property
+    def last_rounds(self) -> int:
+        """The last quarter of the rounds, over which the error is averaged."""
+        return max(1, len(next(iter(self.curves.values()))) // 4)
+
+    @property
+    def ends(self) -> list[float]:
+        """The mean server MSD at the end of each curve."""
+        return [float(np.mean(curve[-self.last_rounds :])) for curve in self.curves.values()]
+
+    @property
+    def headline(self) -> str:
+        """The outcome in a sentence or two; a loss is called one."""
+        unprotected, protected = (_level(end) for end in self.ends)
+        rounds = len(next(iter(self.curves.values())))
+        caught = (
+            f"was not caught in {rounds} rounds"
+            if self.found is None
+            else f"was caught in round {self.found}"
+        )
+        told = f"Protected, the server's error ends at {protected}; unprotected, at {unprotected}."
+        lost = (
+            ""
+            if self.ends[1] < self.ends[0]
+            else " Here the protection does not pay off: more rounds may show more."
+        )
+        return f"{self.node} is Byzantine and {caught}. {told}{lost}"
+
+    def table(self) -> Table:
+        """Return the curves as small charts on the same scale."""
+        levels = {name: to_decibels(np.array(curve, dtype=np.float64)) for name, curve in self.curves.items()}
+        low, high = min(map(np.min, levels.values())), max(map(np.max, levels.values()))
+        end = Column(f"mean of the last {self.last_rounds}", Kind.LEVEL, digits=1)
+        rows = zip(self.curves, self.ends, strict=True)
+        return Table(
+            "Server's error: MSD by round (lower is better)",
+            (Column("run"), Column("by round"), end),
+            tuple((name, bars(levels[name], low, high), mean) for name, mean in rows),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"node": self.node, "found": self.found, "server_msd": dict(self.curves)}
+
+
+def _level(value: float) -> str:
+    """Return an error in decibels, with its sign."""
+    return f"{float(to_decibels(value)):+.1f} dB".replace("-", "−")
+
+
+def bars(level: Any, low: float, high: float, width: int = 40) -> str:
+    """Return values as a line of bars, the latest `width` of them.
+
+    Examples
+    --------
+    >>> bars([0.0, 5.0, 10.0], 0.0, 10.0)
+    '▁▄█'
+    """
+    reach = max(high - low, 1e-12)
+    return "".join(_BARS[int((len(_BARS) - 1) * (value - low) / reach)] for value in level[-width:])
+
+
+def compare_unprotected(result: Mapping[str, Any], settings: RunSettings) -> DemoComparison:
+    """Replay the streams of a demo's run with all parameters shared, the plain mean and no defence."""
+    scenario = settings.scenario.replace(
+        defence=None, aggregation=Mean(), num_shared=settings.scenario.dimension
     )
-    if simulated.trial_curves is None or simulated.bin_width != 1:
-        return None  # a run so long that its curve is averaged over rounds
-    low, high = np.quantile(simulated.trial_curves["server_msd"], (0.05, 0.95), axis=0)
-    # Iteration n is round n + 1; the server's entry n is its state before that round, so after round n.
-    after = slice(1, rounds + 1)
-    return RunPrediction(
-        network_mse=curve.network_mse[:rounds].tolist(),
-        server_msd=curve.server_msd[after].tolist(),
-        low=low[after].tolist(),
-        high=high[after].tolist(),
+    shared = settings.scenario
+    curves = {
+        "unprotected: all parameters, no defence": _replay(settings.replace(scenario=scenario)),
+        f"protected: {shared.num_shared} of {shared.dimension} parameters, defence": result["learning_curve"][
+            "server_msd"
+        ],
+    }
+    suspect = result.get("suspects", {}).get("node-0")
+    return DemoComparison("node-0", None if suspect is None else int(suspect["first_round"]), curves)
+
+
+def _replay(settings: RunSettings) -> list[float]:
+    """Return the server MSD by round of a run within this process."""
+    curve: list[float] = []
+    server = ready_made_server(
+        settings, on_round=lambda state: curve.append(state.history[-1]["evaluation"]["server-msd"])
     )
+    run_ready_made(server, in_process_hub(settings), settings)
+    return curve

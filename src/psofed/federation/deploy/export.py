@@ -4,7 +4,7 @@ Weights are for scaled inputs if the clients scale their data (``--target-column
 never leaves it; whoever wants to predict takes it from a client's folder, into the exported file or beside it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,18 @@ from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
 from psofed.federation.client.sources import Position
 from psofed.federation.client.state import NodeMemory
+from psofed.federation.deploy.home import RUN_FILE, Home
+from psofed.federation.protocol.announcements import RunDescription
 from psofed.federation.protocol.archive import read_archive, write_archive
 from psofed.federation.protocol.column_names import ColumnNames, listed
+from psofed.federation.protocol.frames import DTYPES
+from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.parts.base import Model
+from psofed.parts.features import FeatureMap, identity
+from psofed.parts.registry import find_part
 
-FORMAT = 1
-KIND = "model"
+FORMAT, KIND = 2, "model"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,15 +41,17 @@ class ExportedModel:
     Attributes
     ----------
     arrays : dict
-        All arrays of the model by name.
-    round_number : int
-        The round it is from.
-    session : str
-        The federation it is from.
+        All arrays of the model by name; all values are finite.
+    round_number, session
+        The round and the federation it is from.
     scaling : Standardiser or None
         A client's, for predictions in the target's own unit.
     columns : ColumnNames or None
-        What entries of a linear model belong to; None if the run's columns have no names.
+        What the inputs are; None if the run's columns have no names.
+    inputs : int or None
+        d, the number of inputs, if the model makes features of them.
+    kind : mapping
+        The scenario's ``[model]``, by which features are made.
     """
 
     arrays: dict[str, Any]
@@ -51,27 +59,53 @@ class ExportedModel:
     session: str
     scaling: Standardiser | None = None
     columns: ColumnNames | None = None
+    inputs: int | None = None
+    kind: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        bad = [name for name, array in self.arrays.items() if not np.isfinite(array).all()]
+        if bad:
+            raise PsofedError(
+                f"the model of round {self.round_number} has values that are not finite: {bad[0]}"
+            )
 
     def weights(self) -> FloatArray:
-        """Return w of a linear model; a PsofedError if the model is another."""
+        """Return w; a PsofedError if the model is not psofed's own."""
         arrays = list(self.arrays.values())
         if len(arrays) != 1 or arrays[0].ndim != 1:
             raise PsofedError("this is not the model of a linear regression; load its arrays with numpy.load")
         return np.asarray(arrays[0], dtype=np.float64)
 
+    def features(self) -> FeatureMap:
+        """Return z, by which ŷ = wᵀz(x)."""
+        size = self.weights().size
+        if self.inputs is None or self.kind is None:
+            return identity(size)
+        options = dict(self.kind)
+        model: Model = find_part("model", str(options.pop("kind", "")), "features.kind").from_mapping(options)
+        return model.make_features(self.inputs, size)
 
-def from_checkpoint(path: Path, client: ExportedModel | None = None) -> ExportedModel:
+    @property
+    def width(self) -> int:
+        """Number of inputs."""
+        return self.weights().size if self.inputs is None else self.inputs
+
+
+def from_server(home: Home, client: ExportedModel | None = None) -> ExportedModel:
     """Return the server's model of its last completed round, with the scaling of a client's model if one is given."""
-    state = CheckpointStore(path).load()
+    state = CheckpointStore(home.checkpoint).load()
     if client is not None and client.columns != state.layout.columns:
         raise PsofedError(
             f"the client's columns ({client.columns or 'without names'}) are not those of the model "
             f"({state.layout.columns or 'without names'})"
         )
-    scaling = None if client is None else client.scaling
+    request = home.read_request()
+    kind = {} if request is None else _kind_of(request.settings)
     arrays = state.layout.restore(state.model, state.kept)
-    named = {name: array.numpy() for name, array in arrays.items()}
-    return ExportedModel(named, state.round_number, state.session, scaling, state.layout.columns)
+    scaling = None if client is None else client.scaling
+    return ExportedModel(
+        dict(arrays), state.round_number, state.session, scaling, state.layout.columns, **kind
+    )
 
 
 def from_client(folder: Path) -> ExportedModel:
@@ -84,12 +118,12 @@ def from_client(folder: Path) -> ExportedModel:
     folder, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
     memory = read_memory(folder)
     if client not in memory.clients:
-        there = sorted(memory.clients)
+        names = sorted(memory.clients)
         problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
         raise PsofedError(
-            f"{folder} {problem}; name one of its clients ({listed(there)}): {folder / there[0]}"
+            f"{folder} {problem}; name one of its clients ({listed(names)}): {folder / names[0]}"
         )
-    return model_of(memory, client, str(folder / client))
+    return model_of(folder, memory, client)
 
 
 def read_memory(folder: Path) -> NodeMemory:
@@ -100,18 +134,32 @@ def read_memory(folder: Path) -> NodeMemory:
     return NodeMemory.load(files[-1])
 
 
-def model_of(memory: NodeMemory, client: str, where: str) -> ExportedModel:
-    """Return the own model and scaling of a client of a node; an error names `where` it should be."""
+def model_of(folder: Path, memory: NodeMemory, client: str) -> ExportedModel:
+    """Return the own model and scaling of a client of the node that works in `folder`."""
     kept = memory.of(client)
     if (state := kept.state) is None:
-        raise PsofedError(f"{where} holds no model yet")
-    arrays = {name: a.numpy() for name, a in state.layout.restore(state.model, state.kept).items()}
+        raise PsofedError(f"{folder / client} holds no model yet")
+    kind: dict[str, Any] = {}
+    if (folder / RUN_FILE).exists():
+        run = RunDescription.from_bytes((folder / RUN_FILE).read_bytes())
+        kind = _kind_of(run.settings) if run.session == memory.session else {}
+    arrays = state.layout.restore(state.model, state.kept)
     scaling = read_stream(kept.records).scaling
-    return ExportedModel(arrays, state.round_number, memory.session, scaling, state.layout.columns)
+    return ExportedModel(
+        dict(arrays), state.round_number, memory.session, scaling, state.layout.columns, **kind
+    )
+
+
+def _kind_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a run's model makes features; nothing if it takes its inputs as they are."""
+    run = RunSettings.for_client(settings)
+    if run.scenario.model.kind == "linear":
+        return {}
+    return {"inputs": run.input_dimension, "kind": run.scenario.model.to_mapping()}
 
 
 def save_model(model: ExportedModel, path: Path) -> None:
-    """Write a model to a ``.npz``, ``.json`` or (if it is linear) ``.onnx`` file, atomically."""
+    """Write a model to a ``.npz`` or ``.json`` file, atomically."""
     document: dict[str, Any] = {
         KIND: FORMAT,
         "psofed": __version__,
@@ -120,29 +168,22 @@ def save_model(model: ExportedModel, path: Path) -> None:
         "arrays": [[name, list(a.shape), str(a.dtype)] for name, a in model.arrays.items()],
         "columns": None if model.columns is None else model.columns.to_mapping(),
         "scaling": None if model.scaling is None else model.scaling.to_mapping(),
+        "inputs": model.inputs,
+        "features": None if model.kind is None else dict(model.kind),
     }
     if path.suffix == ".npz":
         write_archive(path, document, model.arrays)
     elif path.suffix == ".json":
         write_json(path, {**document, "values": {name: a.tolist() for name, a in model.arrays.items()}})
-    elif path.suffix == ".onnx":
-        from psofed.federation.deploy.onnx import save_onnx
-
-        about = {"psofed": __version__, "round": str(model.round_number), "session": model.session}
-        save_onnx(path, model.weights(), model.scaling, model.columns, about)
     else:
-        raise PsofedError(f"--out {path}: must end with .npz, .json or .onnx")
+        raise PsofedError(f"--out {path}: must end with .npz or .json")
 
 
 def load_model(path: Path) -> ExportedModel:
     """Read what :func:`save_model` wrote, or the model of the client whose folder `path` is."""
     if path.is_dir() or (not path.exists() and (path.parent / "state").is_dir()):
         return from_client(path)
-    if path.suffix == ".onnx":
-        raise PsofedError(
-            f"--model {path}: ONNX files are for other programs; export a .json or .npz file too"
-        )
-    if path.suffix not in (".json", ".npz") and path.exists():
+    if path.suffix not in (".json", ".npz"):
         raise PsofedError(
             f"--model {path}: not a model; give a .json or .npz file written by `psofed federation export`, "
             "or the folder of a client"
@@ -153,17 +194,23 @@ def load_model(path: Path) -> ExportedModel:
             if document[KIND] != FORMAT:
                 raise PsofedError(f"{path} has format {document[KIND]}; this psofed reads {FORMAT}")
             arrays = {
-                name: np.array(document["values"][name], dtype=dtype).reshape(shape)
+                name: np.array(document["values"][name], dtype=_dtype(dtype)).reshape(shape)
                 for name, shape, dtype in document["arrays"]
             }
         else:
             document, arrays = read_archive(path, KIND, FORMAT)
         scaling = None if document["scaling"] is None else Standardiser.from_mapping(document["scaling"])
-        named = document.get("columns")
-        columns = None if named is None else ColumnNames.from_mapping(named)
-        return ExportedModel(arrays, int(document["round"]), str(document["session"]), scaling, columns)
+        columns = None if document["columns"] is None else ColumnNames.from_mapping(document["columns"])
+        about = int(document["round"]), str(document["session"]), scaling, columns
+        return ExportedModel(arrays, *about, document["inputs"], document["features"])
     except (KeyError, TypeError, ValueError) as error:
         raise PsofedError(f"{path} is not an exported model: {error}") from None
+
+
+def _dtype(name: str) -> str:
+    if name not in DTYPES:
+        raise ValueError(f"arrays of {name!r}")
+    return name
 
 
 def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = ()) -> Iterator[float]:
@@ -180,23 +227,27 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
         if features:
             columns.check_same(ColumnNames(features, columns.target), "--features")
         features = columns.features
-    found = TableSource(path, model.weights().size, "", features, growing=False).read(Position(), 1 << 62)
-    if skipped := found.end_after(Position()).skipped:
-        raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {found.problem})")
-    yield from predict_inputs(model, found.inputs, str(path))
+    rows = TableSource(path, model.width, "", features, growing=False).read(Position(), 1 << 62)
+    if skipped := rows.end_after(Position()).skipped:
+        raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {rows.problem})")
+    yield from predict_inputs(model, rows.inputs, str(path))
 
 
 def predict_inputs(model: ExportedModel, inputs: FloatArray, where: str) -> Iterator[float]:
-    """Yield a prediction for every row of `inputs` (rows, D), NaN where a value is missing."""
-    weights, scaling = model.weights(), model.scaling
-    if scaling is not None and scaling.width != weights.size:
-        raise PsofedError(f"the scaling is for {scaling.width} features, the model for {weights.size}")
+    """Yield a prediction for every row of `inputs` (rows, d), NaN where a value is missing."""
+    weights, scaling, features = model.weights(), model.scaling, model.features()
+    if scaling is not None and scaling.width != model.width:
+        raise PsofedError(f"the scaling is for {scaling.width} features, the model for {model.width}")
     if scaling is None and np.isnan(inputs).any():
         raise PsofedError(f"{where}: values are missing, which needs a model with a scaling")
-    for x in inputs:
-        scaled = x if scaling is None else scaling.scale(x)
-        prediction = float(weights @ scaled)
-        yield prediction if scaling is None else scaling.restore(prediction)
+    for k, x in enumerate(inputs):
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = x if scaling is None else scaling.scale(x)
+            prediction = float(weights @ features(scaled))
+            prediction = prediction if scaling is None else scaling.restore(prediction)
+        if not np.isfinite(prediction):
+            raise PsofedError(f"{where}, row {k + 1}: its values are too large to predict from")
+        yield prediction
 
 
 def describe(model: ExportedModel) -> str:

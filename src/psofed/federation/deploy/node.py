@@ -1,274 +1,154 @@
-"""One node as one long-lived process: asks for messages, answers them, and learns from each sample as it arrives.
-
-It speaks Flower's Fleet API with Flower's own client (:class:`psofed.federation.flower.FleetConnection`), so to the
-SuperLink it is a SuperNode like any other. But it holds the app in memory, where Flower starts a new Python for every
-message. Only psofed's own app runs here, whatever the server submits: a run's code is never loaded, only its
-configuration is read.
-"""
+"""The node process: one link, one node, and the samples that it reads from a broker."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+import dataclasses
+import logging
+import threading
 from pathlib import Path
-from typing import Any, Protocol
 
-import httpx
-from flwr.app import Context, Message
-
-from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import only_one, read_json, write_json
+from psofed.common.files import only_one, write_atomically
 from psofed.common.scheduler import scheduler
-from psofed.federation.client.gateway import NODE_NUMBER
-from psofed.federation.deploy.credentials import check_made
-from psofed.federation.deploy.processes import undisturbed
-from psofed.federation.flower import (
-    HEARTBEAT,
-    Announcement,
-    BadMessageError,
-    FleetConnection,
-    ForgottenError,
-    NotRunningError,
-    StillOnlineError,
-    UnknownKeyError,
-    UnreachableError,
-    WrongAuthorityError,
-    error_reply,
-    identify,
-)
-from psofed.federation.protocol.answers import decode_metrics
-from psofed.federation.protocol.packing import is_packed, pack, unpack
-from psofed.federation.protocol.wire import SETTINGS, clean_text
+from psofed.data.frames import refuse_toml
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
+from psofed.federation.client.online import BACKLOG
+from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
+from psofed.federation.client.serve import serve
+from psofed.federation.client.shared_table import SharedTable
+from psofed.federation.client.sources import GeneratorSource, Position, open_source
+from psofed.federation.deploy.home import RUN_FILE, Home
+from psofed.federation.deploy.notify import notify
+from psofed.federation.deploy.options import ClientOptions
+from psofed.federation.protocol.corruption import check_rehearsal
+from psofed.federation.transport.certificates import Identity
+from psofed.federation.transport.hub import RUN, Arrival
+from psofed.federation.transport.mqtt import Endpoint, MqttLink, Topics
+from psofed.render.numbers import listed
 
-_LONGEST_PAUSE = 5.0
-_LEARN_EVERY = 0.2
-_MOST_NONSENSE = 20  # messages in a row; beyond that the server is asked once a second
+_log = logging.getLogger("psofed.federation")
+
+_BEAT_EVERY = 5.0  # seconds
+_COUNTED = 1000  # rows of a file that are counted before the first round
 
 
-class App(Protocol):
-    """Program that a node runs."""
+class _WatchedLink(MqttLink):
+    """A link whose owner gives signs of life as long as it asks for arrivals."""
 
-    def __call__(self, message: Message, context: Context) -> Message:
-        """Answer a message."""
-        ...
+    def __init__(self, endpoint: Endpoint, identity: Identity, federation: str, home: Home) -> None:
+        self._home, self._beaten, self._was_connected = home, -_BEAT_EVERY, False
+        super().__init__(endpoint, identity, federation)
 
-    def learn_arrived(self, context: Context) -> int:
-        """Learn from what has arrived since the last call, and return how many samples these were."""
-        ...
+    def receive(self, seconds: float) -> Arrival | None:
+        """Return what arrives next."""
+        now = scheduler().monotonic()
+        if now - self._beaten >= _BEAT_EVERY:
+            self._beaten = now
+            self._home.beat()
+            notify("WATCHDOG=1")
+        if self.is_connected and not self._was_connected:
+            _log.info("connected to %s", self.endpoint)
+        self._was_connected = self.is_connected
+        arrival = super().receive(seconds)
+        if arrival is not None and arrival.kind == RUN:
+            with contextlib.suppress(PsofedError):  # a full disk; only predictions with features need it
+                write_atomically(self._home.folder / RUN_FILE, arrival.body)
+        return arrival
 
 
-class LongLivedNode:
-    """A node that works until it is interrupted.
+def run_node(options: ClientOptions) -> None:
+    """Work until interrupted; a PsofedError says what only the operator can repair."""
+    endpoint, identity = Endpoint.parse(options.broker, options.authority), Identity(options.certificate)
+    Topics(options.federation)
+    _check_attack(options)
+    feed = None
+    if options.is_mqtt:
+        options, feed = _with_feed(options)
+    options = _with_data(options)
+    home = Home(options.folder)
+    with (
+        only_one(home.folder / "lock", f"another node works in {home.folder} already; choose another --home"),
+        contextlib.ExitStack() as stack,
+    ):
+        if not options.data:
+            _log.info("Without --data this node learns made-up samples, in runs with --synthetic only.")
+        if options.byzantine:
+            _log.info("This node is Byzantine: it poisons what it uploads.")
+        _log.info("Node %s works for %s in %s. Stop it with Ctrl-C.", identity.name, endpoint, home.folder)
+        if options.predict_port is not None:
+            from psofed.federation.deploy.predictions import PATH, serve_predictions
 
-    Parameters
-    ----------
-    server, key, authority
-        See :class:`psofed.federation.flower.FleetConnection`.
-    home : path
-        Folder of this node; only one process can use it at a time.
-    settings : mapping
-        What the app is told of this node.
-    app : App
-        What it runs.
-    say : callable
-        Told, in one line each, what a person should know.
+            port = stack.enter_context(serve_predictions(home.folder, options.predict_port))
+            _log.info("Predictions at http://127.0.0.1:%d%s", port, PATH)
+        if feed is not None:
+            feed.start(f"psofed-{identity.name}")
+            stack.callback(feed.stop)
+        node = ready_made_node(identity.name, options, home.folder / "state")
+        link = _WatchedLink(endpoint, identity, options.federation, home)
+        notify("READY=1")
+        stack.callback(notify, "STOPPING=1")
+        serve(node, link, threading.Event())
+
+
+def _with_feed(options: ClientOptions) -> tuple[ClientOptions, MqttFeed]:
+    """Return the options with the table that MQTT messages are written to, and what writes them."""
+    place = MqttTopic.parse(options.data)
+    if options.client is not None:
+        place = place.of_client(options.client)
+    path, columns = options.folder / "mqtt.csv", [*options.features, str(options.target_column)]
+    feed = MqttFeed(place, path, columns, options.time_column or "", lambda text: _log.info("%s", text))
+    column = CLIENT_COLUMN if place.has_clients else None
+    return options.replace(data=str(path), client=None, client_column=column, time_column=None), feed
+
+
+def _with_data(options: ClientOptions) -> ClientOptions:
+    """Return the options with the full path of the table; a mistake should show here, not in the first round.
+
+    A file that is not there yet is waited for.
     """
-
-    def __init__(
-        self,
-        server: str,
-        key: Path,
-        authority: Path,
-        home: Path,
-        settings: Mapping[str, Any],
-        app: App,
-        say: Callable[[str], None],
-    ) -> None:
-        check_made(authority, key)
-        self.home = home
-        self.settings: dict[str, Any] = dict(settings)
-        self.app = app
-        self.say = say
-        self._fleet = FleetConnection(server, key, authority)
-        self.settings[NODE_NUMBER] = str(self._fleet.number)
-        self._lock = scheduler().lock()
-        self._context: Context | None = None
-        self._said: dict[str, str] = {}
-        self._forgotten = scheduler().event()
-        self._ended = scheduler().event()
-
-    def run(self) -> None:
-        """Work until interrupted; raise only for what cannot heal: an unknown key or a wrong authority."""
-        with (
-            only_one(self.home / "lock", f"another node works in {self.home} already; choose another --home"),
-            self._fleet,
-        ):
-            try:
-                self._connect()
-                scheduler().start(self._beat, "heartbeat")
-                scheduler().start(self._learn_arrived, "learning")
-                while True:
-                    try:
-                        self._serve()
-                    except (UnknownKeyError, WrongAuthorityError):
-                        raise
-                    except Exception as error:
-                        # Nothing that a server sends, or that happens on the way, ends a node.
-                        self.say(f"{_reason(error)}; connecting again")
-                        self._connect()
-            finally:
-                with undisturbed():
-                    self._ended.set()
-                    if self._fleet.node_id and self._fleet.deactivate():
-                        with contextlib.suppress(OSError):
-                            disk().unlink(self._remembered)
-
-    # --- being there --------------------------------------------------------------------------------------
-
-    @property
-    def _remembered(self) -> Path:
-        return self.home / "node.json"
-
-    def _connect(self) -> None:
-        """Activate this node, however long it takes."""
-        pause, said = 0.2, ""
-        before = self._fleet.node_id or self._remembered_id()
-        while True:
-            try:
-                node_id = self._fleet.activate()
-                break
-            except StillOnlineError as error:
-                # This folder is locked, so the process that was online with it is dead and can be deactivated.
-                if before and self._fleet.deactivate(before):
-                    before = 0
-                    continue
-                problem = f"{error}; this heals within {2 * HEARTBEAT:.0f} s of its last sign of life"
-            except (UnreachableError, ForgottenError, httpx.HTTPStatusError) as error:
-                problem = f"{error}; trying again"
-            if problem != said:
-                self.say(problem)
-                said = problem
-            scheduler().sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        self._forgotten.clear()
-        try:
-            write_json(self._remembered, {"node_id": node_id})
-        except PsofedError as error:
-            self.say(
-                f"{error}; after a restart this node may have to wait until the server takes it for offline"
-            )
-        self.say(f"connected to {self._fleet.server}")
-
-    def _remembered_id(self) -> int:
-        with contextlib.suppress(PsofedError, ValueError, KeyError, TypeError):
-            return int(read_json(self._remembered)["node_id"])
-        return 0
-
-    def _beat(self) -> None:
-        while not self._ended.wait(0.4 * HEARTBEAT):
-            try:
-                self._fleet.heartbeat()
-            except ForgottenError:
-                self._forgotten.set()
-            except (PsofedError, httpx.HTTPError):
-                pass  # the questions will notice
-
-    # --- working ------------------------------------------------------------------------------------------
-
-    def _serve(self) -> None:
-        """Ask for messages and answer them, until the connection is lost."""
-        pause, nonsense = 0.05, 0
-        while True:
-            if self._forgotten.is_set():
-                raise ForgottenError("the server no longer knows this node")
-            asked = scheduler().monotonic()
-            try:
-                question = self._fleet.ask()
-                if question is not None:
-                    self._answer(question)
-            except BadMessageError as error:
-                # One such message costs one question: the right one may be waiting behind it.
-                self.say(f"ignored: {error}")
-                nonsense += 1
-                scheduler().sleep(0.0 if nonsense <= _MOST_NONSENSE else 1.0)
-                continue
-            nonsense = 0
-            if question is not None:
-                pause = 0.05
-            elif scheduler().monotonic() - asked < 0.5:
-                # A server without our front door does not make us wait.
-                scheduler().sleep(pause)
-                pause = min(2 * pause, 0.5)
-
-    def _answer(self, question: Announcement) -> None:
-        run_id, started = question.message.metadata.run_id, scheduler().monotonic()
-        try:
-            if self._context is None or self._context.run_id != run_id:
-                self._context = self._fleet.run_context(run_id, self.settings)
-            message = self._fleet.fetch(question)
-            identify(run_id, self._fleet.node_id)
-            reply = self._work(message, self._context, question.whole)
-            whole = question.whole and reply.has_content() and is_packed(reply.content)
-            self._fleet.send(reply, scheduler().monotonic() - started, whole)
-        except NotRunningError:
-            pass  # the run has ended meanwhile
-        except (UnknownKeyError, WrongAuthorityError, ForgottenError, BadMessageError):
-            raise
-        except Exception as error:
-            self.say(f"a reply was lost: {_reason(error)}")
-
-    def _work(self, message: Message, context: Context, whole: bool = False) -> Message:
-        try:
-            message.content = unpack(message.content)
-            with self._lock:
-                reply = self.app(message, context)
-            if reply.has_content():
-                self._say_remark(reply)
-                reply.content = pack(reply.content, offer_inline=not whole)
-            return reply
-        except Exception as error:
-            # Whatever the app raises is this node's own affair: it is said here and told to the server.
-            reason = _reason(error)
-            self.say(f"round {clean_text(message.metadata.group_id)} failed: {reason}")
-            return error_reply(reason, message)
-
-    def _say_remark(self, reply: Message) -> None:
-        """Log the remarks that the reply carries, each once until it changes."""
-        settings: Mapping[str, Any] = reply.content.config_records.get(SETTINGS, {})
-        clients, reports = settings.get("clients", []), settings.get("metrics", [])
-        for client, remark in zip(clients, settings.get("remarks", [""] * len(clients)), strict=False):
-            if remark not in ("", self._said.get(client)):
-                self.say(f"{client}: {clean_text(remark)}" if client else clean_text(remark))
-            self._said[client] = remark
-        for client, report in zip(clients, reports, strict=False):
-            if "privacy-uploads" not in report:
-                continue
-            spent = decode_metrics(report)
-            uploads = int(spent["privacy-uploads"])
-            # After 1, 2, 4, 8, … uploads.
-            if uploads > 0 and uploads & (uploads - 1) == 0:
-                self.say(
-                    f"privacy spent {f'by {client} ' if client else ''}after {uploads} upload"
-                    f"{'s' if uploads > 1 else ''}: epsilon = {spent['privacy-epsilon']:.3g} "
-                    f"at delta = {spent['privacy-delta']:g}"
-                )
-
-    def _learn_arrived(self) -> None:
-        failed = ""
-        while not self._ended.wait(_LEARN_EVERY):
-            context = self._context
-            if context is None:
-                continue
-            try:
-                with self._lock:
-                    self.app.learn_arrived(context)
-                failed = ""
-            except Exception as error:
-                if str(error) != failed:
-                    failed = str(error)
-                    self.say(f"cannot learn from what arrives: {error}")
+    if not options.data:
+        return options
+    if not options.describes_table and isinstance(
+        source := open_source(options.data, dimension=1), GeneratorSource
+    ):
+        source.load()
+        return options
+    path = Path(options.data)
+    refuse_toml(path)
+    options = options.replace(data=str(path.resolve()))
+    if not path.exists():
+        _log.warning("--data %s: no such file or folder yet; waiting for it", path)
+        return options
+    source = open_data(options, 0)
+    assert isinstance(source, TableSource)  # generators have returned above
+    if not source.open().header:
+        _log.info("%s has no .parquet file yet." if path.is_dir() else "%s is still empty.", path)
+        return options
+    features, target = source.chosen()
+    shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
+    _log.info(
+        "Features: %s. Target: %s. Both are scaled online. A run may name other columns.", shown, target
+    )
+    if options.is_gateway:
+        names = SharedTable(source).names()
+        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        _log.info("A gateway for %d clients%s.", len(names), f": {shown}" if names else ", as yet")
+        return options
+    rows = len(source.read(Position(), _COUNTED))
+    if options.client is not None and not rows:
+        names = SharedTable(dataclasses.replace(source, client="")).names()
+        _log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))
+    if rows > BACKLOG:
+        number = f"{rows:,}" if rows < _COUNTED else f"at least {rows:,}"
+        _log.info(
+            "%s rows are there already: a run takes them all at once unless it has --samples-per-round.",
+            number,
+        )
+    return options
 
 
-def _reason(error: Exception) -> str:
-    """Return what went wrong in one short line."""
-    known = isinstance(error, PsofedError | httpx.HTTPError)
-    return clean_text(error if known else f"{type(error).__name__}: {error}")
+def _check_attack(options: ClientOptions) -> None:
+    """Refuse an attack that a node cannot rehearse; a mistake should show here, not in the first round."""
+    attack = None if options.attack is None else attack_of(options)
+    if attack is not None:
+        check_rehearsal(attack)

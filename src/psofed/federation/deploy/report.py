@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed._version import __version__
-from psofed.common.files import write_json
 from psofed.common.types import FloatArray
-from psofed.federation.client.synthetic import evaluate_model
-from psofed.federation.deploy.settings import RunSettings
 from psofed.federation.deploy.summary import RunSummary, squared_errors
-from psofed.federation.deploy.traffic import SocketTraffic
+from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import ServerState
-from psofed.federation.server.checks import Conduct
+from psofed.federation.server.checks import Strikes
+from psofed.federation.server.ready_made import evaluate_model
 from psofed.federation.server.rounds import mean_without_overflow
 from psofed.fleet import draw_fleet
 from psofed.results import METRIC_TITLES, SimulationResult
@@ -32,7 +30,6 @@ def build_result(
     state: ServerState,
     history: Iterable[dict[str, Any]],
     settings: RunSettings,
-    counted: SocketTraffic | None,
     window: tuple[float, float],
 ) -> dict[str, Any]:
     """Return the result of a run as plain dicts.
@@ -45,8 +42,6 @@ def build_result(
         The entries of all rounds, which are gone through once.
     settings : RunSettings
         What was run.
-    counted : SocketTraffic or None
-        Bytes counted at the socket during the run, if the relay was there to count.
     window : tuple of float
         Unix times of the run's begin and end.
     """
@@ -58,7 +53,7 @@ def build_result(
         "version": __version__,
         "scenario": settings.scenario.to_mapping(),
         "seed": settings.seed,
-        "settings": settings.options_to_config(),
+        "settings": {key: value for key, value in settings.to_mapping().items() if key != "scenario"},
         **standing(state, settings),
         "started": _clock(window[0]),
         "finished": _clock(window[1]),
@@ -66,11 +61,11 @@ def build_result(
         "rounds": state.round_number,
         "rounds_per_point": summary.width,
         "learning_curve": summary.learning_curve(),
-        "communication": summary.communication(state, counted),
+        "communication": summary.communication(state),
         "examples": summary.totals["examples"],
         "idle_rounds": summary.totals["idle"],
         "nodes": dict(sorted(summary.nodes.items())),
-        "bad_replies": state.conduct["counts"],
+        "bad_replies": state.strikes["counts"],
         "model": state.model.tolist() if state.model.size <= 10_000 else None,
         "history": state.history,
     }
@@ -79,16 +74,16 @@ def build_result(
 def standing(state: ServerState, settings: RunSettings) -> dict[str, Any]:
     """Return what both status and result say: the session, the names of its columns, and who is left out.
 
-    Benched clients are no longer asked, and resting ones not until after the round given. Suspects are there only if
+    Banned clients are no longer asked, and resting ones not until after the round given. Suspects are there only if
     the run has a defence.
     """
     columns = state.layout.columns
-    conduct = Conduct.from_mapping(state.conduct, settings.limits)
+    strikes = Strikes.from_mapping(state.strikes, settings.limits)
     return {
         "session": state.session,
         "columns": None if columns is None else columns.to_mapping(),
-        "benched": sorted(map(str, conduct.benched)),
-        "resting": {name: last for name, last in conduct.resting.items() if last > state.round_number},
+        "banned": sorted(strikes.banned),
+        "resting": {name: last for name, last in strikes.resting.items() if last > state.round_number},
         **({"suspects": state.suspects["nodes"]} if state.suspects else {}),
     }
 
@@ -100,10 +95,10 @@ def latest_errors(state: ServerState) -> dict[str, float]:
     return {node: mean_without_overflow(values) for node, values in reported.items() if values}
 
 
-def save_result(result: dict[str, Any], path: Path) -> None:
-    """Write `result` as JSON to `path` and its curves as NetCDF beside it, both atomically."""
-    write_json(path, result)
+def save_dataset_of(result: dict[str, Any], path: Path) -> Path:
+    """Write the curves as NetCDF beside the result at `path`; the server, which writes that, need not import xarray."""
     save_dataset(result_dataset(result), path.with_suffix(".nc"))
+    return path.with_suffix(".nc")
 
 
 def result_dataset(result: dict[str, Any]) -> "xarray.Dataset":

@@ -1,215 +1,253 @@
-"""A server on this machine: a SuperLink on loopback, and the front door that nodes come through."""
+"""The server process: a broker, the hub on it, and the runs that operators ask for, one after the other."""
 
 import datetime
 import logging
-import sys
-import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_json
 from psofed.common.logs import OncePerChange
-from psofed.federation.deploy.app import HOME_VARIABLE, LOG_JSON_VARIABLE
-from psofed.federation.deploy.credentials import check_private
-from psofed.federation.deploy.door import FrontDoor
-from psofed.federation.deploy.keeper import RunKeeper
-from psofed.federation.deploy.limits import DoorLimits
-from psofed.federation.deploy.notify import notify
-from psofed.federation.deploy.processes import (
-    Process,
-    Supervisor,
-    allow_many_files,
-    flower_environment,
-    free_port,
-    is_listening,
-    wait_until,
-)
-from psofed.federation.deploy.superlink import (
+from psofed.common.scheduler import scheduler
+from psofed.federation.deploy.audit import add_record
+from psofed.federation.deploy.home import (
+    FAILED,
+    FINISHED,
+    ROLLED_BACK,
+    RUNNING,
+    STOPPED,
     Home,
-    check_closed,
-    link_environment,
-    register_nodes,
-    superexec_command,
-    superlink_command,
+    RunRequest,
 )
-from psofed.federation.flower import Control
-from psofed.federation.protocol.bell import BELL_VARIABLE
+from psofed.federation.deploy.notify import notify
+from psofed.federation.deploy.operate import acknowledge_stop
+from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
+from psofed.federation.deploy.runs import Run, RunStatus
+from psofed.federation.protocol.announcements import Announcement
+from psofed.federation.transport.broker import Mosquitto, probe
+from psofed.federation.transport.certificates import SERVER, Certificates, Identity
+from psofed.federation.transport.mqtt import Endpoint, MqttHub
 
 _log = logging.getLogger("psofed.federation")
 
-START_TIMEOUT = 180.0  # seconds, on a busy machine
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_TEND_EVERY = 0.2  # seconds
+_LOOK_EVERY = 1.0  # seconds between two looks at certificates and presence
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running server.
-
-    Attributes
-    ----------
-    home : Home
-        Its files.
-    supervisor : Supervisor
-        Of its processes; more can be started with it.
-    door : FrontDoor
-        What the nodes connect to.
-    control : Control
-        To speak with the SuperLink.
-    superlink : Process
-        The SuperLink, on its own loopback port.
-    """
-
-    home: Home
-    supervisor: Supervisor
-    door: FrontDoor
-    control: Control
-    superlink: Process
-
-    @property
-    def address(self) -> str:
-        """Where nodes connect."""
-        return f"{self.door.host}:{self.door.port}"
-
-    def watch(self, poll: float = 1.0, *, resume: bool = False) -> None:
-        """Let in keys and take up certificates that are made meanwhile, and continue a run whose process has died.
-
-        With `resume` a run that an earlier server has left unfinished is continued as well. It ends when interrupted. A
-        process of the server itself that ends is an error.
-        """
-        keeper, is_news = RunKeeper(self.home, resume=resume), OncePerChange()
-        certificate = self.home.credentials.certificate
-        shown = certificate.stat().st_mtime_ns
-        notify("READY=1")
-        try:
-            while True:
-                self.supervisor.check()
-                problem = self._register()
-                if is_news("keys", problem) and problem:
-                    _log.warning("%s; new keys are let in later", problem)
-                if certificate.exists() and certificate.stat().st_mtime_ns != shown and self._renew():
-                    shown = certificate.stat().st_mtime_ns
-                    _log.info("took up the new certificate %s", certificate)
-                ending = self.home.credentials.warning(datetime.datetime.now(datetime.UTC))
-                if is_news("certificate", ending) and ending:
-                    _log.warning("%s", ending)
-                keeper.look()
-                notify("WATCHDOG=1")
-                time.sleep(poll)
-        finally:
-            notify("STOPPING=1")
-
-    def _register(self) -> str:
-        """Let in keys that were made meanwhile, and return what is in the way."""
-        try:
-            register_nodes(self.home, self.control)
-        except (
-            PsofedError
-        ) as error:  # a busy machine; a SuperLink that has ended is noticed by the supervisor
-            return str(error)
-        return ""
-
-    def _renew(self) -> bool:
-        try:
-            self.door.renew(self.home.credentials)
-        except OSError:  # an SSLError is one: the key or the certificate is not written yet
-            return False
-        return True
-
-
-@contextmanager
-def serve(
-    home: Home,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    limits: DoorLimits | None = None,
-    *,
-    log_json: bool = False,
-) -> Iterator[Server]:
-    """Run a server until the block is left.
+class FederationServer:
+    """Carries out what operators ask for.
 
     Parameters
     ----------
-    host, port
-        Where nodes connect; port 0 for the port it had before, or else any free one.
-    limits : DoorLimits, optional
-        What the front door puts up with.
-    log_json : bool
-        Whether runs write their log lines as JSON.
+    home : Home
+        Its files.
+    hub : MqttHub
+        Where the nodes are.
+    certificates : Certificates
+        Who may take part.
+    broker : Mosquitto or None
+        The broker, if it is a child of this process.
     """
-    allow_many_files()
-    check_private(home.folder, home.credentials.folder)
-    home.credentials.check_server()
-    home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    previous = home.read_server()
-    where = f", at {previous['host']}:{previous['port']}" if previous else ""
-    link_port = free_port()
-    with (
-        only_one(home.server_lock, f"a server of {home.folder} is running already{where}"),
-        tempfile.TemporaryDirectory(prefix="psofed-") as private,
-        Supervisor(home.logs) as supervisor,
-    ):
-        bell = str(Path(private) / "bell")
-        environment = flower_environment(home.flower.resolve())
-        environment |= {HOME_VARIABLE: str(home.folder.resolve()), BELL_VARIABLE: bell}
-        environment |= {LOG_JSON_VARIABLE: "1"} if log_json else {}
-        secret = home.credentials.make_secret()
-        home.credentials.make_link_certificate()
-        command = superlink_command(home, link_port)
-        link = supervisor.start("superlink", command, environment | link_environment(home))
-        wait_until(
-            lambda: is_listening("127.0.0.1", link_port),
-            START_TIMEOUT,
-            "starting the SuperLink",
-            supervisor.check,
-        )
-        check_closed(home, link_port)
-        # It ends for good if one of its requests is refused, as happens when the clock is set back in between.
-        supervisor.start("superexec", superexec_command(home, link_port), environment, restart=True)
-        with Control(link_port, home.credentials.link_certificate, secret) as control:
-            register_nodes(home, control)
-            # The door opens last and closes first: behind an open door there is always somebody.
-            with FrontDoor(
-                host,
-                port or int(previous.get("port", 0)),
-                link_port,
-                home.credentials,
-                home.traffic,
-                bell,
-                limits,
-            ) as door:
-                # The file stays when the server ends: the next one takes the same port, where the nodes look.
-                write_json(home.server_info, {"host": host, "port": door.port, "superlink_port": link_port})
-                yield Server(home, supervisor, door, control, link)
+
+    def __init__(
+        self, home: Home, hub: MqttHub, certificates: Certificates, broker: Mosquitto | None = None
+    ) -> None:
+        self.home, self.hub, self.certificates, self.broker = home, hub, certificates, broker
+        self._is_news = OncePerChange()
+        self._tended = self._looked = -1e9
+        self._denied: frozenset[str] = frozenset()
+        self._log_state: tuple[int, int] | None = None
+        self._dropped: set[tuple[str, str]] = set()
+        self._bodies: dict[str, tuple[bytes, str]] = {}
+        self._asked: RunRequest | None = None
+
+    def work(self) -> None:
+        """Obey requests until interrupted."""
+        status = self._status()
+        ended = (FINISHED, FAILED, STOPPED, ROLLED_BACK)
+        done = status.values.get("run", "") if status.values.get("state") in ended else ""
+        while True:
+            self._tend(status)
+            request = self._asked
+            if request is None or request.number == done:
+                self.hub.receive(_TEND_EVERY)  # replies to nothing
+                continue
+            done = request.number
+            if request.wanted == RUNNING:
+                run = Run(
+                    self.home,
+                    request,
+                    lambda status, number=done: self._attend(status, number),  # type: ignore[misc]
+                    self.certificates.clients_allowed,
+                )
+                run.carry_out(self.hub)
+                status = run.status
+            else:
+                status.set()
+                self._guarded("stop", lambda request=request: acknowledge_stop(self.home, request))  # type: ignore[misc]
+                status = self._status()
+
+    def _status(self) -> RunStatus:
+        values: dict[str, Any] = {"round": 0, "rounds": 0}
+        self._guarded("status", lambda: values.update(self.home.read_status()))
+        return RunStatus(self.home, values)
+
+    def _attend(self, status: RunStatus, number: str) -> bool:
+        """Return whether the operator wants something else than the current run."""
+        self._tend(status)
+        return self._asked is not None and self._asked.number != number
+
+    def _tend(self, status: RunStatus) -> None:
+        now = scheduler().monotonic()
+        if now - self._tended < _TEND_EVERY:
+            return
+        self._tended = now
+        self._guarded("request", self._read_request)
+        if now - self._looked >= _LOOK_EVERY:
+            self._looked = now
+            if self.broker is not None:
+                self.broker.attend()
+            self._guarded("certificates", self._look_at_certificates)
+            self._audit_refusals()
+            status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
+            self.home.beat()
+            notify("WATCHDOG=1")
+        status.write()
+
+    def _read_request(self) -> None:
+        self._asked = self.home.read_request()
+
+    def _look_at_certificates(self) -> None:
+        """Take up revoked, renewed and new certificates, and shut out nodes that flood."""
+        denied = self.certificates.revoked() | self.hub.flooding()
+        found = self.certificates.log.stat()
+        state = (found.st_mtime_ns, found.st_size)
+        if denied == self._denied and state == self._log_state:
+            return
+        for name in sorted(self.hub.flooding() - self._denied):
+            add_record(self.home.audit, "flooding", node=name)
+        self.hub.revoke(self.certificates.revoked())
+        if self.broker is not None:
+            if denied == self._denied:
+                self.broker.reload()  # a renewed certificate
+            self.broker.deny(denied)
+        self._denied, self._log_state = denied, state
+
+    def _audit_refusals(self) -> None:
+        for name, reason in self.hub.dropped.keys() - self._dropped:
+            add_record(self.home.audit, "refused", node=name, reason=reason)
+            self._dropped.add((name, reason))
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        present = self.hub.present()
+        nodes = []
+        for name, record in sorted(self.certificates.records().items()):
+            if name not in self.certificates.names() | self.certificates.revoked():
+                continue
+            online = "online" if name in present else "offline"
+            nodes.append(
+                {
+                    "name": name,
+                    "status": "revoked" if record.revoked else online,
+                    "expires": record.until.date().isoformat(),
+                    "expiry": record.until.timestamp(),
+                    "clients_allowed": record.clients,
+                    "problem": self._problem_of(name, present[name].body) if name in present else "",
+                }
+            )
+        return nodes
+
+    def _problem_of(self, name: str, body: bytes) -> str:
+        if self._bodies.get(name, (b"", ""))[0] != body:
+            try:
+                self._bodies[name] = body, Announcement.from_bytes(body).problem
+            except ValueError as error:
+                self._bodies[name] = body, f"announces itself wrongly: {error}"
+        return self._bodies[name][1]
+
+    def _warnings(self) -> list[str]:
+        warnings = self.certificates.warnings(datetime.datetime.now(datetime.UTC))
+        for warning in warnings:
+            if self._is_news(warning, warning):
+                _log.warning("%s", warning)
+        return warnings
+
+    def _guarded(self, subject: str, action: Callable[[], None]) -> None:
+        """Act; whatever the disk or a damaged file refuses is said once, and tried again."""
+        try:
+            action()
+            self._is_news(subject, "")
+        except (PsofedError, OSError) as error:
+            if self._is_news(subject, str(error)):
+                _log.warning("%s", error)
 
 
-def client_command(
-    server: str, home: Path, key: Path, authority: Path, options: Mapping[str, Any]
-) -> list[str]:
-    """Return the command of a long-lived node: ``psofed federation client``.
-
-    `options` are the command's, by name; True for a switch.
-    """
-    command = [sys.executable, "-c", "from psofed.cli import main; main()", "federation", "client"]
-    command += ["--server", server, "--home", str(home), "--key", str(key), "--ca", str(authority)]
-    for name, value in options.items():
-        if value is True:
-            command.append(f"--{name}")
-        elif value is not False:
-            command += [f"--{name}", str(value)]
-    return command
-
-
-def exposure_warning(host: str, port: int) -> str | None:
-    """Return what to know before a server listens on more than loopback, or None if it does not."""
-    if host in LOOPBACK:
-        return None
-    return (
-        f"WARNING: {host}:{port} can be reached from other machines. Only nodes with a registered key get in, and "
-        "only Flower's Fleet API is open: runs are submitted and keys registered from this machine alone, by this "
-        "user. Let only the nodes' machines reach the port; see docs/federation.md."
+@contextmanager
+def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
+    """Start the broker, refuse one that does not keep nodes apart, and connect; all ends with the block."""
+    home.check_version()
+    certificates = Certificates(home.credentials)
+    certificates.check_server()
+    refusal = (
+        f"a server of {home.folder} is running already, with {home.read_server().get('broker', 'its broker')}"
     )
+    with only_one(home.server_lock, refusal), ExitStack() as stack:
+        broker = None
+        if options.broker:
+            endpoint = Endpoint.parse(options.broker, options.authority)
+        else:
+            broker = _start_mosquitto(home, certificates, options, stack)
+            endpoint = broker.endpoint
+        probe(endpoint, certificates, options.federation)
+        identity = Identity(certificates.bundle(SERVER))
+        hub = MqttHub(endpoint, identity, options.federation, certificates.names)
+        stack.callback(hub.close)
+        about = {"broker": str(endpoint), "federation": options.federation, "port": endpoint.port}
+        write_json(home.server_info, about)
+        yield FederationServer(home, hub, certificates, broker)
+
+
+def _start_mosquitto(
+    home: Home, certificates: Certificates, options: ServerOptions, stack: ExitStack
+) -> Mosquitto:
+    port = options.port
+    if port is None:
+        port = int(home.read_server().get("port", DEFAULT_PORT))
+    broker = Mosquitto(home.logs, certificates, options.federation, port or free_port(), options.host)
+    handler = _RefusalAudit(home)
+    _log.addHandler(handler)
+    stack.callback(_log.removeHandler, handler)
+    broker.start()
+    stack.callback(broker.stop)
+    if options.host not in _LOOPBACK:
+        _log.warning(
+            "%s can be reached from other machines; only certificates of %s get in. Let only the nodes' machines "
+            "reach the port.",
+            broker.endpoint,
+            certificates.authority,
+        )
+    return broker
+
+
+def free_port() -> int:
+    """Return a port of this machine that is free now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class _RefusalAudit(logging.Handler):
+    """Adds an audit line for each certificate that mosquitto says it refuses."""
+
+    def __init__(self, home: Home) -> None:
+        super().__init__()
+        self.home = home
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line of the log."""
+        text = record.getMessage()
+        if text.startswith("mosquitto:") and "certificate" in text:
+            add_record(self.home.audit, "refused", reason=text.removeprefix("mosquitto:").strip())

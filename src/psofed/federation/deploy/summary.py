@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from psofed.federation.deploy.traffic import SocketTraffic
 from psofed.federation.server.checkpoint import ServerState
 
 MOST_POINTS = 10_000  # of a learning curve; more rounds are averaged, as in a simulation
@@ -68,10 +67,7 @@ class RunSummary:
         self._reported[node] = max([before, *fresh])
 
     def _add_nodes(self, record: dict[str, Any]) -> None:
-        for name in {
-            *record["participants"],
-            *record["accepted"],
-        }:  # a late reply may be of a client not asked now
+        for name in record["participants"]:
             entry = self.nodes.setdefault(name, {"rounds": 0, "examples": 0, "remark": "", "error": ""})
             entry["rounds"] += name in record["accepted"]
             entry["examples"] += record["examples_by_node"].get(name, 0)
@@ -105,8 +101,8 @@ class RunSummary:
             "values_up": self._values["up"],
         }
 
-    def communication(self, state: ServerState, counted: SocketTraffic | None) -> dict[str, Any]:
-        """Return numbers and bytes exchanged, against full sharing, and what was counted at the socket."""
+    def communication(self, state: ServerState) -> dict[str, Any]:
+        """Return values and bytes of models exchanged, against full sharing."""
         totals, item = self.totals, state.layout.dtype.itemsize
         full = (totals["messages"] + totals["replies"]) * state.layout.dimension
         return {
@@ -118,8 +114,6 @@ class RunSummary:
             "payload_bytes_up": totals["bytes_up"],
             "full_sharing_payload_bytes": full * item,
             "fraction_of_full_sharing": (totals["down"] + totals["up"]) / full if full else None,
-            "socket_bytes_down": None if counted is None else counted.down,
-            "socket_bytes_up": None if counted is None else counted.up,
         }
 
     def _point(self, number: int) -> int:

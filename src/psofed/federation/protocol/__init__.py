@@ -1,1 +1,1 @@
-"""Conventions between server and clients: masks, the form of messages and models, and the doorbell."""
+"""Messages between server and nodes: their values and codec, masks, the layout of a model, the settings of a run."""

@@ -1,4 +1,4 @@
-"""The server's arithmetic, free of Flower: eq. (5) of the paper on flat vectors."""
+"""The server's arithmetic: eq. (5) of the paper on flat vectors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,6 @@ from psofed.parts.base import Aggregation, PreAggregation
 from psofed.parts.plain import combine_uploads, mix_uploads
 
 Vector = NDArray[Any]
-
 
 # From this many entries on a rule is worth compiling, which takes a second or two once.
 _LARGE = 500

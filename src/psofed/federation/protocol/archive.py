@@ -6,6 +6,7 @@ unpickled.
 
 import io
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,11 @@ def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict
     if not data.startswith(b"PK"):
         raise PsofedError(f"{where} is not a psofed {kind}: not an .npz archive")
     try:
+        if any(
+            member.compress_type != zipfile.ZIP_STORED
+            for member in zipfile.ZipFile(io.BytesIO(data)).infolist()
+        ):
+            raise ValueError("compressed, which psofed's files are not: it may expand to any size")
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name[1:]: archive[name] for name in archive.files if name != _DOCUMENT}
             document = json.loads(archive[_DOCUMENT].tobytes())

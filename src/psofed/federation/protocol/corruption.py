@@ -1,18 +1,15 @@
-"""Corrupting uploads as an attack does, at a node or at the server, with draws that node and round determine."""
+"""Corrupting a node's own uploads as an attack does, with draws that node and round determine."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import ATTACK, derive_words
 from psofed.parts.base import Attack
-from psofed.parts.plain import corrupt_at_best, corrupt_uploads
+from psofed.parts.plain import corrupt_uploads
 
 # From this many corrupted numbers on an attack is worth compiling, which takes a second or two once.
 _LARGE = 2_000
@@ -21,60 +18,34 @@ _LARGE = 2_000
 _EVERYBODY = 2**64 - 1
 
 
-def corrupt_by_node(
-    attack: Attack,
-    seed: int,
-    round_number: int,
-    numbers: Mapping[str, int],
-    uploads: Mapping[str, tuple[NDArray[np.int64], Vector]],
-    server: Vector,
-    byzantine: list[str],
-    memory: FloatArray | None = None,
-    against: Mapping[str, Any] | None = None,
-) -> dict[str, tuple[NDArray[np.int64], Vector]]:
-    """Corrupt uploads; `server` has the numbers of all entries that are uploaded, or of the model's.
-
-    An attack with a `memory` knows entries by their numbers in the model, and needs all of it.
-    """
-    names = sorted(uploads, key=lambda name: numbers[name])
-    entries = (
-        np.unique(np.concatenate([uploads[name][0] for name in names])) if names else np.zeros(0, np.int64)
-    )
-    own = np.asarray(server, dtype=np.float64)
-    if memory is not None and memory.size:
-        entries = np.arange(own.size)
-    own = own if own.size == entries.size else own[entries]
-    sent = np.full((len(names), len(entries)), np.nan)
-    attacking, normals = np.zeros(len(names), np.bool_), np.zeros_like(sent)
-    for p, name in enumerate(names):
-        indices, values = uploads[name]
-        sent[p, np.searchsorted(entries, indices)] = values
-        if name in byzantine:
-            attacking[p], normals[p] = draw_attack(attack, seed, numbers[name], round_number, len(entries))
+def corrupt_upload(
+    attack: Attack, seed: int, round_number: int, client: int, upload: Vector, server: Vector
+) -> Vector:
+    """Return what a Byzantine client of this number uploads instead; `server` are the server's values there."""
+    attacks, normals = draw_attack(attack, seed, client, round_number, upload.size)
+    if not attacks:
+        return upload
     corrupt: Callable[..., FloatArray] = corrupt_uploads
-    if attacking.sum() * len(entries) >= _LARGE:
+    if upload.size >= _LARGE:
         from psofed.engine.corrupt import corrupt_compiled as corrupt
-    if against is not None:
-        corrupt = partial(corrupt_at_best, **against)
     received = corrupt(
-        attack, uploads=sent, attacking=attacking, server=own, clients=np.array([numbers[name] for name in names]),
-        iteration=round_number, normals=normals, num_clients=len(numbers), memory=memory,
-        group=np.sort([numbers[name] for name in byzantine if name in numbers]),
-        common_normals=draw_normals(seed, _EVERYBODY, round_number, len(entries)),
+        attack, uploads=np.asarray(upload, np.float64)[None], attacking=np.array([True]),
+        server=np.asarray(server, np.float64), clients=np.array([client]), iteration=round_number,
+        normals=normals[None], num_clients=1, memory=None, group=np.array([client]),
+        common_normals=draw_normals(seed, _EVERYBODY, round_number, upload.size),
     )  # fmt: skip
-    changed = dict(uploads)
-    for p, name in enumerate(names):
-        if attacking[p]:
-            indices = uploads[name][0]
-            changed[name] = indices, received[p, np.searchsorted(entries, indices)]
-    return changed
+    return np.asarray(received[0], upload.dtype)
 
 
 def check_rehearsal(attack: Attack) -> None:
-    """Refuse attacks that keep a memory for each client, which a rehearsal does not."""
+    """Refuse attacks that a node by itself cannot carry out."""
     if attack.memory_size(1) or attack.remembers_models():
         raise NotCoveredError(
-            f'attack.kind = "{attack.kind}" keeps a memory for each client, which rehearsals do not; simulate it'
+            f'attack.kind = "{attack.kind}" keeps a memory for each client, which a node does not; simulate it'
+        )
+    if not attack.poisons_samples() and attack.knows not in ("upload", "server"):
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" sees what other nodes upload, which no node does; simulate it'
         )
 
 

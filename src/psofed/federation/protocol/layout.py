@@ -8,25 +8,24 @@ keeps its own. So do arrays that are left out by name.
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
-from psofed.federation.flower import fill
 from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.npy import HeldArray, values_of
+from psofed.federation.protocol.frames import DTYPES
 
-MAX_TEXT = 1 << 24  # characters of a layout
-WIRE_DTYPES = ("float16", "float32", "float64")
+MAX_TEXT = 1 << 21  # characters of a layout
 
 Vector = NDArray[Any]
+Arrays = Mapping[str, NDArray[Any]]
+"""A model's arrays by name."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,7 @@ class ModelLayout:
 
     Examples
     --------
-    >>> from flwr.app import Array
-    >>> record = ArrayRecord({"a": Array(np.ones((2, 3), np.float32)), "n": Array(np.array(7))})
-    >>> layout = ModelLayout.of(record)
+    >>> layout = ModelLayout.of({"a": np.ones((2, 3), np.float32), "n": np.array(7)})
     >>> layout.dimension, layout.dtype
     (6, dtype('float32'))
     """
@@ -58,7 +55,7 @@ class ModelLayout:
     columns: ColumnNames | None = None
 
     @classmethod
-    def of(cls, arrays: ArrayRecord, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()) -> Self:
+    def of(cls, arrays: Arrays, include: Sequence[str] = ("*",), exclude: Sequence[str] = ()) -> Self:
         """Return the layout of a model's arrays; `include` and `exclude` are patterns of names (``fnmatch``)."""
         names = tuple(arrays)
         for pattern in (*include, *exclude):
@@ -66,11 +63,11 @@ class ModelLayout:
                 raise InvalidValueError(
                     "include or exclude", pattern, f"a pattern that some array's name matches: {_few(names)}"
                 )
-        floating = [name for name, array in arrays.items() if np.dtype(array.dtype).kind in "fc"]
+        floating = [name for name, array in arrays.items() if array.dtype.kind in "fc"]
         layout = cls(
             names=names,
-            shapes=tuple(tuple(int(side) for side in array.shape) for array in arrays.values()),
-            dtypes=tuple(str(np.dtype(array.dtype)) for array in arrays.values()),
+            shapes=tuple(array.shape for array in arrays.values()),
+            dtypes=tuple(str(array.dtype) for array in arrays.values()),
             private=tuple(
                 name
                 for name in floating
@@ -80,11 +77,11 @@ class ModelLayout:
         )
         if layout.dimension == 0:
             raise InvalidValueError(
-                "initial_arrays", f"{len(arrays)} arrays", "at least one floating number to share"
+                "initial model", f"{len(arrays)} arrays", "at least one floating number to share"
             )
-        unknown = [name for name in layout.shared_dtypes if name not in WIRE_DTYPES]
+        unknown = [name for name in layout.shared_dtypes if name not in DTYPES]
         if unknown:
-            raise InvalidValueError("initial_arrays", unknown[0], "arrays of " + ", ".join(WIRE_DTYPES))
+            raise InvalidValueError("initial model", unknown[0], "arrays of " + ", ".join(DTYPES))
         return layout
 
     @classmethod
@@ -93,21 +90,24 @@ class ModelLayout:
         if len(text) > MAX_TEXT:
             raise ValueError("not a layout: too long")
         try:
-            found = json.loads(text)
-            columns = ColumnNames.from_mapping(found["columns"]) if "columns" in found else None
+            document = json.loads(text)
+            columns = ColumnNames.from_mapping(document["columns"]) if "columns" in document else None
             rows = [
                 (str(name), tuple(int(side) for side in shape), str(np.dtype(dtype)))
-                for name, shape, dtype in found["arrays"]
+                for name, shape, dtype in document["arrays"]
             ]
-            private = tuple(str(name) for name in found["private"])
-        except (TypeError, ValueError, KeyError, RecursionError) as error:
+            private = tuple(str(name) for name in document["private"])
+        except (TypeError, ValueError, KeyError, RecursionError, OverflowError) as error:
             raise ValueError(f"not a layout: {error}") from None
         names, shapes, dtypes = zip(*rows, strict=True) if rows else ((), (), ())
         if any(side < 0 for shape in shapes for side in shape) or len(set(names)) != len(names):
             raise ValueError("not a layout: negative sizes or repeated names")
         if any(np.dtype(dtype).kind not in "biufc" for dtype in dtypes):
             raise ValueError("not a layout: arrays of something else than numbers")
-        return cls(names, shapes, dtypes, private, columns)
+        layout = cls(names, shapes, dtypes, private, columns)
+        if not layout.dimension or any(name not in DTYPES for name in layout.shared_dtypes):
+            raise ValueError("not a layout: nothing to share, or numbers of a type that is not shared")
+        return layout
 
     def to_text(self) -> str:
         """Return the layout as one line of JSON."""
@@ -146,43 +146,39 @@ class ModelLayout:
         """Entries of all arrays, shared or not; an empty array counts its longest side."""
         return sum(math.prod(shape) or max(shape, default=1) for shape in self.shapes)
 
-    def flatten(self, arrays: ArrayRecord) -> Vector:
+    def flatten(self, arrays: Arrays) -> Vector:
         """Return the shared vector (D,) of `arrays`, which nobody may change; ValueError if they do not fit."""
-        if arrays.keys() != self._name_set:
+        if arrays.keys() != set(self.names):
             raise ValueError(f"arrays are named {_few(tuple(arrays))}, not {_few(self.names)}")
         parts = []
-        for name, shape, dtype, is_shared in self._rows:
+        for name, shape, _, is_shared in self._rows:
             if not is_shared:
                 continue
-            part = values_of(arrays[name], dtype, shape)
-            if part.shape != shape:
-                raise ValueError(f"array {name!r} has shape {part.shape}, not {shape}")
-            parts.append(np.asarray(part, dtype=self.dtype).ravel())
+            if arrays[name].shape != shape:
+                raise ValueError(f"array {name!r} has shape {arrays[name].shape}, not {shape}")
+            parts.append(np.asarray(arrays[name], dtype=self.dtype).ravel())
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def restore(
-        self, vector: Vector, own: ArrayRecord | None = None, again: Callable[[], Vector] | None = None
-    ) -> ArrayRecord:
-        """Return a model's arrays from the shared vector and, where not shared, from `own` (or zeros).
-
-        `again` returns the vector once more: then the arrays may be given away (:class:`HeldArray`).
-        """
-        if again is not None and len(self.names) > 1:
-            again = cache(again)  # for all arrays
-        arrays: dict[str, Any] = {}
+    def restore(self, vector: Vector, private: Arrays | None = None) -> dict[str, NDArray[Any]]:
+        """Return a model's arrays from the shared vector and, where not shared, from `private` (or zeros)."""
+        arrays: dict[str, NDArray[Any]] = {}
         start = 0
         for name, shape, dtype, is_shared in self._rows:
             if is_shared:
-                part = partial(_part, slice(start, start + math.prod(shape)), dtype, shape)
-                arrays[name] = HeldArray(
-                    part(lambda: vector), None if again is None else partial(part, again)
-                )
-                start += math.prod(shape)
-            elif own is not None and name in own:
-                arrays[name] = own[name]
+                end = start + math.prod(shape)
+                arrays[name] = np.array(vector[start:end], dtype=dtype).reshape(shape)
+                start = end
+            elif private is not None and name in private:
+                arrays[name] = private[name]
             else:
-                arrays[name] = HeldArray(np.zeros(shape, dtype=dtype))
-        return fill(ArrayRecord, arrays)
+                arrays[name] = np.zeros(shape, dtype=dtype)
+        return arrays
+
+    def kept(self, arrays: Arrays) -> dict[str, NDArray[Any]]:
+        """Return those of `arrays` that are not shared."""
+        return {
+            name: arrays[name] for name, _, _, is_shared in self._rows if not is_shared and name in arrays
+        }
 
     @cached_property
     def _rows(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], bool]]:
@@ -192,22 +188,6 @@ class ModelLayout:
             (name, shape, dtype, dtype.kind in "fc" and name not in self.private)
             for name, shape, dtype in rows
         ]
-
-    @cached_property
-    def _name_set(self) -> set[str]:
-        return set(self.names)
-
-    def kept(self, arrays: ArrayRecord) -> ArrayRecord:
-        """Return those of `arrays` that are not shared."""
-        return fill(
-            ArrayRecord,
-            {name: arrays[name] for name, _, _, is_shared in self._rows if not is_shared and name in arrays},
-        )
-
-
-def _part(place: slice, dtype: np.dtype[Any], shape: tuple[int, ...], vector: Callable[[], Vector]) -> Vector:
-    """Return one array of the shared vector."""
-    return np.asarray(vector()[place], dtype=dtype).reshape(shape)
 
 
 def _few(names: tuple[str, ...]) -> str:

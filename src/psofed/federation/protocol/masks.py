@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean, check_choice, check_integer, check_number
-from psofed.federation.protocol.run_options import MAX_SEED
+from psofed.federation.protocol.bounds import MAX_SEED
 from psofed.parts.base import Pattern
 
 DERIVATION = 1
@@ -24,7 +24,7 @@ DERIVATION = 1
 
 PATTERNS = ("random", "round-robin")
 
-MASK, OFFSET, PARTICIPANTS, ATTACK, MIXING, DITHER = 1, 2, 3, 4, 5, 6
+MASK, OFFSET, PARTICIPANTS, ATTACK, MIXING = 1, 2, 3, 4, 5
 """Purpose of a stream of words; the third word of Philox's counter."""
 
 _BLOCK = 1 << 20  # entries whose words are held at once, so that memory follows M and not D

@@ -1,18 +1,17 @@
 """The settings of a federation's run, each declared once.
 
-The Python signatures, Flower's configuration and the options of ``psofed federation run`` all follow from here. Nothing
-of Flower or NumPy is imported, so that ``--help`` stays instant.
+The Python signatures, the run description and the options of ``psofed federation run`` all follow from here. Nothing
+of NumPy is imported, so that ``--help`` stays instant.
 """
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
 from psofed.common.settings import Settings
-
-MAX_SEED = 2**63 - 1
+from psofed.federation.protocol.bounds import MAX_SEED
 
 # Headings in --help.
 _RUN, _COLUMNS, _ROUNDS, _REPLIES = "Run", "Columns", "Rounds", "Bad and missing replies"
@@ -33,35 +32,16 @@ def _check_patience(name: str, value: Any) -> float:
 class ReplyLimits(Settings):
     """Bounds on replies, and the consequences of bad and missing ones.
 
-    See :mod:`psofed.federation.server.plausibility` for `max_deviation` and `max_drift`, and
-    :mod:`psofed.federation.server.patience` for `patience` and `grace`. Each further round in a row that a
+    See :mod:`psofed.federation.server.patience` for `patience` and `grace`. Each further round in a row that a
     node leaves unanswered doubles its rest, up to 32 rounds.
 
     Examples
     --------
-    >>> ReplyLimits(bench_after=-1)
+    >>> ReplyLimits(ban_after=-1)
     Traceback (most recent call last):
-    psofed.common.errors.InvalidValueError: bench_after must be at least 0; got -1.
+    psofed.common.errors.InvalidValueError: ban_after must be at least 0; got -1.
     """
 
-    max_magnitude: float = option(
-        group=_REPLIES,
-        default=0.0,
-        low=0,
-        text="drop replies with an absolute value beyond this; 0: no bound",
-    )
-    max_deviation: float = option(
-        group=_REPLIES,
-        default=10.0,
-        low=0,
-        text="drop replies further from the model than this multiple of the usual distance and of its size; 0: none",
-    )
-    max_drift: float = option(
-        group=_REPLIES,
-        default=0.0,
-        low=0,
-        text="leave out nodes that move this many times further than the others over 50 rounds; 0: no bound",
-    )
     max_examples: int = option(
         group=_REPLIES,
         default=1_000_000,
@@ -72,13 +52,13 @@ class ReplyLimits(Settings):
         group=_REPLIES,
         default=100,
         low=1,
-        text="clients that one node may have at a time; over a whole run, ten times this number",
+        text="clients that one gateway may have at a time; over a whole run, ten times this number",
     )
-    bench_after: int = option(
+    ban_after: int = option(
         group=_REPLIES,
         default=3,
         low=0,
-        text="stop asking a client after this number of bad replies within 1,000 rounds; 0: never",
+        text="ban a client after this number of bad replies within 1,000 rounds; 0: never",
     )
     rest_rounds: int = option(
         group=_REPLIES,
@@ -91,13 +71,6 @@ class ReplyLimits(Settings):
         default=3.0,
         check=_check_patience,
         text="how many times longer than most nodes a node may take; 0: wait until the deadline",
-    )
-    late_weight: float = option(
-        group=_REPLIES,
-        default=0.0,
-        low=0,
-        high=1,
-        text="weight of a reply one round late, squared if it is two rounds late, and so on; 0: drop late replies",
     )
     grace: float = option(
         group=_REPLIES,
@@ -122,14 +95,14 @@ class RoundPlan(Settings):
         group=_ROUNDS,
         default=1,
         low=1,
-        text="nodes to wait for before the first round; later rounds wait for one",
+        text="clients to wait for before the first round, those of gateways included; later rounds wait for one",
     )
     wait_for_nodes: float = option(
         group=_ROUNDS,
         default=60.0,
         low=0,
         metavar="SECONDS",
-        text="how long to wait for --min-nodes before starting with the nodes that are online",
+        text="how long to wait for --min-nodes before starting with the clients that are online",
     )
     interval: float = option(
         group=_ROUNDS,
@@ -155,12 +128,6 @@ class RoundPlan(Settings):
         default=(),
         metavar="A,B",
         text="clients that are never asked, such as one with a faulty sensor",
-    )
-    evaluate_every: int = option(
-        flag=None,
-        default=0,
-        low=0,
-        text="let the participants evaluate their own models in every N-th round; 0: never",
     )
 
 
@@ -207,7 +174,7 @@ class RunOptions(RoundPlan, ReplyLimits):
         default=(),
         metavar="A,B,C",
         group=_COLUMNS,
-        text="columns that every node learns from, in the order of the model; by default those that most nodes have",
+        text="columns that every node learns from, in the order of the model; with --target-column",
     )
     target_column: str | None = option(
         default=None, metavar="NAME", group=_COLUMNS, text="column to predict; with --features"
@@ -220,7 +187,6 @@ class RunOptions(RoundPlan, ReplyLimits):
     )
     wait_for_nodes: float = _with_default(RoundPlan, "wait_for_nodes", 120.0)
     newcomers: str = _with_default(RoundPlan, "newcomers", "zeros")
-    max_drift: float = _with_default(ReplyLimits, "max_drift", 2.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -236,42 +202,6 @@ class RunOptions(RoundPlan, ReplyLimits):
     def limits(self) -> ReplyLimits:
         """The limits on replies."""
         return _part(ReplyLimits, self)
-
-
-class DemoOptions(Settings):
-    """Settings of the demonstration on one machine."""
-
-    nodes: int = option(default=4, low=2, high=64, text="nodes to start")
-    rounds: int = option(default=20, low=1, text="rounds to run")
-    seed: int = option(
-        default=0, low=0, high=MAX_SEED, text="random seed of data, masks, participants and attack"
-    )
-    samples_per_round: int = _with_default(RunOptions, "samples_per_round", 1)
-    deadline: float = _with_default(RunOptions, "deadline", 60.0)
-    supernodes: bool = option(default=False, text="start Flower's SuperNodes instead, to compare")
-    undefended: bool = option(default=False, text="leave out the defence, and compare the run with theory")
-
-
-class ServerOptions(Settings):
-    """Settings of the server on this machine."""
-
-    host: str = option(default="127.0.0.1", text="address to listen on for nodes")
-    port: int | None = option(
-        default=None,
-        low=0,
-        high=65535,
-        text="port to listen on; 0 picks a free one; by default the last one used, or 9092",
-    )
-    resume: bool = option(default=False, text="continue the last run if it has not finished")
-    metrics_port: int | None = option(
-        default=None, low=0, high=65535, text="serve metrics for Prometheus on this port"
-    )
-    metrics_host: str = option(default="127.0.0.1", text="address for --metrics-port")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.metrics_port is None and self.metrics_host != type(self).metrics_host:
-            raise PsofedError("--metrics-host is the address of the metrics: add --metrics-port.")
 
 
 def _part(kind: type[S], values: Settings) -> S:

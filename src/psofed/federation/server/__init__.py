@@ -1,1 +1,1 @@
-"""The server's side: the strategy, its memory, the participants, and the checks of replies."""
+"""The server: the loop over rounds, the step, the checks of replies, the checkpoint and the history."""

@@ -10,22 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Array, ArrayRecord
-
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import reason_of, remove_leftovers, replace_by_link
 from psofed.federation.protocol.archive import read_archive, write_archive
-from psofed.federation.protocol.layout import ModelLayout, Vector
+from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.server.history import ROUNDS_PER_FILE, RoundHistory, forget_old
+from psofed.federation.server.rule_memory import RememberedUpdates
 
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 4
 KEEP = 10
 
 
 @dataclass
 class ServerState:
-    """State of the strategy after a completed round.
+    """State of the server after a completed round.
 
     Attributes
     ----------
@@ -45,12 +44,12 @@ class ServerState:
         For every client, by name, the last round that was accepted from it.
     clients : dict
         See :class:`psofed.federation.server.clients.ClientRegistry`.
-    conduct : dict
-        See :class:`psofed.federation.server.checks.Conduct`.
-    scale : dict
-        See :class:`psofed.federation.server.plausibility.Plausibility`.
+    strikes : dict
+        See :class:`psofed.federation.server.checks.Strikes`.
     suspects : dict
         See :class:`psofed.federation.server.suspects.Suspects`; empty without a defence.
+    memory : RememberedUpdates
+        See :class:`psofed.federation.server.step.ServerStep`.
     history : list of dict
         One entry for each of the latest rounds, at most 1,000; the checkpoint's
         :class:`~psofed.federation.server.history.RoundHistory` has all of them.
@@ -61,13 +60,13 @@ class ServerState:
     round_number: int
     model: Vector
     layout: ModelLayout
-    kept: ArrayRecord
+    kept: Arrays
     epoch: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
-    conduct: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
-    scale: dict[str, Any] = field(default_factory=dict)
+    strikes: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
     suspects: dict[str, Any] = field(default_factory=dict)
+    memory: RememberedUpdates = field(default_factory=RememberedUpdates)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def add_round(self, entry: dict[str, Any]) -> None:
@@ -244,11 +243,13 @@ def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
         "layout": state.layout.to_text(),
         "seen": dict(sorted(state.seen.items())),
         "clients": state.clients,
-        "conduct": state.conduct,
-        "scale": state.scale,
+        "strikes": state.strikes,
         "suspects": state.suspects,
+        "remembered": state.memory.names,
     }
-    return document, {"model": state.model} | {f"kept/{k}": v.numpy() for k, v in state.kept.items()}
+    return document, {"model": state.model, "memory": state.memory.values} | {
+        f"kept/{k}": v for k, v in state.kept.items()
+    }
 
 
 def _from_archive(path: Path) -> ServerState:
@@ -261,11 +262,11 @@ def _from_archive(path: Path) -> ServerState:
             round_number=document["round"],
             model=arrays["model"],
             layout=ModelLayout.from_text(document["layout"]),
-            kept=ArrayRecord({k[5:]: Array(v) for k, v in arrays.items() if k.startswith("kept/")}),
+            kept={k[5:]: v for k, v in arrays.items() if k.startswith("kept/")},
+            memory=RememberedUpdates(list(document["remembered"]), arrays["memory"]),
             seen=dict(document["seen"]),
             clients=dict(document.get("clients", {})),
-            conduct=document["conduct"],
-            scale=document["scale"],
+            strikes=document["strikes"],
             suspects=dict(document.get("suspects", {})),
         )
     except (ValueError, KeyError, TypeError) as error:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import InvalidValueError
-from psofed.federation.protocol.answers import LEARNED, Reply
 from psofed.federation.protocol.layout import Vector
+from psofed.federation.protocol.replies import LEARNED, BadReplyError, Reply
 from psofed.federation.protocol.run_options import ReplyLimits
-from psofed.federation.protocol.wire import BadReplyError
 from psofed.federation.server.patience import Patience
 
 KINDS = {
@@ -20,37 +19,31 @@ KINDS = {
     "wrong-length": "not the M values asked for",
     "wrong-dtype": "not the model's number type",
     "wrong-columns": "learned from different columns or with a different layout",
-    "wrong-key": "arrays with other names than requested",
-    "out-of-bound": "a value beyond the bound that was set",
-    "implausible": "far beyond the server's model and the other replies",
-    "doubtful": "far off, but not beyond what an honest reply can be: left out, without blame",
     "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
-    "stale-round": "an answer to another round",
-    "foreign-session": "an answer to another federation",
+    "stale-round": "an answer to another round or run",
     "malformed": "not readable as a reply at all",
     "error": "the client's training raised an exception, or its node is unavailable",
     "no-reply": "no answer in time: before the deadline, or while most other nodes had answered long before",
 }
 """Kinds of bad replies, as they are counted in the result."""
 
-_ACCIDENTS = ("no-reply", "error")  # the node rests but is not benched
-_NOT_A_STRIKE = (*_ACCIDENTS, "doubtful")
+_ACCIDENTS = ("no-reply", "error")  # the node rests but is not banned
 _STRIKE_ROUNDS = 1000  # for which a bad reply counts: in months an honest node may send a few
 _LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
 
 
 @dataclass
-class Conduct:
-    """Bad replies by client name and kind: which clients are benched or rest, and which nodes are waited for.
+class Strikes:
+    """Bad replies by client name and kind: which clients are banned or rest, and which nodes are waited for.
 
     Examples
     --------
-    >>> conduct = Conduct(ReplyLimits(bench_after=2))
-    >>> conduct.note("pump-1", "nan", round_number=1); conduct.note("pump-1", "infinite", round_number=2)
-    >>> conduct.benched, conduct.may_play("pump-1", 3), conduct.may_play("pump-2", 3)
+    >>> strikes = Strikes(ReplyLimits(ban_after=2))
+    >>> strikes.note("pump-1", "nan", round_number=1); strikes.note("pump-1", "infinite", round_number=2)
+    >>> strikes.banned, strikes.may_take_part("pump-1", 3), strikes.may_take_part("pump-2", 3)
     ({'pump-1'}, False, True)
-    >>> conduct.forget_old(1001)
-    >>> conduct.benched, conduct.strikes("pump-1")
+    >>> strikes.forget_old(1001)
+    >>> strikes.banned, strikes.count("pump-1")
     (set(), 1)
     """
 
@@ -60,7 +53,6 @@ class Conduct:
     resting: dict[str, int] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
     waits: dict[str, float] = field(default_factory=dict)
-    late: dict[str, int] = field(default_factory=dict)
     patience: Patience = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,9 +64,9 @@ class Conduct:
         if kind not in KINDS:
             raise InvalidValueError("kind", kind, ", ".join(KINDS))
         self.counts.setdefault(client, Counter())[kind] += 1
-        if kind not in _NOT_A_STRIKE:
+        if kind not in _ACCIDENTS:
             self.struck.setdefault(client, []).append(round_number)
-        if kind in _ACCIDENTS:
+        else:
             times = 1
             if kind == "no-reply":
                 self.missed[client] = self.missed.get(client, 0) + 1
@@ -95,21 +87,21 @@ class Conduct:
         }
         self.struck = {client: rounds for client, rounds in recent.items() if rounds}
 
-    def strikes(self, client: str) -> int:
-        """How many of the client's bad replies count towards the bench."""
+    def count(self, client: str) -> int:
+        """How many of the client's bad replies count towards a ban."""
         return len(self.struck.get(client, ()))
 
     @property
-    def benched(self) -> set[str]:
+    def banned(self) -> set[str]:
         """The clients that are no longer asked."""
-        if not self.limits.bench_after:
+        if not self.limits.ban_after:
             return set()
-        return {client for client in self.struck if self.strikes(client) >= self.limits.bench_after}
+        return {client for client in self.struck if self.count(client) >= self.limits.ban_after}
 
-    def may_play(self, client: str, round_number: int) -> bool:
+    def may_take_part(self, client: str, round_number: int) -> bool:
         """Whether `client` may be drawn in `round_number`."""
-        benched = bool(self.limits.bench_after) and self.strikes(client) >= self.limits.bench_after
-        return not benched and self.resting.get(client, 0) < round_number
+        banned = bool(self.limits.ban_after) and self.count(client) >= self.limits.ban_after
+        return not banned and self.resting.get(client, 0) < round_number
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain dicts, as JSON holds them."""
@@ -119,19 +111,17 @@ class Conduct:
             "resting": dict(sorted(self.resting.items())),
             "missed": dict(sorted(self.missed.items())),
             "waits": dict(sorted(self.waits.items())),
-            "late": dict(sorted(self.late.items())),
         }
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Conduct":
+    def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Strikes":
         """Read what :meth:`to_mapping` gave."""
         counts = {node: Counter(counts) for node, counts in mapping["counts"].items()}
         struck = {node: [int(n) for n in rounds] for node, rounds in mapping.get("struck", {}).items()}
         resting = {node: int(until) for node, until in mapping["resting"].items()}
         missed = {node: int(count) for node, count in mapping.get("missed", {}).items()}
         waits = {node: float(seconds) for node, seconds in mapping.get("waits", {}).items()}
-        late = {node: int(count) for node, count in mapping.get("late", {}).items()}
-        return cls(limits, counts, struck, resting, missed, waits, late)
+        return cls(limits, counts, struck, resting, missed, waits)
 
 
 def check_replies(replies: Sequence[Reply], limits: ReplyLimits) -> dict[str, BadReplyError]:
@@ -151,18 +141,14 @@ def check_replies(replies: Sequence[Reply], limits: ReplyLimits) -> dict[str, Ba
     rows = [np.asarray(reply.values) for reply in learned]
     values = rows[0][None] if len(rows) == 1 else np.stack(rows)
     finite = np.isfinite(values)
-    if limits.max_magnitude:
-        finite &= np.abs(values) <= limits.max_magnitude
     if finite.all():
         return found
     for k in np.flatnonzero(~finite.all(axis=1)):
-        found.setdefault(learned[k].client, _what_is_wrong(values[k], limits))
+        found.setdefault(learned[k].client, _what_is_wrong(values[k]))
     return found
 
 
-def _what_is_wrong(values: Vector, limits: ReplyLimits) -> BadReplyError:
+def _what_is_wrong(values: Vector) -> BadReplyError:
     if count := int(np.isnan(values).sum()):
         return BadReplyError("nan", f"{count} values")
-    if count := int(np.isinf(values).sum()):
-        return BadReplyError("infinite", f"{count} values")
-    return BadReplyError("out-of-bound", f"{float(np.abs(values).max()):g} beyond {limits.max_magnitude:g}")
+    return BadReplyError("infinite", f"{int(np.isinf(values).sum())} values")

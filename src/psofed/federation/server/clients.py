@@ -8,12 +8,11 @@ client goes by its name, so the names that one node may ever use are bounded. Th
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from psofed.federation.protocol.wire import client_number, roster_digest
-from psofed.federation.server.nodes import Node
+from psofed.federation.protocol.names import client_number, node_number
 from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
@@ -47,11 +46,6 @@ def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) ->
     return ""
 
 
-def anybody(node: str) -> bool:
-    """Say of every node that it may have many clients."""
-    return True
-
-
 @dataclass(frozen=True)
 class Client:
     """A client as the server sees it.
@@ -61,8 +55,8 @@ class Client:
     name : str
         In the history, the result and every line that a person reads.
     number : int
-        By which it is drawn; see :func:`psofed.federation.protocol.wire.client_number`.
-    node : Node
+        By which it is drawn; see :func:`psofed.federation.protocol.names.client_number`.
+    node : str
         That works for it.
     local : str
         Its name at the node; empty for the one client of a node that is not a gateway.
@@ -70,7 +64,7 @@ class Client:
 
     name: str
     number: int
-    node: Node
+    node: str
     local: str = ""
 
 
@@ -80,74 +74,62 @@ class ClientRegistry:
 
     Parameters
     ----------
-    most : int
-        Clients that one node may have at a time (`max_clients` of a run).
+    allowed : callable
+        How many clients a node, by name, may have at a time.
     rosters : dict
         For every gateway, by name, its clients.
     owners : dict
         For every client that was ever named, the node it belongs to.
     nodes : set of str
         Names of all nodes that were ever online, as clients, which no other node can claim.
-    is_gateway : callable
-        Whether a node, by name, may have more than one client.
 
     Examples
     --------
-    >>> registry, (a, b) = ClientRegistry(most=100), (Node("gate-a", 1, 11), Node("gate-b", 2, 22))
-    >>> registry.meet([a, b])
-    >>> registry.note(a, ["north", "south"]), registry.note(b, ["south", "west", "gate-a"])
-    (True, True)
-    >>> [(client.name, client.node.name) for client in registry.clients_of([a, b])]
+    >>> registry = ClientRegistry(allowed=lambda node: 100)
+    >>> registry.meet({"gate-a": ("north", "south"), "gate-b": ("south", "west", "gate-a")})
+    True
+    >>> [(client.name, client.node) for client in registry.clients_of(["gate-a", "gate-b"])]
     [('north', 'gate-a'), ('south', 'gate-a'), ('west', 'gate-b')]
-    >>> registry.refused(b)
+    >>> registry.refused["gate-b"]
     ('gate-a', 'south')
     """
 
-    most: int
+    allowed: Callable[[str], int]
     rosters: dict[str, list[str]] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     nodes: set[str] = field(default_factory=set)
-    _refused: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _digests: dict[str, str] = field(default_factory=dict)
-    is_gateway: Callable[[str], bool] = anybody
-    _named: Counter[str] = field(init=False, repr=False)
+    refused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _said: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        self._named = Counter(self.owners.values())
+    def meet(self, announced: Mapping[str, tuple[str, ...] | None]) -> bool:
+        """Register the clients that nodes announce, None if a node is not a gateway; return whether any changed."""
+        self.nodes |= {self._name_of(node) for node in announced}
+        changed = [self._register(node, clients) for node, clients in sorted(announced.items())]
+        return any(changed)
 
-    def meet(self, nodes: Iterable[Node]) -> None:
-        """Keep the names of nodes for themselves."""
-        self.nodes |= {self._name_of(node) for node in nodes}
-
-    def note(self, node: Node, names: Iterable[str]) -> bool:
-        """Register a node's clients, and return whether they have changed.
-
-        If there are too many, those that it has already stay.
-
-        Parameters
-        ----------
-        names : iterable of str
-            All of them; empty if the node is not a gateway, or no longer one.
-        """
-        named = sorted(names)
-        digest = roster_digest(named)
-        if digest == self._digests.get(node.name, ""):
+    def _register(self, node: str, names: tuple[str, ...] | None) -> bool:
+        """Register a node's clients, and return whether they have changed; if there are too many, known ones stay."""
+        if names is None:
+            self.refused.pop(node, None)
+            self._said.pop(node, None)
+            return self.rosters.pop(node, None) is not None
+        most = self.allowed(node)
+        if self._said.get(node) == (most, names):
             return False
+        self._said[node] = most, names
         accepted: list[str] = []
         refused: list[str] = []
         reasons: dict[str, list[str]] = {}
-        others = self.nodes - {node.name}
-        most = self.most if self.is_gateway(node.name) else 1
-        unused = most * NAMES_PER_CLIENT - self._named[node.name]
-        before = self.rosters.get(node.name, [])
-        for name in sorted(named, key=lambda name: name not in before):
+        unused = most * NAMES_PER_CLIENT - Counter(self.owners.values())[node]
+        before = self.rosters.get(node, [])
+        for name in sorted(names, key=lambda name: (name not in before, name)):
             owner = self.owners.get(name)
-            if owner not in (None, node.name) or (owner is None and name in others):
+            if owner not in (None, node) or (owner is None and name in self.nodes - {node}):
                 reason = "a name belongs to the node that used it first"
-            elif len(accepted) >= most < self.most:
-                reason = f"its key is for one client; see psofed federation certs --gateway {node.name}"
             elif len(accepted) >= most:
-                reason = f"a node may have {most} clients"
+                reason = (
+                    "its certificate is for one client" if most == 1 else f"a node may have {most} clients"
+                )
             elif owner is None and unused <= 0:
                 reason = f"a node may use {most * NAMES_PER_CLIENT} names during a run"
             else:
@@ -155,54 +137,40 @@ class ClientRegistry:
                 unused -= owner is None
                 continue
             refused.append(name)
-            reasons.setdefault(reason, []).append(
-                name if owner in (None, node.name) else f"{name} of {owner}"
-            )
+            reasons.setdefault(reason, []).append(name if owner in (None, node) else f"{name} of {owner}")
         refusals = tuple(sorted(refused)[:_REFUSALS_KEPT])
-        # A node that may become a gateway is to name its clients again.
-        self._digests[node.name] = digest if len(named) <= most or most == self.most else ""
-        if named and (sorted(accepted), refusals) == (before, self._refused.get(node.name)):
+        if (sorted(accepted), refusals) == (self.rosters.get(node), self.refused.get(node, ())):
             return False
         if reasons:
             said = "; ".join(f"{listed(names)} ({reason})" for reason, names in reasons.items())
-            _log.warning("%s names clients that are refused: %s", node.name, said)
-        self._named[node.name] += sum(name not in self.owners for name in accepted)
-        self.owners |= dict.fromkeys(accepted, node.name)
-        self._refused[node.name] = refusals
-        self.rosters.pop(node.name, None)
-        if named:
-            self.rosters[node.name] = sorted(accepted)
-            joined, left = set(accepted) - set(before), set(before) - set(accepted)
-            _log.info("%s has %d clients (%d new, %d gone)", node.name, len(accepted), len(joined), len(left))
+            _log.warning("%s names clients that are refused: %s", node, said)
+        self.owners |= dict.fromkeys(accepted, node)
+        self.refused[node] = refusals
+        self.rosters[node] = sorted(accepted)
+        joined, left = set(accepted) - set(before), set(before) - set(accepted)
+        _log.info("%s has %d clients (%d new, %d gone)", node, len(accepted), len(joined), len(left))
         return True
 
-    def clients_of(self, nodes: Sequence[Node]) -> list[Client]:
+    def clients_of(self, nodes: Iterable[str]) -> list[Client]:
         """Return the clients of some nodes, by name."""
-        found = []
+        clients = []
         for node in nodes:
-            if (roster := self.rosters.get(node.name)) is not None:
-                most = self.most if self.is_gateway(node.name) else 1
-                found += [
-                    Client(name, client_number(node.number, name), node, name) for name in roster[:most]
+            number = node_number(node)
+            if (roster := self.rosters.get(node)) is not None:
+                clients += [
+                    Client(name, client_number(number, name), node, name)
+                    for name in roster[: self.allowed(node)]
                 ]
             else:
-                found.append(Client(self._name_of(node), node.number, node))
-        return sorted(found, key=lambda client: client.name)
+                clients.append(Client(self._name_of(node), number, node))
+        return sorted(clients, key=lambda client: client.name)
 
-    def _name_of(self, node: Node) -> str:
+    def _name_of(self, node: str) -> str:
         """Return the name of a node's one client: its own, and its number as often as gateways have used the name."""
-        name = node.name
+        name = node
         while name in self.owners:
-            name = f"{name}-{node.number}"
+            name = f"{name}-{node_number(node)}"
         return name
-
-    def digest(self, node: Node) -> str:
-        """Return the digest of what a node last said; empty if it is not known as a gateway."""
-        return self._digests.get(node.name, "")
-
-    def refused(self, node: Node) -> tuple[str, ...]:
-        """Return clients that a node has named and that are not accepted, the first 20 of them."""
-        return self._refused.get(node.name, ())
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain dicts, as JSON holds them."""
@@ -210,16 +178,12 @@ class ClientRegistry:
             "rosters": dict(sorted(self.rosters.items())),
             "owners": dict(sorted(self.owners.items())),
             "nodes": sorted(self.nodes),
-            "refused": {node: list(names) for node, names in sorted(self._refused.items()) if names},
-            "digests": {node: digest for node, digest in sorted(self._digests.items()) if digest},
+            "refused": {node: list(names) for node, names in sorted(self.refused.items()) if names},
         }
 
     @classmethod
-    def from_mapping(
-        cls, mapping: Mapping[str, Any], most: int, is_gateway: Callable[[str], bool] = anybody
-    ) -> "ClientRegistry":
+    def from_mapping(cls, mapping: Mapping[str, Any], allowed: Callable[[str], int]) -> "ClientRegistry":
         """Read what :meth:`to_mapping` gave."""
         rosters = {node: list(names) for node, names in mapping.get("rosters", {}).items()}
         refused = {node: tuple(names) for node, names in mapping.get("refused", {}).items()}
-        owners, digests = dict(mapping.get("owners", {})), dict(mapping.get("digests", {}))
-        return cls(most, rosters, owners, set(mapping.get("nodes", ())), refused, digests, is_gateway)
+        return cls(allowed, rosters, dict(mapping.get("owners", {})), set(mapping.get("nodes", ())), refused)

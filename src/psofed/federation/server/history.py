@@ -139,17 +139,13 @@ class RoundHistory:
         If they have no file, a later epoch has rewritten it and removed the others. Its rounds up to the rollback are
         the same, and no checkpoint beyond them is left.
         """
-        named = re.compile(rf"{re.escape(self.checkpoint.stem)}\.history-{_short(state)}-(\d+)(?:-(\d+))?\.")
-        files: dict[int, list[tuple[bool, int, bool, Path]]] = {}
+        named = re.compile(rf"{re.escape(self.checkpoint.stem)}\.history-{_short(state)}-(\d+)-(\d+)\.")
+        files: dict[int, list[tuple[bool, int, Path]]] = {}
         for path in self.paths():
             if (match := named.match(path.name)) is not None:
-                epoch, numbered = (
-                    int(match[1]),
-                    match[2] is not None,
-                )  # older versions had one file for all rounds
-                found = files.setdefault(int(match[2] or 0), [])
-                found.append((epoch <= state.epoch, epoch, numbered, path))
-        return {number: max(found)[-1] for number, found in files.items()}
+                epoch = int(match[1])
+                files.setdefault(int(match[2]), []).append((epoch <= state.epoch, epoch, path))
+        return {number: max(versions)[-1] for number, versions in files.items()}
 
 
 def _short(state: RecordedState) -> str:

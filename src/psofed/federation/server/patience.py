@@ -62,23 +62,28 @@ class Wait:
         self.deadline = deadline
         self._patience = patience
         self._asked = list(asked)
+        self._majority = len(self._asked) // 2 + 1
         self._times: dict[str, float] = {}
+        self._usual: float | None = None  # the time that every node may take, once a majority has answered
 
     def answered(self, node: str, seconds: float) -> None:
-        """Note when a node has answered."""
+        """Note when a node has answered; answers are noted in their order."""
         self._times.setdefault(node, seconds)
+        if self._patience.factor and len(self._times) == self._majority and self._usual is None:
+            self._usual = max(_SHORTEST, self._patience.factor * seconds)
 
     def ends(self, missing: Collection[str]) -> float:
         """Return when the wait for the `missing` nodes ends."""
-        usual = self._usual()
-        if usual is None or not missing:
+        if self._usual is None or not missing:
             return self.deadline
         used, grace = self._patience.used, self._patience.grace
-        return min(self.deadline, usual + max(max(0.0, grace - used.get(node, 0.0)) for node in missing))
+        if any(node not in used for node in missing):
+            return min(self.deadline, self._usual + grace)
+        return min(self.deadline, self._usual + max(max(0.0, grace - used[node]) for node in missing))
 
     def close(self, seconds: float) -> None:
         """End the wait: charge nodes that delayed the others, and return some credit to every node."""
-        used, usual = self._patience.used, self._usual()
+        used, usual = self._patience.used, self._usual
         if usual is not None:
             for node in self._asked:
                 delay = self._times.get(node, seconds) - usual
@@ -90,10 +95,3 @@ class Wait:
                 used[node] = left
             else:
                 del used[node]
-
-    def _usual(self) -> float | None:
-        """Return the time that every node may take, or None if fewer than a majority have answered."""
-        majority = len(self._asked) // 2 + 1
-        if not self._patience.factor or len(self._times) < majority:
-            return None
-        return max(_SHORTEST, self._patience.factor * sorted(self._times.values())[majority - 1])

@@ -6,11 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flwr.app import MetricRecord
-
-from psofed.federation.protocol.answers import DESCRIBED, LEARNED, LEFT, LOST, Reply
-from psofed.federation.protocol.wire import BadReplyError
-from psofed.federation.server.instructions import NodeQuestion
+from psofed.federation.protocol.replies import LEARNED, LEFT, LOST, BadReplyError, Reply
+from psofed.federation.server.questions import NodeQuestion
 from psofed.render.numbers import listed
 
 _MOST_AVERAGES = 100
@@ -22,9 +19,9 @@ _VALUE_BYTES = 20  # of a number as JSON
 class RoundRecord:
     """A round, as the history keeps it; clients go by their names.
 
-    Values and bytes are those of the models' entries alone, as sent and as accepted; other traffic
-    is counted at the socket. `elapsed` has the number of rounds since each client's last reply:
-    it bounds the metrics that are kept, so that no client can fill the server's memory or disk.
+    Values and bytes are those of the models' entries alone, as sent and as accepted. `elapsed` has the number of rounds
+    since each client's last reply: it bounds the metrics that are kept, so that no client can fill the server's memory
+    or disk.
     """
 
     round_number: int
@@ -34,7 +31,6 @@ class RoundRecord:
     bytes_per_value: int
     seconds: float
     suspects: Mapping[str, str] | None = None
-    late: Mapping[str, int] = field(default_factory=dict)
     elapsed: Mapping[str, int] = field(default_factory=dict)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -42,7 +38,8 @@ class RoundRecord:
         valid, dropped = dict(sorted(self.valid.items())), dict(sorted(self.dropped.items()))
         asked = [client.name for question in self.asked for client in question.clients.values()]
         down = sum(question.num_values for question in self.asked)
-        left = [name for name, reply in valid.items() if reply.status in (DESCRIBED, LEFT)]
+        up = sum(0 if reply.values is None else int(reply.values.size) for reply in valid.values())
+        left = [name for name, reply in valid.items() if reply.status == LEFT]
         remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}
         learned = {name: reply for name, reply in valid.items() if reply.status == LEARNED}
         metrics: dict[str, dict[str, Any]] = {}
@@ -60,14 +57,11 @@ class RoundRecord:
             "dropped": {name: error.kind for name, error in dropped.items()},
             "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
             "remarks": remarks,
-            **({"late": dict(self.late)} if self.late else {}),
             **({} if self.suspects is None else {"left_out": sorted(self.suspects)}),
             "values_down": down,
-            "values_up": sum(
-                0 if reply.values is None else int(reply.values.size) for reply in valid.values()
-            ),
+            "values_up": up,
             "bytes_down": down * self.bytes_per_value,
-            "bytes_up": sum(reply.payload for reply in valid.values()),
+            "bytes_up": up * self.bytes_per_value,
             "examples": sum(reply.num_examples for reply in learned.values()),
             "examples_by_node": {name: reply.num_examples for name, reply in learned.items()},
             "seconds": round(self.seconds, 3),
@@ -75,28 +69,23 @@ class RoundRecord:
         }
 
 
-def average_metrics(replies: Mapping[str, Reply]) -> MetricRecord:
-    """Average what the clients report, unweighted."""
-    return mean_of([{**reply.metrics, "num-examples": reply.num_examples} for reply in replies.values()])
-
-
-def mean_of(reports: Sequence[Mapping[str, Any]]) -> MetricRecord:
+def mean_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Average each scalar over the clients that report it; lists and values that are not finite are left out.
 
     Only the 100 names that most clients report are averaged.
 
     Examples
     --------
-    >>> dict(mean_of([{"loss": 1.0}, {"loss": 3.0, "other": math.nan}]))
+    >>> mean_of([{"loss": 1.0}, {"loss": 3.0, "other": math.nan}])
     {'loss': 2.0}
     """
-    means: dict[str, Any] = {}
+    means: dict[str, float] = {}
     for name, _ in Counter(name for report in reports for name in report).most_common(_MOST_AVERAGES):
         found = [report[name] for report in reports if isinstance(report.get(name), int | float)]
         finite = [value for value in found if math.isfinite(value)]
         if finite:
             means[name] = mean_without_overflow(finite)
-    return MetricRecord(means)
+    return means
 
 
 def mean_without_overflow(values: Sequence[float]) -> float:
@@ -133,7 +122,7 @@ def _size_of(metrics: Mapping[str, Any]) -> int:
     )
 
 
-def dropped_lines(dropped: Iterable[tuple[str, BadReplyError]], what: str = "reply") -> Iterator[str]:
+def dropped_lines(dropped: Iterable[tuple[str, BadReplyError]]) -> Iterator[str]:
     """Yield a line for each kind of bad replies, so that a gateway's hundred clients cannot flood the log.
 
     Examples
@@ -147,5 +136,4 @@ def dropped_lines(dropped: Iterable[tuple[str, BadReplyError]], what: str = "rep
         kinds.setdefault(error.kind, []).append((name, error))
     for bad in kinds.values():
         names = listed([name for name, _ in bad])
-        plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
-        yield f"dropped the {what if len(bad) == 1 else plural} of {names}: {bad[0][1]}"
+        yield f"dropped the {'reply' if len(bad) == 1 else 'replies'} of {names}: {bad[0][1]}"

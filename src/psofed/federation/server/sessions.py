@@ -1,28 +1,27 @@
-"""Start of a federation: from a new model, or where an earlier run stopped."""
+"""Start of a run: from a new model, or where an earlier run stopped."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord
 
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import scheduler
-from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.layout import Arrays, ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.step import ServerStep
 
 
-def new_session(initial: ArrayRecord, layout: ModelLayout, settings: Mapping[str, Any]) -> ServerState:
+def new_session(initial: Arrays, layout: ModelLayout, settings: Mapping[str, Any]) -> ServerState:
     """Return the state before the first round."""
     return ServerState(
         session=scheduler().new_id(),
         settings=dict(settings),
         round_number=0,
-        model=layout.flatten(initial),
+        model=np.array(layout.flatten(initial)),
         layout=layout,
         kept=layout.kept(initial),
     )
@@ -32,12 +31,11 @@ def resumed_session(store: CheckpointStore, layout: ModelLayout, settings: Mappi
     """Return the state of the newest checkpoint; it must be of the same model and settings, and usable."""
     state = load_usable(store)
     was = state.layout.columns
-    if layout.columns is None:
-        layout = replace(layout, columns=was)
     if layout.columns != was and state.layout == replace(layout, columns=was):
         named = "columns without names" if was is None else f"the columns {was}"
         raise PsofedError(
-            f"{store.path} belongs to a run with {named}; got {layout.columns}: a resumed run must keep its columns"
+            f"{store.path} belongs to a run with {named}; got {layout.columns or 'columns without names'}: "
+            "a resumed run must keep its columns"
         )
     if state.layout != layout:
         raise PsofedError(f"{store.path} holds another model than the one given")

@@ -1,8 +1,7 @@
 """The server's step: how a round's uploads become the next model, and which of them do not count.
 
-Every upload has passed the checks on its own (:mod:`psofed.federation.server.replies`). Here they are seen together, by
-node name and with the entries that each of them is about: rehearsed attacks, the guard against crude lies, the
-defence, then the rule.
+Every upload has passed the checks on its own (:mod:`psofed.federation.server.replies`). Here they are seen
+together, by client name and with the entries that each of them is about: first by the defence, then by the rule.
 """
 
 from collections.abc import Mapping
@@ -11,19 +10,23 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.validation import check_boolean
 from psofed.federation.protocol.aggregate import aggregate
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, derive_words
-from psofed.federation.server.plausibility import Plausibility, Upload
-from psofed.federation.server.rehearsal import Rehearsal
+from psofed.federation.server.rule_memory import RememberedUpdates
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.aggregations.centred_clipping import CentredClipping
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.part import takes_memory
 from psofed.scenario.accepted import as_part
+
+Upload = tuple[NDArray[np.int64], Vector]
+"""The entries S_{k,n+1} that a client has shared, ascending, and its values there; both of shape (M,)."""
 
 ROBUST: Aggregation = CentredClipping(factor=1.0, iterations=5)
 """The default rule. It needs no guess of the number of Byzantine nodes, and takes any number of uploads."""
@@ -80,16 +83,12 @@ class Outcome:
         w_{n+1}; the very w_n if nothing was used.
     used : tuple of str
         The nodes whose uploads went into it.
-    refused : mapping
-        For each node whose upload was not used, the kind of bad reply
-        (:data:`psofed.federation.server.checks.KINDS`) and why.
     suspects : mapping
         For each node that a defence leaves out, since when.
     """
 
     model: Vector
     used: tuple[str, ...] = ()
-    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     suspects: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -100,38 +99,31 @@ class ServerStep:
     ----------
     combination : Combination
         How the uploads are combined.
-    rehearsal : Rehearsal or None
-        An attack that is tried on the uploads first.
     suspects : Suspects or None
         A defence that watches the nodes, and leaves out whom it suspects.
     seed : int
         With the round it gives the random numbers of a step before the rule.
 
+    Attributes
+    ----------
+    memory : RememberedUpdates
+        What a rule with memory keeps of each client; the checkpoint keeps it, too.
+
     Examples
     --------
-    >>> import numpy as np
-    >>> step, shared = ServerStep(Combination("mean"), plausibility=Plausibility(None)), np.array([0])
+    >>> step, shared = ServerStep(Combination("mean")), np.array([0])
     >>> uploads = {"pump-1": (shared, np.array([1.0])), "pump-2": (shared, np.array([3.0]))}
     >>> step.take(1, np.zeros(2), uploads, {"pump-1": 5, "pump-2": 5}).model
     array([2., 0.])
     """
 
-    def __init__(
-        self,
-        combination: Combination,
-        *,
-        plausibility: Plausibility,
-        rehearsal: Rehearsal | None = None,
-        suspects: Suspects | None = None,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, combination: Combination, *, suspects: Suspects | None = None, seed: int = 0) -> None:
         self.rule: Aggregation = combination.rule  # type: ignore[assignment]
         self.pre: PreAggregation | None = combination.pre_aggregation  # type: ignore[assignment]
         self.weighted: bool = combination.weighted
-        self.rehearsal = rehearsal
         self.seed: int = seed
-        self.plausibility = plausibility
         self.suspects = suspects
+        self.memory: RememberedUpdates = RememberedUpdates()
 
     def take(
         self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
@@ -139,21 +131,24 @@ class ServerStep:
         """Join the uploads of a round that began with `model`; `examples` are the nodes' numbers of examples."""
         # Sums depend on their order in the last bits: by name, never by arrival.
         received = dict(sorted(uploads.items()))
-        if self.rehearsal is not None:
-            drawn = self._uniforms(round_number, sorted(received))
-            received = self.rehearsal.corrupt(round_number, model, received, self.rule, self.pre, drawn)
-        # A crude lie is a reason for suspicion as well.
         suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
-        refused = self.plausibility.judge(model, received)
-        received = {
-            name: upload for name, upload in received.items() if name not in refused and name not in suspects
-        }
-        self.plausibility.note(model, received)
+        received = {name: upload for name, upload in received.items() if name not in suspects}
         weights = [float(examples[name]) for name in received] if self.weighted else None
-        if weights is None or sum(weights) > 0:
+        if received and takes_memory(type(self.rule).combine):
+            model = self._remember(model, received)
+        elif weights is None or sum(weights) > 0:
             drawn = self._uniforms(round_number, list(received))
             model = aggregate(model, list(received.values()), weights, self.rule, self.pre, drawn)
-        return Outcome(model, tuple(received), refused, suspects)
+        return Outcome(model, tuple(received), suspects)
+
+    def _remember(self, model: Vector, received: Mapping[str, Upload]) -> Vector:
+        """Combine the uploads by a rule that keeps a row of numbers for every client it has ever heard from."""
+        updates = np.full((len(received), model.size), np.nan)
+        for row, (indices, values) in zip(updates, received.values(), strict=True):
+            row[indices] = values - model[indices].astype(np.float64)
+        rows, change = self.memory.rows(list(received), model.size), np.zeros(model.size)
+        self.rule.combine(updates, rows, self.memory.values, change)
+        return np.asarray((model + change).astype(model.dtype))
 
     def _uniforms(self, round_number: int, names: list[str]) -> Vector:
         """Return a random number in [0, 1) for each node, which depends on seed, round and name alone."""

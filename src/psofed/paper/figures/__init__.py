@@ -1,7 +1,7 @@
 """The nine figures of the paper: one small file each, found by listing this folder.
 
 A figure's file holds its scenario and its axes (:data:`FIGURE`); the machinery is shared. Beside them:
-`model` (what a figure is made of), `curves` (figures that are one sweep with theory beside it), `published`
+`model` (content of a figure), `curves` (figures that are one sweep with theory beside it), `published`
 (the printed points), `predictions` (theory, each point once), `reproduce` (runs and saves them), `claims`.
 """
 

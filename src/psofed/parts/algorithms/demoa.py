@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from psofed.common.types import FloatArray
 from psofed.parts import Algorithm, option
-from psofed.parts.affine import LinearUpdate
 from psofed.parts.contexts import Message
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Momentum, Traffic, spend_budget
 
@@ -60,13 +59,6 @@ class DeMoA(Algorithm):
             client_momentum=Momentum(keep=keep, take=self.alpha, absent=absent),
             server_momentum=Momentum(keep=0.0, take=1.0, absent=absent),
         )
-
-    def linear_update(self, scenario: "Scenario") -> LinearUpdate | None:
-        """Add the mean of the momenta, if all shrink alike; what an attack changes stays with the server."""
-        if self.unseen != "shrunk":
-            return None
-        share = self.alpha * scenario.participation_probability
-        return LinearUpdate(1.0 - share, share, hears_attacks=False)
 
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send the momentum, which stands in the place of u_k."""

@@ -1,10 +1,9 @@
 """Online-Fed."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from psofed.common.types import FloatArray
 from psofed.parts import Algorithm, option
-from psofed.parts.affine import LinearUpdate
 from psofed.parts.contexts import Message
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Traffic, spend_budget
 
@@ -32,6 +31,8 @@ class OnlineFed(Algorithm):
     Kuh, "Real time kernel learning for sensor networks using principles of federated learning", APSIPA ASC 2021.
     """
 
+    adds_mean_update: ClassVar[bool] = True
+
     budget: str = option(
         default="fewer-exchanges",
         choices=("fewer-exchanges", "fewer-participants"),
@@ -47,10 +48,6 @@ class OnlineFed(Algorithm):
     def exchange(self, scenario: "Scenario") -> Exchange:
         """Send D numbers, as models."""
         return Exchange(numbers=scenario.dimension, sends_model=True)
-
-    def linear_update(self, scenario: "Scenario") -> LinearUpdate:
-        """Add the mean of the updates."""
-        return LinearUpdate()
 
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send u_k; the engine adds w_n."""

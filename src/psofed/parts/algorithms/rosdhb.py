@@ -6,7 +6,6 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.parts import Algorithm, option
-from psofed.parts.affine import LinearUpdate
 from psofed.parts.contexts import Message, Received
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Momentum, Traffic, spend_budget
 
@@ -55,10 +54,6 @@ class RoSDHB(Algorithm):
         """Send M numbers; the shared uniforms choose the mask."""
         momentum = Momentum(keep=self.momentum, take=1.0 - self.momentum, absent=self.momentum)
         return Exchange(numbers=scenario.num_shared, uniforms=scenario.dimension, server_momentum=momentum)
-
-    def linear_update(self, scenario: "Scenario") -> LinearUpdate:
-        """Add the mean of the momenta, which is the momentum of the mean."""
-        return LinearUpdate(self.momentum, 1.0 - self.momentum, scenario.num_shared)
 
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send the entries of the mask: those of the M smallest uniforms."""

@@ -12,9 +12,7 @@ class InnerProduct(Attack):
     In each entry i an attacker sends  w'_i = w_{n,i} − scale · (m_i − w_{n,i}),  with w_n the server's model before the
     upload and m_i the mean of the clean uploads of that entry in this iteration, which the attackers see. The inner
     product of true and aggregated update becomes negative once scale · attackers > honest ones. Where no clean upload
-    holds the entry, the attacker sends its own value. With ``search`` > 0 the attackers try that number of scales, up
-    to the given one, against the server's rule in every iteration, and use the one that takes the server farthest from
-    the mean of the honest.
+    holds the entry, the attacker sends its own value.
 
     References
     ----------
@@ -27,17 +25,6 @@ class InnerProduct(Attack):
     )
 
     scale: float = option(default=2.0, low=0.0, text="length of the reversed mean update (ε)", strength=True)
-
-    search: int = option(
-        default=0,
-        low=0,
-        high=1000,
-        text="number of scales, up to the given one, tried against the rule; 0: no search",
-    )
-
-    def strengths(self) -> tuple[float, ...]:
-        """Return the scales that are tried."""
-        return tuple(self.scale * (j + 1) / self.search for j in range(self.search))
 
     def corrupt(self, upload: UploadAndEveryone) -> float:
         """Turn the clean mean round, seen from the server's model."""

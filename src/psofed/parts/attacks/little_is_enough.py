@@ -8,9 +8,6 @@ from psofed.parts import Attack, option
 from psofed.parts.attacks._quantile import normal_quantile
 from psofed.parts.contexts import UploadAndEveryone
 
-# Up to how many deviations a search goes if it is not said.
-_MOST_DEVIATIONS = 3.0
-
 
 class LittleIsEnough(Attack):
     """A little is enough (ALIE): all attackers deviate slightly from the mean, to the same side.
@@ -26,9 +23,7 @@ class LittleIsEnough(Attack):
     all do where nobody is honest.
 
     Stronger forms: ``deviations`` fixes z. With ``statistics = "honest"`` attackers are omniscient: m and s are of the
-    clean uploads of all others (s is 0 where there is but one). With ``search`` > 0 they try that number of values of
-    z, up to ``deviations`` (or 3), against the server's rule in every iteration, and use the one that takes the server
-    farthest from the mean of the honest.
+    clean uploads of all others (s is 0 where there is but one).
 
     References
     ----------
@@ -48,17 +43,6 @@ class LittleIsEnough(Attack):
         choices=("accomplices", "honest"),
         text="whose uploads define the mean and the deviation",
     )
-    search: int = option(
-        default=0,
-        low=0,
-        high=1000,
-        text="number of values of z, up to the given one, tried against the rule; 0: no search",
-    )
-
-    def strengths(self) -> tuple[float, ...]:
-        """Return the values of z that are tried."""
-        most = self.deviations or _MOST_DEVIATIONS
-        return tuple(most * (j + 1) / self.search for j in range(self.search))
 
     def corrupt(self, upload: UploadAndEveryone) -> float:
         """Stand z deviations beside the mean."""

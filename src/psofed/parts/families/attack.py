@@ -120,14 +120,6 @@ class Attack(Part):
         """Return how many numbers :meth:`craft` keeps for the whole group from iteration to iteration."""
         return 0
 
-    def strengths(self) -> tuple[float, ...]:
-        """Return the strengths that attackers try against the server's rule in every iteration; empty: no search.
-
-        They use the one that takes the server's next model farthest from what the mean of the honest uploads would make
-        it.
-        """
-        return ()
-
     def poison(self, sample: "contexts.Sample", *args: Any, **kwargs: Any) -> "tuple[FloatArray, float]":
         """Return the inputs and the label that an attacker learns from instead of the sample's."""
         raise NotImplementedError

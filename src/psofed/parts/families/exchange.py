@@ -1,44 +1,27 @@
 """Base classes of what clients and server exchange: which entries, and in which algorithm."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from psofed.common.errors import InvalidValueError
-from psofed.parts.part import Part, takes_memory
+from psofed.parts.part import Part
 from psofed.parts.traffic import BITS_PER_NUMBER
 
 if TYPE_CHECKING:
-    from psofed.common.types import FloatArray
+    from psofed.common.types import FloatArray, IntArray
     from psofed.parts import contexts
-    from psofed.parts.affine import LinearUpdate
     from psofed.parts.traffic import Exchange, Traffic
     from psofed.scenario import Scenario
 
 
 class Pattern(Part):
-    """Which M of the D entries a client shares in an iteration.
-
-    A pattern with a memory, ``select(self, mask, memory, out)`` and :meth:`memory_size`, chooses for every client after
-    its local step and sees its model. :meth:`remember` may change the memory whenever the client has shared entries.
-    """
+    """Which M of the D entries a client shares in an iteration."""
 
     table: ClassVar[str] = "selection"
     methods: ClassVar[tuple[str, ...]] = ("select",)
 
-    def select(self, mask: "contexts.Mask", *args: Any, **kwargs: Any) -> None:
-        """Write M different entries from 0 to D − 1 into ``out`` (M,), the last argument."""
+    def select(self, mask: "contexts.Mask", out: "IntArray") -> None:
+        """Write M different entries from 0 to D − 1 into ``out`` (M,)."""
         raise NotImplementedError
-
-    def memory_size(self, dimension: int) -> int:
-        """Return how many numbers are kept for each client, zeros at first."""
-        return 0
-
-    def remember(self, shared: "contexts.Shared", memory: "FloatArray") -> None:
-        """Change the memory of a client that has just downloaded or uploaded entries."""
-
-    @classmethod
-    def has_memory(cls) -> bool:
-        """Tell whether masks depend on the clients' models and on what is remembered of them."""
-        return takes_memory(cls.select)
 
     def mask_moments(self, dimension: int, num_shared: int) -> "tuple[float, float | FloatArray] | None":
         """Return E[S(i)], alike in all entries, and E[S(i) S(j)], of masks independent over time; else None.
@@ -71,12 +54,16 @@ class Algorithm(Part):
     ----------
     holds_models : bool
         Whether clients hold models; only the engine can run such an algorithm.
+    adds_mean_update : bool
+        Whether, under the mean, an exchange adds the average of the updates that arrive to w_n; the exact theory covers
+        such an algorithm.
     """
 
     table: ClassVar[str] = "algorithm_options"
     methods: ClassVar[tuple[str, ...]] = ("traffic",)
     also_needs: ClassVar[tuple[str, ...]] = ("exchange", "encode")
     holds_models: ClassVar[bool] = False
+    adds_mean_update: ClassVar[bool] = False
 
     def check(self, scenario: "Scenario") -> None:
         """Refuse settings that have no meaning for the algorithm."""
@@ -111,10 +98,6 @@ class Algorithm(Part):
         """Write the change of w_n into ``out`` (D,); without this method the combined value is the change."""
         for i in range(out.size):
             out[i] = received.numbers[i]
-
-    def linear_update(self, scenario: "Scenario") -> "LinearUpdate | None":
-        """State the exchange's effect under the mean, for exact theory; None if it is not linear."""
-        return None
 
     def most_participants(self, scenario: "Scenario") -> int:
         """Return the largest number of participants in an iteration."""

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from psofed.common.errors import PsofedError
 from psofed.common.options import option
-from psofed.parts.part import Part
+from psofed.parts.part import Part, takes_memory
 
 if TYPE_CHECKING:
     from psofed.common.types import FloatArray
@@ -22,7 +23,8 @@ class Aggregation(Part):
     over : str
         ``"entries"``: :meth:`combine` is shown one entry's :class:`~psofed.parts.contexts.Numbers` and returns a
         number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape
-        (E,); or, faster, takes a second argument `out` and writes the change into it.
+        (E,); or, faster, takes a last argument `out` and writes the change into it. With :meth:`memory_size` either
+        takes another argument `memory` after the first: the rule's own array of this trial.
     has_root_data : bool
         Whether the server holds `root_size` samples.
     """
@@ -38,8 +40,32 @@ class Aggregation(Part):
 
     @classmethod
     def writes_change(cls) -> bool:
-        """Whether :meth:`combine` writes its change into a second argument, instead of returning it."""
-        return cls.over == "vectors" and cls.combine.__code__.co_argcount > 2
+        """Whether :meth:`combine` writes its change into a last argument `out`, instead of returning it."""
+        return cls.over == "vectors" and cls.combine.__code__.co_argcount > 2 + takes_memory(cls.combine)
+
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return how many numbers the rule keeps from iteration to iteration, zeros at first."""
+        return 0
+
+    @classmethod
+    def check_methods(cls) -> None:
+        """Refuse a rule whose :meth:`combine` takes other arguments than the engine has for it."""
+        super().check_methods()
+        code = getattr(cls.combine, "__code__", None)
+        if code is None:
+            return
+        names = code.co_varnames[1 : code.co_argcount]
+        shown = "numbers" if cls.over == "entries" else "updates"
+        allowed = [(shown,), (shown, "memory")]
+        if cls.over == "vectors":
+            allowed += [(shown, "out"), (shown, "memory", "out")]
+        remembers = cls.memory_size is not Aggregation.memory_size
+        if len(names) not in {len(some) for some in allowed} or takes_memory(cls.combine) != remembers:
+            listed = " or ".join(f"combine(self, {', '.join(some)})" for some in allowed)
+            raise PsofedError(
+                f'aggregation "{cls.kind}" ({cls.__qualname__}) has combine(self, {", ".join(names)}); it must be '
+                f"{listed}, with `memory` if and only if there is a method memory_size"
+            )
 
     def fewest_numbers(self) -> int:
         """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
@@ -62,6 +88,10 @@ class PreAggregation(Part):
     def weigh(self, updates: "contexts.AllUpdates", out: "FloatArray") -> None:
         """Write the weight of each participant in each mixed upload into ``out`` (uploads, P), which holds zeros."""
         raise NotImplementedError
+
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return how many numbers it keeps from iteration to iteration, zeros at first."""
+        return 0
 
     def uploads_after(self, participants: int) -> int:
         """Return the number of mixed uploads, at most `participants`."""

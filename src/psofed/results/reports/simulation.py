@@ -11,8 +11,7 @@ from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, log_bins
 from psofed.render.numbers import count, counted, decibels, listed, percent, sentence_case, significant
 from psofed.results.estimates import students_factor
-from psofed.results.metrics import ALL_TITLES, BASELINE_TITLES, METRIC_TITLES
-from psofed.results.outliers import robust_scores, stands_out
+from psofed.results.metrics import BASELINE_TITLES, METRIC_TITLES
 from psofed.results.reports import measured
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
@@ -178,7 +177,7 @@ def _steady_state(result: "SimulationResult") -> Table:
             continue  # not measured
         shown = measured(value)
         error = value.standard_error if value.is_typical else None
-        rows.append((ALL_TITLES[metric], shown, shown.value, error))
+        rows.append((METRIC_TITLES[metric], shown, shown.value, error))
     last = f"last {count(result.tail)} of {counted(result.scenario.iterations, 'iteration')}"
     traffic = result.communication
     sent = (
@@ -213,16 +212,13 @@ def _baselines(result: "SimulationResult", data: dict[str, Any]) -> Table:
 
 
 def _clients(clients: list[dict[str, Any]]) -> Table:
-    """Return every client's errors by name, those that stand out first."""
-    alone = np.array([np.nan if c["alone_mse"] is None else c["alone_mse"] for c in clients])
-    flags = stands_out(*robust_scores(alone))
-    order = np.lexsort((np.arange(len(clients)), ~flags))
+    """Return every client's errors by name."""
     rows = []
-    for client, flag in ((clients[k], flags[k]) for k in order):
-        mse, own = client["mse"], client["alone_mse"]
-        gain = 1 - mse / own if mse is not None and own else None
-        words = ["Byzantine"] * client["is_byzantine"] + ["stands out"] * bool(flag)
-        rows.append((client["name"], client["samples"], own, mse, gain, ", ".join(words)))
+    for client in clients:
+        mse, alone = client["mse"], client["alone_mse"]
+        gain = 1 - mse / alone if mse is not None and alone else None
+        remark = "Byzantine" if client["is_byzantine"] else ""
+        rows.append((client["name"], client["samples"], alone, mse, gain, remark))
     columns = (
         Column("client"),
         Column("samples", Kind.COUNT),
@@ -255,9 +251,8 @@ def _next_step(result: "SimulationResult") -> NextStep:
 
 def _is_predictable(scenario: Scenario) -> bool:
     """Whether every part states what the theory needs of it."""
-    algorithm, pattern, drift = scenario.algorithm, scenario.selection.pattern, scenario.drift
+    algorithm, drift = scenario.algorithm, scenario.drift
     availability, delay, links = scenario.availability, scenario.delay, scenario.channel
-    delays = () if delay is None else delay.chances()
     channels = () if links is None else (*links.up, *links.down)
     return (
         scenario.aggregation.kind == "mean"
@@ -265,11 +260,10 @@ def _is_predictable(scenario: Scenario) -> bool:
         and scenario.defence is None
         and scenario.learner.linear() is not None
         and scenario.data.stream.is_independent
-        and not pattern.has_memory()
         and (drift is None or drift.increment_variance() is not None)
         and (availability is None or availability.is_memoryless)
-        and (delays is not None and (len(delays) <= 2 or np.count_nonzero(delays) == 1))
+        and (delay is None or np.count_nonzero(delay.chances() or ()) == 1)
         and all(link.added_variance() is not None or link.loss_probability() is not None for link in channels)
         and all(attack.affine() is not None for attack in scenario.attacks)
-        and (algorithm.holds_models or algorithm.linear_update(scenario) is not None)
+        and (algorithm.holds_models or algorithm.adds_mean_update)
     )

@@ -2,7 +2,6 @@
 
 from psofed.studies.advice.advice import Advice
 from psofed.studies.advice.adviser import advise
-from psofed.studies.advice.methods import LearningMethod
-from psofed.studies.advice.stations import Station
+from psofed.studies.advice.methods import LearningMethod, Station
 
 __all__ = ["Advice", "LearningMethod", "Station", "advise"]

@@ -1,8 +1,9 @@
 """Advice on whether to federate, as text, tables and files."""
 
 import json
+import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,7 @@ from psofed.results.netcdf import save_dataset
 from psofed.scenario import Scenario
 from psofed.scenario.file import scenario_to_toml
 from psofed.studies.advice.judging import Gain
-from psofed.studies.advice.methods import ClientGroup, LearningMethod
-from psofed.studies.advice.stations import Station
+from psofed.studies.advice.methods import ClientGroup, LearningMethod, Station
 from psofed.studies.advice.what_if import ByzantineWhatIf
 
 if TYPE_CHECKING:
@@ -239,3 +239,57 @@ def check_out(path: Path) -> None:
     """Refuse a file to save to whose ending says nothing."""
     if path.suffix.lower() not in (".json", ".nc", ".csv", ".toml"):
         raise InvalidValueError("out", str(path), "a name ending in .json, .nc, .csv or .toml")
+
+
+def advice_from_json(plain: Mapping[str, Any]) -> Advice:
+    """Make the advice whose :meth:`Advice.to_json` this is.
+
+    JSON has no number for what is infinite or unknown. An error that is null is read as infinite: it diverged. A
+    station's is read as NaN unless its gain says that the federation diverged.
+    """
+    what_if = plain["what_if"]
+    return Advice(
+        verdict=plain["verdict"],
+        winner=plain["winner"],
+        methods=tuple(_method(entry) for entry in plain["methods"]),
+        groups=tuple(
+            ClientGroup(**{**entry, "clients": tuple(entry["clients"])}) for entry in plain["groups"]
+        ),
+        shared_counts=tuple(plain["shared_counts"]),
+        what_if=None if what_if is None else _what_if(what_if),
+        stations=tuple(_station(entry) for entry in plain["stations"]),
+        scenario=Scenario.from_mapping(plain["scenario"]),
+        rows=plain["judged_rows"],
+        data=dict(plain["data"]),
+        notes=tuple(plain["notes"]),
+        version=plain["version"],
+        **{f"{name}_gain": _gain(plain["gains"][name]) for name in GAINS},
+    )
+
+
+def _gain(plain: Mapping[str, Any]) -> Gain:
+    value = plain["value"]
+    if value is None:
+        value = -math.inf if plain["is_clear"] else math.nan
+    low, high = (math.nan if end is None else float(end) for end in plain["interval_95"])
+    return Gain(float(value), (low, high))
+
+
+def _what_if(plain: Mapping[str, Any]) -> ByzantineWhatIf:
+    methods = tuple(_method(entry) for entry in plain["methods"])
+    attacks = tuple(map(dict, plain["attacks"]))
+    return ByzantineWhatIf(tuple(plain["clients"]), tuple(plain["byzantine"]), attacks, methods)
+
+
+def _method(plain: Mapping[str, Any]) -> LearningMethod:
+    error = math.inf if plain["error"] is None else plain["error"]
+    return LearningMethod(**{**plain, "error": error, "gain": _gain(plain["gain"])})
+
+
+def _station(plain: Mapping[str, Any]) -> Station:
+    values = {name: value for name, value in plain.items() if name != "note"}
+    gain = _gain(plain["gain"])
+    for name in ("alone", "federation"):
+        if values[name] is None:
+            values[name] = math.inf if name == "federation" and gain.value == -math.inf else math.nan
+    return Station(**{**values, "gain": gain})

@@ -23,10 +23,15 @@ from psofed.simulation.monte_carlo import check_covered
 from psofed.studies.advice.advice import Advice
 from psofed.studies.advice.errors import Trier
 from psofed.studies.advice.judging import Gain, Judge, Judged
-from psofed.studies.advice.methods import ClientGroup, LearningMethod, federation_method, values_sent
+from psofed.studies.advice.methods import (
+    ClientGroup,
+    LearningMethod,
+    describe_stations,
+    federation_method,
+    values_sent,
+)
 from psofed.studies.advice.rivals import make_rivals
 from psofed.studies.advice.search import Federated, GroupSearch
-from psofed.studies.advice.stations import describe_stations
 from psofed.studies.advice.tuning import Tuner
 from psofed.studies.advice.what_if import AttackPlan, ask_what_if
 
@@ -141,7 +146,7 @@ def _compare(data: OwnData, trier: Trier, robust: Aggregation, plan: AttackPlan)
         everybody = tuple(range(base.num_clients)), whole.scenarios[together.last]
         counts = frozenset(whole.costs[pick] for pick in together.picks)
         members = np.ones(together.errors.shape, bool)
-        chosen, gain = Federated(together, members, (everybody,), search.laws, counts), everybody_gain
+        chosen, gain = Federated(together, members, (everybody,), counts), everybody_gain
 
     def plain(name: str, title: str, judged: Judged, stepsize: float | None = None) -> LearningMethod:
         return LearningMethod(name, title, None, stepsize, judge.error(judged), judge.gain(judged, alone))
@@ -164,9 +169,9 @@ def _compare(data: OwnData, trier: Trier, robust: Aggregation, plan: AttackPlan)
         methods.append(robust_method)
     methods.append(plain("pooled", "all data pooled", pooled, float(pooled_grid[pooled.last])))
     rivals = {}
-    for rival in make_rivals(data, trier.features, trier.blocks, trier.is_heavy):
-        rivals[rival.name] = judged = judge.choose(rival.errors)
-        methods.append(plain(rival.name, rival.titles[judged.last], judged))
+    for name, (titles, errors) in make_rivals(data, trier.features, trier.blocks, trier.is_heavy).items():
+        rivals[name] = judged = judge.choose(errors)
+        methods.append(plain(name, titles[judged.last], judged))
     federates = several and gain.matters and gain.value > 0
     winner, winner_gain = _winner(judge, rivals, chosen.judged if federates else alone)
     is_left = ~np.isin(range(base.num_clients), [k for group, _ in chosen.groups for k in group])
@@ -186,7 +191,7 @@ def _compare(data: OwnData, trier: Trier, robust: Aggregation, plan: AttackPlan)
         recent_gain=judge.gain(chosen.judged, alone, members=chosen.members, recent=True),
         what_if=what_if,
         stations=describe_stations(
-            data, judge, trier.features, search.laws, alone, shown, rivals["rls"], rivals["average"]
+            names, [len(y) for y in data.table.targets], judge, alone, shown, rivals["average"]
         ),
         scenario=chosen.groups[0][1],
         rows=int(judge.rows.sum()),

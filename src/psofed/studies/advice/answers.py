@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from psofed.render.numbers import listed, percent
 from psofed.studies.advice.judging import TOLERANCE, Gain
-from psofed.studies.advice.stations import DRIFTS, FAULTY, FEW_ROWS, OTHER_LAW
 
 if TYPE_CHECKING:
     from psofed.studies.advice.advice import Advice
@@ -17,13 +16,6 @@ _WINNERS = {
     "average": "each client's running mean",
 }
 _MOST_LISTED = 4  # groups whose sizes are listed
-# Why clients are left out: of one, of several.
-_REASONS = {
-    OTHER_LAW: ("which follows another law", "which follow other laws"),
-    FAULTY: ("whose sensor seems faulty", "whose sensors seem faulty"),
-    DRIFTS: ("which drifts", "which drift"),
-    FEW_ROWS: ("which has too few rows", "which have too few rows"),
-}
 
 
 def answer(advice: "Advice") -> str:
@@ -32,8 +24,8 @@ def answer(advice: "Advice") -> str:
 
 
 def more_sentences(advice: "Advice") -> tuple[str, ...]:
-    """Return what else to know: clients that stand out, pooled data, and the same under attack."""
-    return tuple(filter(None, (_recent(advice), *_flagged(advice), _pooled(advice), _under_attack(advice))))
+    """Return what else to know: whether the gain fades, pooled data, and the same under attack."""
+    return tuple(filter(None, (_recent(advice), _pooled(advice), _under_attack(advice))))
 
 
 def change(gain: Gain) -> str:
@@ -126,17 +118,12 @@ def _sharing(advice: "Advice") -> str:
 def _leave_out(advice: "Advice") -> str:
     federating = {name for group in advice.groups for name in group.clients}
     out = [station for station in advice.stations if station.name not in federating]
-    flags = {station.flag for station in out}
-    if len(flags) == 1 and (reasons := _REASONS.get(out[0].flag)):
-        return f"leave out {listed([s.name for s in out])}, {reasons[len(out) > 1]}"
     return f"leave out {listed([s.name + (f' ({s.flag})' if s.flag else '') for s in out])}"
 
 
 def _winner(advice: "Advice") -> str:
     if not advice.winner:
         return ""
-    title = advice.method(advice.winner).title.removeprefix("same as ")
-    what = _WINNERS.get(advice.winner, f"the value {title}")
     several = len(advice.stations) > 1
     than = (
         "the best federation" if several and advice.federation.gain.value > 0 else "LMS at each client alone"
@@ -144,24 +131,8 @@ def _winner(advice: "Advice") -> str:
     start = "Do not federate: " if several else ""
     if advice.winner != "rls":
         start += "no model is needed, " if start else "No model is needed: "
-    text = f"{start}{what} has an error {change(advice.winner_gain)} than {than}."
+    text = f"{start}{_WINNERS[advice.winner]} has an error {change(advice.winner_gain)} than {than}."
     return text[0].upper() + text[1:]
-
-
-def _flagged(advice: "Advice") -> list[str]:
-    sentences = []
-    for flag, does in (
-        (FAULTY, "a large error that its inputs do not explain: check the sensor"),
-        (OTHER_LAW, "inputs with other effects than in most clients"),
-        (DRIFTS, "a law that changes in time: a model from the past misleads there"),
-        (FEW_ROWS, "too few rows for a judgement"),
-    ):
-        names = [station.name for station in advice.stations if station.flag == flag]
-        if names:
-            sentences.append(
-                f"{flag.capitalize()}: {listed(names)} {'has' if len(names) == 1 else 'have'} {does}."
-            )
-    return sentences
 
 
 def _recent(advice: "Advice") -> str:

@@ -11,7 +11,7 @@ from psofed.render.numbers import shortened
 
 if TYPE_CHECKING:
     from psofed.studies.advice.advice import Advice
-    from psofed.studies.advice.stations import Station
+    from psofed.studies.advice.methods import Station
 
 # Rows that the axis is made for.
 _FEDERATIONS = ("federation", "everybody", "mean", "robust", "pooled", "rls")
@@ -67,7 +67,7 @@ def _dumbbells(stations: "tuple[Station, ...]") -> RowChart:
         tuple(shortened(s.name, 18) for s in stations),
         rows,
         joined=True,
-        flagged=frozenset(at for at, s in enumerate(stations) if s.flag or s.stands_out),
+        flagged=frozenset(at for at, s in enumerate(stations) if s.flag),
     )
 
 
@@ -95,7 +95,7 @@ def _limits(values: FloatArray, others: FloatArray | None = None) -> tuple[float
 def _cloud(stations: "tuple[Station, ...]") -> Chart:
     alone, joined = (np.array([getattr(s, name) for s in stations]) for name in ("alone", "federation"))
     fit = np.isfinite(alone) & np.isfinite(joined) & (alone > 0) & (joined > 0)
-    flagged = np.array([bool(s.flag) or s.stands_out for s in stations]) & fit
+    flagged = np.array([bool(s.flag) for s in stations]) & fit
     usual = fit & ~flagged
     series = [Series("", alone[usual], joined[usual], line="", marker="o", size=4)]
     if flagged.any():

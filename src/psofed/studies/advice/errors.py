@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 from psofed.data.own_data import OwnData
 from psofed.engine.lanes import WIDTH
-from psofed.engine.pso_fed import PsoFedRun
+from psofed.engine.run import Run
 from psofed.fleet.measured import table_samples
 from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
@@ -157,13 +157,13 @@ def run_federation(scenario: Scenario, seed: int, trials: int, edges: NDArray[np
     (fleet, samples), plan = table_samples(scenario), make_plan(scenario)
     sums = np.zeros((len(edges) - 1, scenario.num_clients))
     for first_trial in range(0, trials, WIDTH):
-        count = min(WIDTH, trials - first_trial)
-        run = PsoFedRun(scenario, fleet, seed, range(first_trial, first_trial + WIDTH), samples, plan)
-        metrics = np.empty((run.chunk, 3, WIDTH))
+        some = range(first_trial, min(first_trial + WIDTH, trials))
+        run = Run(scenario, fleet, seed, some, samples, plan)
+        metrics = np.empty((run.chunk, 3, len(some)))
         for block in range(len(edges) - 1):
-            run.client_squares[:] = 0.0
+            run.forget_squares()
             for first in range(edges[block], edges[block + 1], run.chunk):
                 run.advance(first, metrics[: edges[block + 1] - first])
             with np.errstate(over="ignore", invalid="ignore"):
-                sums[block] += run.client_squares[:, :count].sum(axis=1)
+                sums[block] += run.client_squares.sum(axis=1)
     return np.where(np.isfinite(sums), sums / trials, np.inf)

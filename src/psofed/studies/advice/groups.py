@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 
 Clients = tuple[int, ...]
-Groups = tuple[Clients, ...]
 
 _FALSE_SPLITS = 0.01
 _ROUNDS = 20
@@ -47,18 +46,10 @@ class LawTree:
         return (self, *(node for part in self.parts for node in part.nodes))
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> tuple[Clients, ...]:
         """The groups of one law, the largest first."""
         leaves = (node.clients for node in self.nodes if not node.parts)
         return tuple(sorted(leaves, key=lambda group: (-len(group), group)))
-
-    def without(self, left_out: set[int]) -> "LawTree | None":
-        """Return the tree without some clients; None if nobody is left."""
-        clients = tuple(k for k in self.clients if k not in left_out)
-        parts = tuple(part for old in self.parts if (part := old.without(left_out)) is not None)
-        if len(parts) == 1:
-            return parts[0]
-        return LawTree(clients, parts) if clients else None
 
 
 @dataclass(frozen=True, eq=False)

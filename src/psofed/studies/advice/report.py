@@ -124,7 +124,7 @@ def _stations(advice: "Advice") -> Table:
         Column("remark"),
     )
     rows = tuple((s.name, s.rows, s.alone, s.federation, _gain(s.gain), s.note) for s in stations)
-    marked = frozenset(at for at, s in enumerate(stations) if s.flag or s.stands_out)
+    marked = frozenset(at for at, s in enumerate(stations) if s.flag)
     notes = ["Intervals: those of all clients hold together (95 %)."]
     if len(advice.groups[0].clients) < len(stations):
         notes.append("Federation: of a client that no group has, its error in a federation of all.")

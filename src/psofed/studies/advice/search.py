@@ -1,12 +1,11 @@
 """Who should federate with whom: groups chosen from the past only, and judged by what follows.
 
 After each quarter of the time the clients are grouped by their laws on the rows so far
-(:mod:`psofed.studies.advice.groups`), and those whose errors stand out are put by themselves. From then on the adviser
-can federate everybody, or the groups that everybody was split into. Of these, a group that was split further is
-federated as a whole unless its parts were seen to do better. A group of one, a group that was seen to lose and a
-minority that was not seen to gain stay alone. In every block the adviser does what had the smaller error in the blocks
-before. Its errors are those of following the advice at the time, so an interval of these errors has paid for the
-search.
+(:mod:`psofed.studies.advice.groups`). From then on the adviser can federate everybody, or the groups that everybody
+was split into. Of these, a group that was split further is federated as a whole unless its parts were seen to do
+better. A group of one, a group that was seen to lose and a minority that was not seen to gain stay alone. In every
+block the adviser does what had the smaller error in the blocks before. Its errors are those of following the advice at
+the time, so an interval of these errors has paid for the search.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,10 +17,9 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
-from psofed.results.outliers import robust_scores, stands_out
 from psofed.scenario import Scenario
 from psofed.studies.advice.errors import Trier
-from psofed.studies.advice.groups import Clients, Groups, LawTree, estimate_laws, split_by_law
+from psofed.studies.advice.groups import Clients, LawTree, estimate_laws, split_by_law
 from psofed.studies.advice.judging import Judged
 
 GroupSetting = tuple[Clients, Scenario]
@@ -51,8 +49,6 @@ class Federated:
         Who federated.
     groups : tuple of (clients, Scenario)
         Who should federate, and how; the largest group first. Empty if no clients should.
-    laws : Groups
-        Clients by their laws on all rows; clients that should federate as one group count as of one law.
     counts : frozenset of int
         Numbers of shared parameters in use in the judged blocks.
     """
@@ -60,7 +56,6 @@ class Federated:
     judged: Judged
     members: NDArray[np.bool_]
     groups: tuple[GroupSetting, ...]
-    laws: Groups
     counts: frozenset[int]
 
 
@@ -105,8 +100,7 @@ class GroupSearch:
         """Return what the adviser would have done in each block, and what it recommends."""
         blocks, first = len(self._trier.blocks.counts), self._judge.first
         ends = sorted({first, blocks // 2, 3 * blocks // 4, blocks} - set(range(first)))
-        laws = {end: self._laws_before(end) for end in ends}
-        trees = {end: self._without_faulty(tree, end) for end, tree in laws.items()}
+        trees = {end: self._laws_before(end) for end in ends}
         tried = self._try(trees.values())
         errors, members = [], []
         groups: tuple[GroupSetting, ...] = ()
@@ -118,23 +112,11 @@ class GroupSearch:
                 errors.append(now[end])
                 members.append(is_member)
                 counts.update(setting.num_shared for _, setting in groups)
-        judged = Judged(np.array(errors), 0)
-        found = _merge(laws[blocks].groups, groups)
-        return Federated(judged, np.array(members), groups, found, frozenset(counts))
+        return Federated(Judged(np.array(errors), 0), np.array(members), groups, frozenset(counts))
 
     def _laws_before(self, end: int) -> LawTree:
         edges = self._trier.blocks.edges[: end + 1]
         return split_by_law(estimate_laws(self._trier.features, self._targets, edges))
-
-    def _without_faulty(self, laws: LawTree, end: int) -> LawTree:
-        """Return the tree with every client by itself whose errors alone stood out before."""
-        past = self._judge.past_errors(self._alone, end)
-        scores, times = robust_scores(past[self._judge.best(past)])
-        faulty = set(np.flatnonzero(stands_out(scores, times) & (times > 1)).tolist())
-        rest = laws.without(faulty) if faulty else None
-        if rest is None:
-            return laws
-        return LawTree(laws.clients, (rest, *(LawTree((k,)) for k in sorted(faulty))))
 
     def _try(self, trees: Iterable[LawTree]) -> dict[Clients, Tried]:
         """Run every group of two or more once, unless the scenario has parts that need more clients."""
@@ -211,13 +193,3 @@ class GroupSearch:
             np.sum([plan.past for plan in plans], axis=0),
             tuple(group for plan in plans for group in plan.groups),
         )
-
-
-def _merge(laws: Groups, federations: Sequence[GroupSetting]) -> Groups:
-    """Return the laws with those merged that a federation of some clients has found to be alike."""
-    for group, _ in federations:
-        if len(group) < sum(map(len, laws)):
-            shared = [law for law in laws if set(law) & set(group)]
-            merged = tuple(sorted(k for law in shared for k in law))
-            laws = (merged, *(law for law in laws if law not in shared))
-    return tuple(sorted(laws, key=lambda law: (-len(law), law)))

@@ -140,10 +140,7 @@ def _verdict_on_table(found: "Comparison") -> str:
     """Say whether the theory describes the table's clients, and whether the order of its rows matters."""
     differ = [METRIC_TITLES[row.metric] for row in found.metrics if not row.agrees]
     if differ:
-        first = (
-            f"The theory differs from rows drawn at random from your table in the {listed(differ)}: it assumes one "
-            "model that is best for all clients (psofed advise looks for clients that follow other laws)."
-        )
+        first = f"The theory differs from rows drawn at random from your table in the {listed(differ)}."
     else:
         both = _all_metrics(len(found.metrics))
         first = f"Theory and simulation agree on {both} for rows drawn at random from your table."

@@ -22,7 +22,6 @@ _BYSTANDERS = (
     "explore",
     "federation",
     "paper",
-    "reference",
     "render",
     "results/reports",
     "studies",
@@ -112,7 +111,7 @@ class CellResult:
     tail_change: dict[str, NDArray[np.float64]]
     diverged_at: NDArray[np.int64]
     engine: str
-    seconds: float
+    seconds: float = field(compare=False)
     notes: tuple[str, ...] = ()
     defence: dict[str, float] = field(default_factory=dict)
 
@@ -130,14 +129,6 @@ class CellResult:
         """Metrics that still change over the tail, with the relative change."""
         return find_unsteady(self.steady_state, self.tail_change)
 
-    def same_bits(self, other: "CellResult") -> bool:
-        """Whether both hold the same numbers, to the last bit."""
-        return self._bits() == other._bits()
-
-    def _bits(self) -> list[bytes]:
-        arrays = (self.diverged_at, *self.steady_state.values(), *self.tail_change.values())
-        return [values.tobytes() for values in arrays]
-
 
 def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellResult:
     """Simulate a cell on one thread; the bits depend on the cell alone.
@@ -145,7 +136,8 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
     Examples
     --------
     >>> cell = Cell(Scenario(num_clients=6, dimension=2, iterations=50), trials=3)
-    >>> compute_cell(cell).same_bits(compute_cell(cell))
+    >>> from psofed.common.equality import same_values
+    >>> same_values(compute_cell(cell), compute_cell(cell))
     True
     """
     from psofed.simulation.monte_carlo import run_trials

@@ -115,30 +115,25 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
             raise InvalidValueError(role, field, "the name of a field of this sweep")
     left = [number for number in range(len(axes)) if number not in given.values()]
 
-    def count(number: int) -> int:
-        return len(axes[number].values)
-
-    def numeric(number: int) -> bool:
-        return axes[number].is_numeric
-
+    count, numeric = result.grid.shape, [axis.is_numeric for axis in axes]
     if "x" not in given:
         if not left:
             raise InvalidValueError("x", None, "a field that is not a colour or a panel already")
-        given["x"] = max(left, key=lambda n: (numeric(n), count(n), -n))
+        given["x"] = max(left, key=lambda n: (numeric[n], count[n], -n))
         left.remove(given["x"])
     if "hue" not in given and left:
         given["hue"] = max(
-            left, key=lambda n: (count(n) > 1, numeric(n), count(n) <= len(COLOURS), count(n), -n)
+            left, key=lambda n: (count[n] > 1, numeric[n], count[n] <= len(COLOURS), count[n], -n)
         )
         left.remove(given["hue"])
     for role in ("col", "row"):
         if role not in given and left:
-            given[role] = max(left, key=lambda n: (count(n), -n))
+            given[role] = max(left, key=lambda n: (count[n], -n))
             left.remove(given[role])
     hues = tuple(given[role] for role in ("hue",) if role in given) + tuple(left)
     layout = FacetLayout(given["x"], hues, given.get("col"), given.get("row"))
-    curves = math.prod(count(number) for number in hues)
-    panels = math.prod(count(number) for number in (layout.col, layout.row) if number is not None)
+    curves = math.prod(count[number] for number in hues)
+    panels = math.prod(count[number] for number in (layout.col, layout.row) if number is not None)
     if curves > MOST_CURVES or panels > MOST_PANELS:
         what = f"{curves} curves" if curves > MOST_CURVES else f"{panels} panels"
         names = ", ".join(f"{axis.name} ({len(axis.values)})" for axis in axes)

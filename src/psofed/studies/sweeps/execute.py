@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from contextlib import contextmanager
 from typing import Any
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import PsofedError, missing_package
 from psofed.common.notices import notify
 from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_integer
@@ -109,10 +109,10 @@ def connect(address: str | None) -> Iterator[Executor | None]:
     try:
         import distributed
     except ImportError:
-        raise PsofedError("--cluster needs Dask: pip install 'psofed[cluster]'") from None
+        raise missing_package("--cluster", "Dask", "cluster") from None
     try:
         _knock(address)  # a client that nobody answers stays behind, with its thread
-        # Not the default of the process: xarray would take its locks from the cluster.
+        # Not the default of the process, which may have a client already.
         client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise PsofedError(f"--cluster {address}: no Dask scheduler answers there ({error})") from None

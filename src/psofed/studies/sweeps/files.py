@@ -18,7 +18,7 @@ from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
 from psofed.scenario.file import mapping_to_toml
 from psofed.studies.sweeps.cell import CellResult
-from psofed.studies.sweeps.grid import Grid, axes_from_json, axes_to_json
+from psofed.studies.sweeps.grid import Axis, Grid, axes_from_json, axes_to_json
 from psofed.studies.sweeps.result import SweepResult
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
 
 
 def _read_advice(source: "Path | xarray.Dataset") -> "Advice":
-    from psofed.studies.advice.files import advice_from_json
+    from psofed.studies.advice.advice import advice_from_json
 
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.attrs["advice"]
     return advice_from_json(json.loads(text))
@@ -120,8 +120,8 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
     }
     for axis in grid.axes:
         for place, field in enumerate(axis.fields[1:], start=1):
-            plain = [_plain(point[place]) for point in axis.values]
-            coordinates[field] = variable(axis.name, np.array(plain), field, None)
+            labels = Axis((field,), tuple((point[place],) for point in axis.values)).labels
+            coordinates[field] = variable(axis.name, np.array(labels), field, None)
     coordinates["trial"] = variable("trial", np.arange(grid.trials), "number of the trial")
     return xarray.Dataset(
         variables,
@@ -230,11 +230,3 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
         for place in range(count)
     )
     return SweepResult(grid, cells, str(data.attrs["version"]))
-
-
-def _plain(value: Any) -> Any:
-    from psofed.parts.part import Part
-
-    if isinstance(value, Part):
-        return value.kind
-    return value if isinstance(value, bool | int | float | str) else json.dumps(value)

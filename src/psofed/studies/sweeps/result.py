@@ -17,12 +17,13 @@ from psofed.common.types import ProgressCallback
 from psofed.render import Report, Reported
 from psofed.results import Difference
 from psofed.results.differences import paired_metrics
-from psofed.results.metrics import ALL_TITLES
+from psofed.results.metrics import METRIC_TITLES
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
 from psofed.studies.sweeps.execute import run_cells
 from psofed.studies.sweeps.grid import Axis, Grid, make_grid
+from psofed.studies.sweeps.ranking import name_point
 from psofed.studies.sweeps.store import CellStore
 
 if TYPE_CHECKING:
@@ -121,11 +122,7 @@ class SweepResult(Reported):
     @property
     def titles(self) -> dict[str, str]:
         """Metrics measured at every point, with their titles."""
-        return {
-            metric: title
-            for metric, title in ALL_TITLES.items()
-            if all(metric in cell.steady_state for cell in self.cells)
-        }
+        return METRIC_TITLES
 
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
@@ -197,8 +194,6 @@ class SweepResult(Reported):
         Difference
             As ``a - b`` of two simulations.
         """
-        from psofed.studies.sweeps.report import name_point
-
         a, b = self._only_cell(first), self._only_cell(second)
         changed = [field for field in first if first[field] != second.get(field)]
         names = [name_point({field: point[field] for field in changed}) for point in (first, second)]

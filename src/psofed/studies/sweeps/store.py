@@ -13,7 +13,6 @@ from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
 from psofed.results import METRIC_TITLES
-from psofed.results.metrics import measured_metrics
 from psofed.studies.sweeps.cell import Cell, CellResult
 
 _MAGIC = b"psofed cell 1\n"
@@ -138,9 +137,7 @@ def _result(arrays: Any, cell: Cell, limit: int) -> CellResult | None:
     if not all(isinstance(value, int | float) for value in defence.values()):
         return None
     return CellResult(
-        steady_state={
-            metric: numbers(f"steady_state/{metric}") for metric in measured_metrics(cell.scenario)
-        },
+        steady_state={metric: numbers(f"steady_state/{metric}") for metric in METRIC_TITLES},
         tail_change={metric: numbers(f"tail_change/{metric}") for metric in METRIC_TITLES},
         diverged_at=numbers("diverged_at", np.int64),
         engine=str(about["engine"]),

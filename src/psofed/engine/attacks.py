@@ -1,0 +1,422 @@
+"""Frames of attacks: on uploads entry by entry or as vectors, on samples, and on what attackers remember."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray, IntArray
+from psofed.engine.attackers import common_normal, find_attackers, first_word
+from psofed.engine.hooks import NO_HOOK, Body, Frame, Hook, MakeFrame, make_function, make_hook
+from psofed.engine.normals import normal_at, uniform_at
+from psofed.engine.signatures import ATTACK, POISON, REMEMBER, AttackState, Uploads
+from psofed.parts.base import Attack
+from psofed.parts.contexts import (
+    Conspiracy,
+    Moment,
+    Sample,
+    Upload,
+    UploadAndAccomplices,
+    UploadAndEveryone,
+    UploadAndServer,
+)
+from psofed.parts.part import takes_memory
+from psofed.parts.plain import corrupt_uploads
+
+_NOTHING, _NOBODY = np.zeros(0), np.zeros(0, np.int64)
+
+
+def hooks_of(attack: Attack) -> tuple[Hook, Hook]:
+    """Return the hook of an attack, and of what it remembers of its clients' models."""
+    remember = (
+        make_hook(attack, "remember", REMEMBER, _make_remembering) if attack.remembers_models() else NO_HOOK
+    )
+    if attack.poisons_samples():
+        return make_hook(attack, "poison", POISON, _make_poisoning), remember
+    if attack.crafts_vectors():
+        return make_hook(attack, "craft", ATTACK, _make_crafting), remember
+    return make_hook(attack, "corrupt", ATTACK, _FRAMES[attack.knows]), remember
+
+
+def corrupt_compiled(
+    attack: Attack,
+    uploads: FloatArray,
+    attacking: NDArray[np.bool_],
+    *,
+    server: FloatArray,
+    clients: NDArray[Any],
+    iteration: int,
+    normals: FloatArray,
+    common_normals: FloatArray,
+    group: NDArray[Any] | None = None,
+    **known: Any,
+) -> FloatArray:
+    """Return the uploads as the server receives them, as :func:`psofed.parts.plain.corrupt_uploads`, for large models.
+
+    Examples
+    --------
+    >>> from psofed.parts.attacks import ConstantBias
+    >>> uploads, attacking = np.array([[1.0, np.nan], [2.0, 3.0]]), np.array([True, False])
+    >>> nothing = np.zeros((2, 2))
+    >>> corrupt_compiled(ConstantBias(num_byzantine=1, bias=2.0), uploads, attacking, server=nothing[0],
+    ...                  clients=np.arange(2), iteration=0, normals=nothing, common_normals=nothing[0])
+    array([[ 3., nan],
+           [ 2.,  3.]])
+    """
+    if attack.crafts_vectors():  # such an attack works on whole vectors already
+        return corrupt_uploads(
+            attack, uploads, attacking, server=server, clients=clients, iteration=iteration, normals=normals,
+            common_normals=common_normals, group=group, **known,
+        )  # fmt: skip
+    received = uploads.copy()
+    arrays = [np.ascontiguousarray(array, np.float64) for array in (server, uploads, normals, common_normals)]
+    numbers = np.asarray(clients, np.int64)
+    group = numbers[attacking] if group is None else np.asarray(group, np.int64)
+    corrupt = make_function(attack, "corrupt", _GIVEN_FRAMES[attack.knows])
+    corrupt(iteration, numbers, np.ascontiguousarray(attacking), group, *arrays, received)
+    return received
+
+
+@register_jitable
+def _group_of(attackers: AttackState, row: int) -> IntArray:
+    """Return the Byzantine clients of a group in a trial."""
+    return attackers.members[row, : attackers.sizes[row]]
+
+
+@register_jitable
+def _byzantine_of(attackers: AttackState, row: int) -> IntArray:
+    """Return the Byzantine clients of all groups in a trial; a set that is redrawn is the only one."""
+    return attackers.members[row, : attackers.sizes[row]] if attackers.is_redrawn else attackers.everyone[:]
+
+
+@register_jitable
+def _see_upload(known: UploadAndEveryone) -> Upload:
+    return Upload(
+        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
+        known.group, known.byzantine,
+    )  # fmt: skip
+
+
+@register_jitable
+def _see_server(known: UploadAndEveryone) -> UploadAndServer:
+    return UploadAndServer(
+        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
+        known.server, known.group, known.byzantine,
+    )  # fmt: skip
+
+
+@register_jitable
+def _see_accomplices(known: UploadAndEveryone) -> UploadAndAccomplices:
+    return UploadAndAccomplices(
+        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
+        known.server, known.accomplices, known.accomplice_clients, known.group, known.byzantine,
+    )  # fmt: skip
+
+
+@register_jitable
+def _see_everyone(known: UploadAndEveryone) -> UploadAndEveryone:
+    return known
+
+
+def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
+    """Return the frame of attackers who see only their own upload."""
+    has_memory = takes_memory(body)
+
+    def frame(
+        options: FloatArray, n: int, group: int, attackers: AttackState, target: FloatArray, server: FloatArray,
+        uploads: Uploads,
+    ) -> None:  # fmt: skip
+        self = unpack(options)
+        clients, entries, sent, rows = uploads.clients, uploads.entries, uploads.sent, uploads.rows
+        is_byzantine, stream, probability = (
+            attackers.is_byzantine,
+            attackers.stream,
+            attackers.probability[group],
+        )
+        trials, _, shared = sent.shape
+        num_clients, dimension, one_mask = is_byzantine.shape[1], target.size, entries.shape[1] == 1
+        for trial in range(trials):
+            row = group * trials + trial
+            for p in range(rows[trial]):
+                client: Any = np.int64(clients[trial, p])
+                # NaN: the client is not available.
+                if not is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
+                    continue
+                word = first_word(n, num_clients, client, dimension)
+                if uniform_at(stream, row, word) >= probability:
+                    continue
+                for m in range(shared):
+                    i: Any = np.int64(entries[trial, 0 if one_mask else p, m])
+                    known = UploadAndEveryone(
+                        target[i] - sent[trial, p, m], i, client, n, normal_at(stream, row, word + 1, i),
+                        common_normal(stream, row, n, dimension, i), target[i] - server[trial, i], _NOTHING, _NOTHING,
+                        _NOBODY, _group_of(attackers, row), _byzantine_of(attackers, row),
+                    )  # fmt: skip
+                    if has_memory:
+                        memory = attackers.client_memory[row, client, : attackers.memory_sizes[group, 1]]
+                        sent[trial, p, m] = target[i] - body(self, see(known), memory)
+                    else:
+                        sent[trial, p, m] = target[i] - body(self, see(known))
+
+    return frame
+
+
+def _make_together(unpack: Body, body: Body, see: Body) -> Frame:
+    """Return the frame of attackers who see what others upload, with clients in order."""
+    has_memory = takes_memory(body)
+
+    def frame(
+        options: FloatArray, n: int, group: int, attackers: AttackState, target: FloatArray, server: FloatArray,
+        uploads: Uploads,
+    ) -> None:  # fmt: skip
+        self = unpack(options)
+        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
+        trials, most, shared = sent.shape
+        num_clients, dimension, stream = attackers.is_byzantine.shape[1], target.size, attackers.stream
+        attacking = np.empty(most, np.bool_)
+        place = np.full((most, dimension), -1)
+        clean = np.empty((most, shared))
+        accomplices, honest = np.empty(most), np.empty(most)
+        accomplice_clients = np.empty(most, np.int64)
+        for trial in range(trials):
+            row, participants = group * trials + trial, uploads.rows[trial]
+            if find_attackers(n, attackers, group, dimension, uploads, trial, attacking) == 0:
+                continue
+            for p in range(participants):
+                r = p if entries.shape[1] > 1 else 0
+                for m in range(shared):
+                    clean[p, m] = target[entries[trial, r, m]] - sent[trial, p, m]
+                    place[p, entries[trial, r, m]] = m if sent[trial, p, 0] == sent[trial, p, 0] else -1
+            order = np.argsort(clients[trial, :participants])
+            for p in range(participants):
+                if not attacking[p]:
+                    continue
+                client: Any = np.int64(clients[trial, p])
+                r = p if entries.shape[1] > 1 else 0
+                word = first_word(n, num_clients, client, dimension)
+                for m in range(shared):
+                    i: Any = np.int64(entries[trial, r, m])
+                    num_accomplices = num_honest = 0
+                    for other in order:
+                        if place[other, i] < 0:
+                            continue
+                        if attacking[other]:
+                            accomplices[num_accomplices] = clean[other, place[other, i]]
+                            accomplice_clients[num_accomplices] = clients[trial, other]
+                            num_accomplices += 1
+                        else:
+                            honest[num_honest] = clean[other, place[other, i]]
+                            num_honest += 1
+                    known = UploadAndEveryone(
+                        clean[p, m], i, client, n, normal_at(stream, row, word + 1, i),
+                        common_normal(stream, row, n, dimension, i), target[i] - server[trial, i],
+                        accomplices[:num_accomplices], honest[:num_honest], accomplice_clients[:num_accomplices],
+                        _group_of(attackers, row), _byzantine_of(attackers, row),
+                    )  # fmt: skip
+                    if has_memory:
+                        memory = attackers.client_memory[row, client, : attackers.memory_sizes[group, 1]]
+                        sent[trial, p, m] = target[i] - body(self, see(known), memory)
+                    else:
+                        sent[trial, p, m] = target[i] - body(self, see(known))
+            for p in range(participants):
+                for m in range(shared):
+                    place[p, entries[trial, p if entries.shape[1] > 1 else 0, m]] = -1
+
+    return frame
+
+
+def _make_crafting(unpack: Body, body: Body) -> Frame:
+    """Return the frame of attackers who see all uploads as vectors, with clients in order."""
+
+    def frame(
+        options: FloatArray, n: int, group: int, attackers: AttackState, target: FloatArray, server: FloatArray,
+        uploads: Uploads,
+    ) -> None:  # fmt: skip
+        self = unpack(options)
+        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
+        trials, most, shared = sent.shape
+        num_clients, dimension = attackers.is_byzantine.shape[1], target.size
+        group_size, client_size = attackers.memory_sizes[group, 0], attackers.memory_sizes[group, 1]
+        attacking = np.empty(most, np.bool_)
+        column, row_of = np.empty(most, np.int64), np.full(dimension, -1)
+        for trial in range(trials):
+            row, participants = group * trials + trial, uploads.rows[trial]
+            count, present = find_attackers(n, attackers, group, dimension, uploads, trial, attacking), 0
+            if count == 0 and group_size == 0:
+                continue
+            for p in range(participants):
+                is_present = sent[trial, p, 0] == sent[trial, p, 0]
+                present += is_present
+                column[p] = (
+                    clients[trial, p] if is_present else num_clients
+                )  # those that are absent come last
+                if is_present:
+                    for m in range(shared):
+                        row_of[entries[trial, p if entries.shape[1] > 1 else 0, m]] = 0
+            met = 0
+            for i in range(dimension):
+                if row_of[i] == 0:
+                    row_of[i] = met
+                    met += 1
+            entry_of, own, common = np.empty(met, np.int64), np.empty(met), np.empty(met)
+            for i in range(dimension):
+                if row_of[i] >= 0:
+                    entry_of[row_of[i]] = i
+                    own[row_of[i]] = target[i] - server[trial, i]
+                    common[row_of[i]] = common_normal(attackers.stream, row, n, dimension, i)
+            updates, shares = np.zeros((2, present, met)), np.zeros((2, present, met), np.bool_)
+            numbers, sizes = np.empty((2, present), np.int64), np.zeros(2, np.int64)
+            order = np.argsort(column[:participants])[:present]
+            for p in order:
+                side = 1 if attacking[p] else 0
+                place = sizes[side]
+                for m in range(shared):
+                    i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                    updates[side, place, row_of[i]] = server[trial, i] - sent[trial, p, m]
+                    shares[side, place, row_of[i]] = True
+                numbers[side, place] = column[p]
+                sizes[side] += 1
+            others = present - count
+            out = updates[1, :count].copy()
+            body(
+                self,
+                Conspiracy(
+                    updates[0, :others], shares[0, :others], numbers[0, :others], updates[1, :count],
+                    shares[1, :count], own, entry_of, common, num_clients, dimension, n,
+                    attackers.memory[row, :group_size], np.empty(participants * (participants + 2) + 2 * met),
+                    numbers[1, :count], _group_of(attackers, row), _byzantine_of(attackers, row),
+                    attackers.client_memory[row, :, :client_size],
+                ),
+                out,
+            )  # fmt: skip
+            place = 0
+            for p in order:
+                if attacking[p]:
+                    for m in range(shared):
+                        i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                        sent[trial, p, m] = server[trial, i] - out[place, row_of[i]]
+                    place += 1
+            for j in range(met):
+                row_of[entry_of[j]] = -1
+
+    return frame
+
+
+def _make_poisoning(unpack: Body, body: Body) -> Frame:
+    """Return the frame of attacks on data: one call for each sample that is poisoned."""
+    has_memory = takes_memory(body)
+
+    def frame(
+        options: FloatArray, n: int, k: int, group: int, attackers: AttackState, target: FloatArray, s: int,
+        inputs: FloatArray, residual: FloatArray,
+    ) -> None:  # fmt: skip
+        self = unpack(options)
+        dimension, stream = inputs.shape[1], attackers.stream
+        trials = attackers.is_byzantine.shape[0] // attackers.probability.size
+        word = first_word(n, attackers.is_byzantine.shape[1], k, dimension)
+        for trial in range(trials):
+            row = group * trials + trial
+            if not attackers.is_byzantine[row, k]:
+                continue
+            if uniform_at(stream, row, word) >= attackers.probability[group]:
+                continue
+            clean, normals = np.empty(dimension), np.empty(dimension)
+            label = residual[s, trial]
+            for i in range(dimension):
+                clean[i] = inputs[s, i, trial]
+                normals[i] = normal_at(stream, row, word + 1, i)
+                label += target[i] * clean[i]
+            sample = Sample(
+                clean, label, normals, k, n, _group_of(attackers, row), _byzantine_of(attackers, row)
+            )
+            if has_memory:
+                memory = attackers.client_memory[row, k, : attackers.memory_sizes[group, 1]]
+                poisoned, wrong = body(self, sample, memory)
+            else:
+                poisoned, wrong = body(self, sample)
+            for i in range(dimension):
+                inputs[s, i, trial] = poisoned[i]
+                wrong -= target[i] * poisoned[i]
+            residual[s, trial] = wrong
+
+    return frame
+
+
+def _make_remembering(unpack: Body, body: Body) -> Frame:
+    """Return the frame of what attackers remember after the local step; of all clients where the set is redrawn."""
+
+    def frame(
+        options: FloatArray, n: int, group: int, attackers: AttackState, target: FloatArray, shift: int, mask: int,
+        models: FloatArray,
+    ) -> None:  # fmt: skip
+        self = unpack(options)
+        trials = attackers.is_byzantine.shape[0] // attackers.probability.size
+        num_clients, dimension = attackers.is_byzantine.shape[1], target.size
+        model, size = np.empty(dimension), attackers.memory_sizes[group, 1]
+        for k in range(num_clients):
+            for trial in range(trials):
+                row = group * trials + trial
+                if attackers.is_redrawn or attackers.is_byzantine[row, k]:
+                    for i in range(dimension):
+                        model[i] = target[i] - models[k >> shift, i, trial + (k & mask)]
+                    body(self, Moment(model, k, n), attackers.client_memory[row, k, :size])
+
+    return frame
+
+
+def _make_given(unpack: Body, body: Body, see: Body) -> Frame:
+    """Return the frame of attackers whose uploads (as models, clients in order) and random numbers are given."""
+
+    def frame(
+        options: FloatArray, n: int, clients: NDArray[Any], attacking: NDArray[Any], group: NDArray[Any],
+        server: FloatArray, uploads: FloatArray, normals: FloatArray, common: FloatArray, received: FloatArray,
+    ) -> None:  # fmt: skip
+        self = unpack(options)
+        participants, dimension = uploads.shape
+        accomplices, honest = np.empty(participants), np.empty(participants)
+        accomplice_clients = np.empty(participants, np.int64)
+        for i in range(dimension):
+            num_accomplices = num_honest = 0
+            for p in range(participants):
+                if not np.isnan(uploads[p, i]):
+                    if attacking[p]:
+                        accomplices[num_accomplices] = uploads[p, i]
+                        accomplice_clients[num_accomplices] = clients[p]
+                        num_accomplices += 1
+                    else:
+                        honest[num_honest] = uploads[p, i]
+                        num_honest += 1
+            for p in range(participants):
+                if attacking[p] and not np.isnan(uploads[p, i]):
+                    known = UploadAndEveryone(
+                        uploads[p, i], i, clients[p], n, normals[p, i], common[i], server[i],
+                        accomplices[:num_accomplices], honest[:num_honest], accomplice_clients[:num_accomplices], group,
+                        group,
+                    )  # fmt: skip
+                    received[p, i] = body(self, see(known))
+
+    return frame
+
+
+def _knowing(make_frame: Callable[..., Frame], see: Body) -> MakeFrame:
+    """Return a maker of frames whose attackers see only part of what the frame knows."""
+
+    def make(unpack: Body, body: Body) -> Frame:
+        return make_frame(unpack, body, see)
+
+    return make
+
+
+_VIEWS: dict[str, Body] = {
+    "upload": _see_upload,
+    "server": _see_server,
+    "accomplices": _see_accomplices,
+    "everyone": _see_everyone,
+}
+_FRAMES: dict[str, MakeFrame] = {
+    knows: _knowing(_make_alone if knows in ("upload", "server") else _make_together, see)
+    for knows, see in _VIEWS.items()
+}
+_GIVEN_FRAMES: dict[str, MakeFrame] = {knows: _knowing(_make_given, see) for knows, see in _VIEWS.items()}

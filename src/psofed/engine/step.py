@@ -1,0 +1,415 @@
+"""The local step of all clients, sixteen columns at a time: draw, predict, learn, add up squares.
+
+A *column* is a client in a trial. Sixteen columns are a vector, and models are an array (vectors, D, 16). In a block of
+up to sixteen trials, lane l is trial l and vector k is client k. In a single trial with many clients, client k is lane
+``k & 15`` of vector ``k >> 4``. :class:`Layout` says which; the bits are the same.
+
+Models are held as errors, w − w_{k,n}: the recursion is the same, and y = wᵀx + ν need not be formed. With z the D + 1
+standard normals of client k in iteration n, at word (n·K + k)·J of the trial's stream, J = ⌈(D + 1)/2⌉:
+
+    x = ς_k z_1…D,   e = (w − w_k)ᵀx + σ_k z_D+1,   w − w_k ← (w − w_k) − μ_k e x
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.types import FloatArray
+from psofed.engine.attackers import ON_SAMPLES, AttackSide
+from psofed.engine.compiling import compiled, kernel_part
+from psofed.engine.inputs import GENERAL, InputModel
+from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, fma, load, pick, spread, store
+from psofed.engine.learning import ALONG_INPUT, ANY, Learning, Sampling
+from psofed.engine.normals import mix_word, normal_pair
+from psofed.engine.signatures import AttackState, take_draw, take_gain, take_learn, take_poison
+from psofed.engine.streams import Stream, WordArray
+
+# Clients whose squared errors are summed before they are added to the others', so that threads can each take some.
+SUM_BLOCK = 1 << 16
+
+# Words that are hashed ahead of the normals made of them: one loop for both would run out of registers.
+_AHEAD = 8
+
+_f64 = np.float64
+
+
+class Layout(NamedTuple):
+    """Where columns stand: client k of trial l is lane ``l + (k & mask)`` of vector ``k >> shift``."""
+
+    clients: int
+    shift: int
+    mask: int
+
+
+class Source(NamedTuple):
+    """Words of the columns, (16,) each: word j of vector v in iteration n is origin + n·stride + v·hop + j·gamma."""
+
+    origin: WordArray
+    stride: WordArray
+    hop: WordArray
+    gamma: WordArray
+
+
+class Tally(NamedTuple):
+    """What is kept of the prediction errors.
+
+    Attributes
+    ----------
+    sums : array (blocks, 16)
+        Sums of the squared errors of an iteration over blocks of clients, by lane; in lane 0 if lanes are clients.
+    tests : array (16,)
+        Sums of the server's squared errors on the clients' samples.
+    errors : array (vectors, 16), or empty
+        The errors of an iteration, where a metric needs them.
+    squares : array (vectors, 16), or empty
+        Sums of each column's squared errors from iteration `watched_from` on.
+    """
+
+    sums: FloatArray
+    tests: FloatArray
+    errors: FloatArray
+    squares: FloatArray
+    watched_from: int
+
+
+class StepScratch(NamedTuple):
+    """Scratch of one thread: hashed words, normals, errors; a vector's powers and gains."""
+
+    hashed: WordArray
+    normals: NDArray[np.float32]
+    error: FloatArray
+    power: FloatArray
+    gain: FloatArray
+
+
+def make_source(data: Stream, layout: Layout, words: int) -> Source:
+    """Return where the words of the samples are, J = `words` for each client and iteration."""
+    key, gamma = np.resize(data.key, WIDTH), np.resize(data.gamma, WIDTH)
+    lane = np.arange(WIDTH, dtype=np.uint64) if layout.mask else np.zeros(WIDTH, np.uint64)
+    hop = words * (WIDTH if layout.mask else 1)
+    fields = (
+        key + lane * np.uint64(words) * gamma, np.uint64(layout.clients * words) * gamma, np.uint64(hop) * gamma, gamma,
+    )  # fmt: skip
+    return Source(*(_aligned(field) for field in fields))
+
+
+def make_step_scratch(dimension: int) -> StepScratch:
+    """Allocate the scratch of one thread."""
+    words = (dimension + 2) // 2
+    return StepScratch(
+        empty_lanes(_AHEAD, WIDTH, dtype=np.uint64), empty_lanes(2 * words, WIDTH, dtype=np.float32),
+        empty_lanes(WIDTH), empty_lanes(WIDTH), empty_lanes(WIDTH),
+    )  # fmt: skip
+
+
+def _aligned(array: WordArray) -> WordArray:
+    out: WordArray = empty_lanes(*array.shape, dtype=array.dtype)
+    out[:] = array
+    return out
+
+
+@kernel_part
+def _draw_normals(word: Vector, gamma: Vector, hashed: WordArray, normals: NDArray[np.float32]) -> None:
+    """Fill the normals of a vector from its words, which begin at `word`."""
+    words = normals.shape[0] // 2
+    for first in range(0, words, _AHEAD):
+        last = min(first + _AHEAD, words)
+        for j in range(last - first):
+            store(hashed, j * WIDTH, mix_word(word))
+            word = word + gamma
+        for j in range(first, last):
+            x, y = normal_pair(load(hashed, (j - first) * WIDTH))
+            store(normals, 2 * j * WIDTH, x)
+            store(normals, (2 * j + 1) * WIDTH, y)
+
+
+def _make_learn(over_clients: bool) -> Callable[..., None]:
+    """Return the step on white samples, for lanes over trials or over clients."""
+
+    def learn(
+        n: int,
+        start: int,
+        stop: int,
+        layout: Layout,
+        source: Source,
+        inputs: InputModel,
+        stepsizes: FloatArray,
+        learns: NDArray[np.uint8],
+        models: FloatArray,
+        scratch: StepScratch,
+        tally: Tally,
+    ) -> None:
+        sums, errors, squares = tally.sums, tally.errors, tally.squares
+        dimension, hashed, normals, error_scratch = (
+            models.shape[1],
+            scratch.hashed,
+            scratch.normals,
+            scratch.error,
+        )
+        scales, deviations, block_size = inputs.scale, inputs.noise_deviation, SUM_BLOCK >> layout.shift
+        is_watched, keeps_errors, some_learn = (
+            squares.size and n >= tally.watched_from,
+            errors.size,
+            learns.size,
+        )
+        gamma, hop = load(source.gamma, 0), load(source.hop, 0)
+        word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0) + np.uint64(start) * hop
+        for block in range(start, stop, block_size):
+            total, single = spread(0.0), 0.0
+            for v in range(block, min(block + block_size, stop)):
+                _draw_normals(word, gamma, hashed, normals)
+                word = word + hop
+                at, first = v * WIDTH, v * dimension * WIDTH
+                if over_clients:
+                    scale, deviation, against = (
+                        load(scales, at),
+                        load(deviations, at),
+                        -1.0 * load(stepsizes, at),
+                    )
+                else:
+                    scale, deviation, against = scales[v], deviations[v], -stepsizes[v]
+                product = spread(0.0)
+                for i in range(dimension):
+                    x = scale * convert(load(normals, i * WIDTH), _f64)
+                    product = fma(x, load(models, first + i * WIDTH), product)
+                error = product + deviation * convert(load(normals, dimension * WIDTH), _f64)
+                if over_clients:  # in the order of the clients, so that sums do not depend on the layout
+                    store(error_scratch, 0, error)
+                    for lane in range(WIDTH):
+                        single = fma(error_scratch[lane], error_scratch[lane], single)
+                else:
+                    total = fma(error, error, total)
+                if keeps_errors:
+                    store(errors, at, error)
+                if is_watched:
+                    store(squares, at, fma(error, error, load(squares, at)))
+                step = against * error
+                if some_learn:
+                    step = pick(load(learns, at), step, spread(0.0))
+                for i in range(dimension):
+                    x, place = scale * convert(load(normals, i * WIDTH), _f64), first + i * WIDTH
+                    store(models, place, fma(x, step, load(models, place)))
+            store(sums, block // block_size * WIDTH, total)
+            if over_clients:
+                sums[block // block_size, 0] = single
+
+    return learn
+
+
+# learn_trials, learn_clients(n, start, stop, layout, source, inputs, stepsizes, learns, models, scratch, tally)
+#   Let the vectors from `start`, a multiple of SUM_BLOCK clients, to `stop` make LMS steps on white samples, and sum
+#   their squared errors. ``learns`` (vectors, 16) is 1 for the columns that learn; all do if it is empty.
+learn_trials = compiled(_make_learn(False))
+learn_clients = compiled(_make_learn(True))
+
+
+@kernel_part
+def _add_product(
+    residual: Vector, sample: FloatArray, at: int, model: FloatArray, row: int, size: int
+) -> Vector:
+    """Return residual + Σ_i x_i m_i, m the rows of lanes that begin at `row`."""
+    product = spread(0.0)
+    for i in range(size):
+        product = fma(load(sample, at + i * WIDTH), load(model, (row + i) * WIDTH), product)
+    return product + residual
+
+
+@kernel_part
+def _draw_sample(
+    n: int, k: int, inputs: InputModel, sampling: Sampling, scratch: StepScratch, s: int
+) -> None:
+    """Write the inputs of client k into ``sampling.sample[s]`` and its noise into ``sampling.residual[s]``."""
+    normals, sample = scratch.normals, sampling.sample
+    size, at = sample.shape[1], s * sample.shape[1] * WIDTH
+    if sampling.draw != 0:
+        take_draw(sampling.draw)(
+            sampling.draw_options,
+            n,
+            k,
+            inputs.scale[k],
+            normals,
+            sampling.memory,
+            sampling.numbers,
+            s,
+            sample,
+        )
+    elif inputs.shape == GENERAL:
+        for i in range(size):
+            total = spread(0.0)
+            for j in range(i + 1):
+                total = fma(convert(load(normals, j * WIDTH), _f64), inputs.factors[k, i, j], total)
+            store(sample, at + i * WIDTH, total)
+    else:
+        scale, correlation = inputs.scale[k], inputs.correlation
+        fresh = np.sqrt(1.0 - correlation * correlation)
+        x = scale * convert(load(normals, 0), _f64)
+        store(sample, at, x)
+        for i in range(1, size):
+            # White inputs are the case ρ = 0, exactly.
+            x = fma(x, correlation, fresh * (scale * convert(load(normals, i * WIDTH), _f64)))
+            store(sample, at + i * WIDTH, x)
+    noise = inputs.noise_deviation[k] * convert(load(normals, size * WIDTH), _f64)
+    store(sampling.residual, s * WIDTH, noise)
+
+
+@kernel_part
+def _take_sample(t: int, k: int, sampling: Sampling, s: int) -> bool:
+    """Copy the given sample of client k; return whether it has one, which is not all zeros."""
+    given, residuals, sample = sampling.inputs, sampling.residuals, sampling.sample
+    trials, has_sample = residuals.shape[2], False
+    lanes, stride = (WIDTH, 0) if trials == 1 else (trials, 1)
+    for i in range(sample.shape[1]):
+        has_sample = has_sample or given[t, k, i, 0] != 0.0
+        for lane in range(lanes):
+            sample[s, i, lane] = given[t, k, i, stride * lane]
+    for lane in range(lanes):
+        sampling.residual[s, lane] = residuals[t, k, stride * lane]
+    return has_sample
+
+
+@kernel_part
+def _step_client(
+    n: int,
+    k: int,
+    target: FloatArray,
+    learning: Learning,
+    sampling: Sampling,
+    error: Vector,
+    learns: NDArray[np.uint8],
+    scratch: StepScratch,
+    models: FloatArray,
+) -> None:
+    """Let client k learn from the sample in ``sampling.sample[0]`` with the prediction errors `error`."""
+    dimension, sample, first = models.shape[1], sampling.sample, k * models.shape[1] * WIDTH
+    mu = learning.stepsizes[k]
+    if learning.shape == ANY:
+        store(scratch.error, 0, error)
+        take_learn(learning.address)(
+            learning.options,
+            n,
+            k,
+            mu,
+            target,
+            sample,
+            scratch.error,
+            learns,
+            learning.memory,
+            learning.numbers,
+            models,
+        )
+        return
+    step, keep = -mu * error, 1.0
+    if learning.shape == ALONG_INPUT:
+        power = spread(0.0)
+        for i in range(dimension):
+            power = fma(load(sample, i * WIDTH), load(sample, i * WIDTH), power)
+        store(scratch.error, 0, error)
+        store(scratch.power, 0, power)
+        take_gain(learning.address)(
+            learning.options, n, k, mu, learning.memory.shape[1], scratch.error, scratch.power, scratch.gain
+        )
+        step, keep = -1.0 * load(scratch.gain, 0), learning.keep[k]
+    for i in range(dimension):
+        at = first + i * WIDTH
+        old = load(models, at)
+        new = fma(load(sample, i * WIDTH), step, keep * old + (1.0 - keep) * target[i])
+        if learns.size:
+            new = pick(load(learns, k * WIDTH), new, old)
+        store(models, at, new)
+
+
+@kernel_part
+def learn_in_general(
+    n: int,
+    t: int,
+    source: Source,
+    inputs: InputModel,
+    learning: Learning,
+    sampling: Sampling,
+    attack: AttackSide,
+    attackers: AttackState,
+    poisons: bool,
+    target: FloatArray,
+    server: FloatArray,
+    learns: NDArray[np.uint8],
+    models: FloatArray,
+    scratch: StepScratch,
+    tally: Tally,
+) -> None:
+    """Let all clients learn from any kind of sample, with any learner; lanes are trials.
+
+    Where clients hold no model (several rows of samples), their errors are those of ``server`` (1, D, 16), nobody
+    learns, and the samples stay in ``sampling``. Metrics are of clean samples, learning of poisoned ones.
+    """
+    sample, residuals, dimension = sampling.sample, sampling.residual, sampling.sample.shape[1]
+    hold_models, num_clients = sample.shape[0] == 1, learning.stepsizes.size
+    gamma, hop, hashed, normals = load(source.gamma, 0), load(source.hop, 0), scratch.hashed, scratch.normals
+    word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0)
+    total, tests = spread(0.0), spread(0.0)
+    for k in range(num_clients):
+        s, has_sample = 0 if hold_models else k, True
+        if sampling.has_samples:
+            has_sample = _take_sample(t, k, sampling, s)
+        else:
+            _draw_normals(word, gamma, hashed, normals)
+            word = word + hop
+            _draw_sample(n, k, inputs, sampling, scratch, s)
+        at, residual = s * dimension * WIDTH, load(residuals, s * WIDTH)
+        if sampling.tests_on_next:
+            test = _add_product(residual, sample, at, server, 0, dimension)
+            tests = fma(test, test, tests)
+        if sampling.moves.size:
+            residual = _add_product(residual, sample, at, sampling.moves, t * dimension, dimension)
+        if sampling.offsets.size:
+            residual = _add_product(residual, sample, at, sampling.offsets, k * dimension, dimension)
+        if hold_models:
+            error = _add_product(residual, sample, at, models, k * dimension, dimension)
+        else:
+            error = _add_product(residual, sample, at, server, 0, dimension)
+        total = fma(error, error, total)
+        if tally.errors.size:
+            store(tally.errors, k * WIDTH, error)
+        if tally.squares.size and n >= tally.watched_from:
+            store(tally.squares, k * WIDTH, fma(error, error, load(tally.squares, k * WIDTH)))
+        if not has_sample:
+            continue
+        if poisons:
+            store(residuals, s * WIDTH, residual)
+            for g in range(attack.kinds.size):
+                if attack.kinds[g] == ON_SAMPLES:
+                    take_poison(attack.addresses[g])(
+                        attack.options[g], n, k, g, attackers, target, s, sample, residuals
+                    )
+            if hold_models:
+                residual = load(residuals, s * WIDTH)
+                error = _add_product(residual, sample, at, models, k * dimension, dimension)
+        if hold_models:
+            _step_client(n, k, target, learning, sampling, error, learns, scratch, models)
+    store(tally.sums, 0, total)
+    store(tally.tests, 0, tests)
+
+
+@compiled
+def draw_samples(
+    first: int,
+    source: Source,
+    inputs: InputModel,
+    sampling: Sampling,
+    scratch: StepScratch,
+    out: FloatArray,
+    noise: FloatArray,
+) -> None:
+    """Write inputs (T, K, d, 16) and noise (T, K, 16) of iterations `first`, `first` + 1, …; lanes are trials."""
+    gamma, hop, hashed, normals = load(source.gamma, 0), load(source.hop, 0), scratch.hashed, scratch.normals
+    for t in range(out.shape[0]):
+        word = load(source.origin, 0) + np.uint64(first + t) * load(source.stride, 0)
+        for k in range(out.shape[1]):
+            _draw_normals(word, gamma, hashed, normals)
+            word = word + hop
+            _draw_sample(first + t, k, inputs, sampling, scratch, 0)
+            for lane in range(WIDTH):
+                noise[t, k, lane] = sampling.residual[0, lane]
+                for i in range(out.shape[2]):
+                    out[t, k, i, lane] = sampling.sample[0, i, lane]

@@ -1,0 +1,161 @@
+"""A node without a transport: takes note of the run, answers instructions, and learns from what arrives meanwhile."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from psofed.common.errors import PsofedError
+from psofed.common.logs import OncePerChange
+from psofed.common.scheduler import scheduler
+from psofed.federation.client.gateway import Gateway
+from psofed.federation.client.learners import Learners
+from psofed.federation.client.state import MemoryStore
+from psofed.federation.protocol.announcements import Announcement, RunDescription
+from psofed.federation.protocol.bounds import MAX_ENTRIES
+from psofed.federation.protocol.instructions import Instruction, decode_instruction
+from psofed.federation.protocol.names import clean_text
+from psofed.federation.protocol.replies import NodeReply, encode_reply
+
+_log = logging.getLogger("psofed.federation")
+
+Prepare = Callable[[RunDescription], tuple[Gateway, Learners | None]]
+"""Given a run, returns how the node answers and who learns between instructions; a PsofedError says why it cannot."""
+
+_TRY_AGAIN_EVERY = 5.0  # seconds, after a problem such as a missing file
+
+
+class Node:
+    """A node of a federation.
+
+    Parameters
+    ----------
+    name : str
+        The name in its certificate.
+    prepare : Prepare
+        What to do in a run.
+    folder : path, optional
+        Where its memory is kept as well, so that it survives a restart.
+    max_entries : int
+        Entries of a model, shared or not, that this node takes from a server.
+
+    Attributes
+    ----------
+    store : MemoryStore
+        What its clients keep.
+    run : RunDescription or None
+        The current run.
+    """
+
+    def __init__(
+        self, name: str, prepare: Prepare, folder: Path | None = None, max_entries: int = MAX_ENTRIES
+    ) -> None:
+        self.name = name
+        self.store: MemoryStore = MemoryStore(folder)
+        self.run: RunDescription | None = None
+        self._prepare = prepare
+        self._max_entries = max_entries
+        self._gateway: Gateway | None = None
+        self._learners: Learners | None = None
+        self._problem = ""
+        self._tried = 0.0
+        self._is_news = OncePerChange()
+
+    def begin(self, run: bytes) -> None:
+        """Take note of a run description; one that cannot be read or carried out is a problem that is announced."""
+        try:
+            described = RunDescription.from_bytes(run) if run else None
+        except ValueError as error:
+            self._warn("run", f"the server's run cannot be read: {clean_text(error)}")
+            return
+        if described != self.run:
+            self.run, self._gateway, self._learners = described, None, None
+            self._try()
+
+    def announcement(self) -> bytes:
+        """Return what the node says of itself."""
+        names, problem = None, self._problem
+        if self._gateway is not None:
+            try:
+                names = self._gateway.names()
+            except Exception as error:
+                problem = _reason(error)
+        session = "" if self.run is None else self.run.session
+        return Announcement(session, names, problem).to_bytes()
+
+    def answer(self, frame: bytes) -> bytes | None:
+        """Return the reply to an instruction; None if it is nonsense, or meant for another node or another run."""
+        try:
+            instruction = decode_instruction(frame, self._max_entries)
+        except ValueError as error:
+            self._warn("instruction", f"ignored an instruction: {clean_text(error)}")
+            return None
+        session = None if self.run is None else self.run.session
+        if instruction.node != self.name or instruction.session != session:
+            self._warn("instruction", "ignored an instruction for another node or of another run")
+            return None
+        try:
+            if self._gateway is None:
+                raise PsofedError(self._problem or "this node is not ready")
+            reply = self._gateway.answer(instruction, self.store)
+        except Exception as error:
+            # Whatever the training raises is this node's own affair: it is said here and told to the server.
+            reason = _reason(error)
+            self._warn("answer", f"round {instruction.round_number} failed: {reason}")
+            reply = _error(instruction, reason)
+        else:
+            self._is_news("answer", "")
+            self._say_remarks(reply)
+        return encode_reply(reply)
+
+    def tend(self) -> None:
+        """Learn from what has arrived, and try again what could not be prepared; called every now and then."""
+        if self.run is not None and self._gateway is None:
+            if scheduler().monotonic() - self._tried >= _TRY_AGAIN_EVERY:
+                self._try()
+            return
+        if self._learners is None or self.run is None:
+            return
+        if self.store.held is None or self.store.held.session != self.run.session:
+            return
+        try:
+            self._learners.learn_arrived(self.store)
+            self._is_news("arrived", "")
+        except Exception as error:
+            self._warn("arrived", f"cannot learn from what arrives: {_reason(error)}")
+
+    def _try(self) -> None:
+        self._tried = scheduler().monotonic()
+        self._problem = ""
+        if self.run is None:
+            return
+        try:
+            self._gateway, self._learners = self._prepare(self.run)
+        except Exception as error:  # nothing that a server describes ends a node
+            self._problem = _reason(error)
+        if self._is_news("problem", self._problem) and self._problem:
+            _log.warning("cannot take part in the run: %s", self._problem)
+
+    def _say_remarks(self, reply: NodeReply) -> None:
+        """Log the remarks that the reply carries, each once until it changes, and the privacy spent."""
+        for part in reply.replies:
+            who = f"{part.client}: " if part.client else ""
+            if self._is_news(f"remark {part.client}", part.remark) and part.remark:
+                _log.warning("%s%s", who, clean_text(part.remark))
+            uploads = int(part.metrics.get("privacy-uploads", 0))
+            if uploads > 0 and uploads & (uploads - 1) == 0:  # 1, 2, 4, 8, …
+                epsilon, delta = part.metrics["privacy-epsilon"], part.metrics["privacy-delta"]
+                said = f"{who}privacy spent after {uploads} upload{'s' if uploads > 1 else ''}"
+                _log.info("%s: epsilon = %.3g at delta = %g", said, epsilon, delta)
+
+    def _warn(self, subject: str, text: str) -> None:
+        if self._is_news(subject, text):
+            _log.warning("%s", text)
+
+
+def _error(instruction: Instruction, reason: str) -> NodeReply:
+    return NodeReply(instruction.session, instruction.round_number, instruction.sequence, error=reason)
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong in one short line."""
+    return clean_text(error if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}")

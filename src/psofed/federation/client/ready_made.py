@@ -1,0 +1,115 @@
+"""The ready-made node: online regression on a node's own samples, as ``psofed federation client`` runs it.
+
+What is to be done is in the run description. What concerns one machine comes from that machine alone. So nobody who
+starts a run can name a file on somebody else's machine, or make it run code.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from psofed.common.errors import PsofedError
+from psofed.federation.client.attacks import PoisonedSource, Rehearsal
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.gateway import Gateway
+from psofed.federation.client.learners import Learners
+from psofed.federation.client.node import Node
+from psofed.federation.client.node_options import NodeOptions
+from psofed.federation.client.online import OnlineRegression
+from psofed.federation.client.shared_table import ClientRows, SharedTable
+from psofed.federation.client.sources import Source, open_source
+from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.protocol.announcements import RunDescription
+from psofed.federation.protocol.bounds import READY_MADE_ENTRIES
+from psofed.federation.protocol.names import client_number
+from psofed.federation.protocol.run_settings import RunSettings
+from psofed.parts.base import Attack
+from psofed.parts.channels.private import Private
+from psofed.scenario.changes import attack_from_mapping
+
+
+def ready_made_node(name: str, options: NodeOptions, folder: Path | None = None) -> Node:
+    """Return a node that learns from the samples that `options` name, and keeps its memory in `folder`."""
+    return Node(name, lambda run: prepare(run, options), folder, READY_MADE_ENTRIES)
+
+
+def prepare(run: RunDescription, options: NodeOptions) -> tuple[Gateway, Learners | None]:
+    """Return how a node answers in a run, and its learners; a PsofedError says why it cannot take part."""
+    planned = options.byzantine and options.attack is None
+    settings = RunSettings.for_client(run.settings, attack=planned)
+    scenario = settings.scenario
+    attack = attack_of(options, scenario.attack)
+    poisons = attack is not None and attack.poisons_samples()
+    features = None
+    if scenario.model.kind != "linear":
+        features = scenario.model.make_features(settings.input_dimension, scenario.dimension)
+
+    def make(samples: Source, client: str) -> OnlineRegression:
+        scaled = isinstance(samples, TableSource | ClientRows)
+        if attack is not None and poisons:
+            number = client_number(options.partition, client)
+            samples = PoisonedSource(samples, attack, number, settings.seed)
+        stepsize, count = scenario.common_stepsize, settings.samples_per_round
+        return OnlineRegression(samples, stepsize, count, scaled=scaled, features=features)
+
+    learners = Learners(_open_source(options, settings), make)
+    gateway = Gateway(
+        learners.learn,
+        catch_up=True,
+        clients=learners.names,
+        finds_columns=True,
+        privacy=_privacy_of(options, settings),
+        corruption=None if attack is None or poisons else Rehearsal(attack, settings.seed),
+    )
+    return gateway, None if settings.samples_per_round else learners  # samples may be counted out by round
+
+
+def attack_of(options: NodeOptions, planned: Attack | None = None) -> Attack | None:
+    """Return the attack that a node rehearses: the one its settings name, the `planned` one, or the paper's."""
+    if not options.byzantine:
+        return None
+    values: dict[str, Any] = {} if options.attack is None else {"kind": options.attack}
+    if not values and planned is not None:
+        values = {name: value for name, value in planned.to_mapping().items() if name != "clients"}
+    given = {"probability": options.attack_probability, "strength": options.attack_strength}
+    values |= {name: value for name, value in given.items() if value is not None}
+    return attack_from_mapping({**values, "num_byzantine": 1, "byzantine_set": "fixed"})
+
+
+def open_data(options: NodeOptions, dimension: int) -> Source:
+    """Return the samples that a node's settings name: a table with named columns, or any other source."""
+    if not options.describes_table:
+        return open_source(options.data, dimension, options.partition)
+    units = (text.partition("=") for text in options.units)
+    return TableSource(
+        Path(options.data),
+        dimension,
+        options.target_column,
+        tuple(options.features),
+        options.client_column or "",
+        options.client or "",
+        units=tuple((column.strip(), unit.strip()) for column, _, unit in units),
+    )
+
+
+def _privacy_of(options: NodeOptions, settings: RunSettings) -> Private | None:
+    """Return how uploads are made private: as the node's own settings say, otherwise as the run's scenario says."""
+    names = ("clip", "multiplier", "delta")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if given:
+        return Private(**given)
+    links = settings.scenario.channel
+    return next((link for link in links.up if isinstance(link, Private)), None) if links is not None else None
+
+
+def _open_source(options: NodeOptions, settings: RunSettings) -> Source | SharedTable:
+    """Return a node's samples, or the table of a gateway."""
+    if settings.synthetic and options.is_gateway:
+        raise PsofedError(
+            "this node is a gateway, whose clients have rows of their own: a synthetic run has none"
+        )
+    if settings.synthetic:
+        return SyntheticSource(settings.scenario, options.partition, settings.seed)
+    if not options.data:
+        raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
+    source = open_data(options, settings.input_dimension)
+    return SharedTable(source) if options.is_gateway and isinstance(source, TableSource) else source

@@ -1,0 +1,179 @@
+"""One run of the ready-made nodes over any hub: rounds, status, audit, history of runs and result."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from psofed.common.errors import PsofedError
+from psofed.common.files import write_json
+from psofed.common.scheduler import scheduler
+from psofed.federation.deploy.audit import RoundAudit, add_record
+from psofed.federation.deploy.home import FAILED, FINISHED, RUNNING, STOPPED, Home, RunRequest
+from psofed.federation.deploy.report import build_result, latest_errors, standing
+from psofed.federation.protocol.run_settings import RunSettings
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.checks import Strikes
+from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.transport.hub import Hub
+
+_log = logging.getLogger("psofed.federation")
+
+_WRITE_EVERY = 0.5  # seconds between two statuses, unless the run's state changes
+
+
+@dataclass
+class RunStatus:
+    """Progress of a run as the server tells it, kept in a file for other processes.
+
+    Attributes
+    ----------
+    values : dict
+        As ``status.json`` holds them.
+    observers : list of callable
+        Told the values after each round.
+    """
+
+    home: Home
+    values: dict[str, Any]
+    observers: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    _written: float = -1e9
+    _problem: str = ""
+
+    def set(self, **changes: Any) -> None:
+        """Change some values, and write them now."""
+        self.values |= changes
+        self.write(at_once=True)
+
+    def write(self, *, at_once: bool = False) -> None:
+        """Write the file, but not too often; a disk that is full does not stop the run."""
+        now = scheduler().monotonic()
+        if not at_once and now - self._written < _WRITE_EVERY:
+            return
+        self._written = now
+        try:
+            self.home.write_status(self.values)
+            self._problem = ""
+        except PsofedError as error:
+            if str(error) != self._problem:
+                _log.warning("%s", error)
+            self._problem = str(error)
+
+
+@dataclass
+class Run:
+    """A requested run.
+
+    Parameters
+    ----------
+    home : Home
+        Its files.
+    request : RunRequest
+        What was asked for.
+    attend : callable
+        Called at least once a second, with the status; returns True to stop the run.
+    clients_allowed : callable, optional
+        How many clients a node may have, by name.
+    observers : iterable of callable
+        Told the status after each round.
+    """
+
+    home: Home
+    request: RunRequest
+    attend: Callable[["RunStatus"], bool]
+    clients_allowed: Callable[[str], int] | None = None
+    observers: Iterable[Callable[[dict[str, Any]], None]] = ()
+
+    def __post_init__(self) -> None:
+        before = self.home.read_status()
+        if not self.home.has_begun(self.request):  # what is known of the nodes does not depend on the run
+            before = {name: before[name] for name in ("nodes", "certificates") if name in before}
+        began = before.get("began") or {"time": scheduler().time()}
+        about = {"round": 0, "rounds": self.request.settings.get("rounds") or 0, **before}
+        self.status = RunStatus(
+            self.home, {**about, "began": began, "run": self.request.number}, list(self.observers)
+        )
+        self._errors: dict[str, float] = {}
+        self._sampled: dict[str, float] = {}
+
+    def carry_out(self, hub: Hub) -> str:
+        """Run the rounds, and return how the run has ended; whatever goes wrong is a status."""
+        began = scheduler().monotonic()
+        try:
+            settings = self.request.run_settings()
+            self.status.set(state=RUNNING, reason="", rounds=settings.num_rounds)
+            add_record(self.home.runs, "started", run=self.request.number, rounds=settings.num_rounds)
+            word, reason = self._rounds(hub, settings), ""
+        except PsofedError as error:
+            if getattr(hub, "is_replaced", False):
+                raise  # another server may be carrying it out
+            word, reason = FAILED, str(error)
+        except Exception as error:  # ours: the server stays, and the operator reads why
+            _log.exception("the run has failed")
+            word, reason = FAILED, f"{type(error).__name__}: {error}"
+        about = {"round": self.status.values["round"], "session": self.status.values.get("session", "")}
+        seconds = round(scheduler().monotonic() - began, 1)
+        add_record(self.home.runs, word, run=self.request.number, **about, seconds=seconds, reason=reason)
+        self.status.set(state=word, reason=reason)
+        told = f": {reason}" if reason else ""
+        _log.info("the run has %s after round %d%s", _ENDED[word], about["round"], told)
+        return word
+
+    def _rounds(self, hub: Hub, settings: RunSettings) -> str:
+        store = CheckpointStore(self.home.checkpoint, replaces=True)
+        strikes, suspects, awaited = Strikes(settings.limits), {}, settings.min_nodes
+        if continues := self.home.has_begun(self.request):
+            saved = store.load()
+            strikes, suspects = Strikes.from_mapping(saved.strikes, settings.limits), saved.suspects
+            awaited = max(1, awaited - self._revoked(saved))
+        self._audit = RoundAudit(self.home.audit, strikes, suspects)
+        server = ready_made_server(
+            settings.replace(resume=continues, min_nodes=awaited),
+            checkpoint=store,
+            clients_allowed=self.clients_allowed,
+            on_round=lambda state: self._note(state, settings),
+            attend=lambda: self.attend(self.status),
+        )
+        state = run_ready_made(server, hub, settings)
+        if state.round_number and (not server.was_stopped or not settings.num_rounds):
+            # A run without an end has its result when it is stopped.
+            write_result(self.home, settings, self.status.values["began"])
+        return STOPPED if server.was_stopped else FINISHED
+
+    def _revoked(self, state: ServerState) -> int:
+        """Return how many clients of an interrupted run have lost their node's certificate: they are not awaited."""
+        if self.clients_allowed is None:
+            return 0
+        owners = state.clients.get("owners", {})
+        return sum(not self.clients_allowed(owners.get(name, name)) for name in state.seen)
+
+    def _note(self, state: ServerState, settings: RunSettings) -> None:
+        entry, now = state.history[-1], scheduler().monotonic()
+        self._audit.note(state)
+        self._errors.update(latest_errors(state))
+        self._sampled.update({name: now for name, count in entry["examples_by_node"].items() if count})
+        self.status.values |= {
+            **standing(state, settings),
+            "rounds": settings.num_rounds,
+            "round": state.round_number,
+            "last": entry,
+            "strikes": state.strikes,
+            "seen": state.seen,
+            "gateways": state.clients.get("rosters", {}),
+            "refused": state.clients.get("refused", {}),
+            "errors": self._errors,
+            "sample_lag": {name: round(now - then, 1) for name, then in self._sampled.items()},
+        }
+        self.status.write()
+        for observe in self.status.observers:
+            observe(self.status.values)
+
+
+_ENDED: Mapping[str, str] = {FAILED: "failed", FINISHED: "finished", STOPPED: "been stopped"}
+
+
+def write_result(home: Home, settings: RunSettings, began: Mapping[str, Any]) -> None:
+    """Write the result of a run up to its checkpoint; `began` has the time when the run began."""
+    store = CheckpointStore(home.checkpoint)
+    state, window = store.load(), (float(began["time"]), scheduler().time())
+    write_json(home.result, build_result(state, store.history.entries(state), settings, window))

@@ -1,0 +1,377 @@
+"""The server's loop over rounds.
+
+The step is in :mod:`psofed.federation.server.step`, what participants are sent in
+:mod:`psofed.federation.server.questions`, how replies are collected in
+:mod:`psofed.federation.server.exchange`, and how a run begins in :mod:`psofed.federation.server.sessions`.
+"""
+
+import itertools
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import OncePerChange
+from psofed.common.scheduler import scheduler
+from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.federation.protocol.announcements import RunDescription
+from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.layout import Arrays, ModelLayout
+from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.replies import LEARNED, LOST, BadReplyError, Reply
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server.attendance import Attendance
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.server.checks import Strikes
+from psofed.federation.server.clients import Client, ClientRegistry
+from psofed.federation.server.exchange import exchange
+from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.server.questions import NodeQuestion, ask
+from psofed.federation.server.replies import Expectation, sort_replies
+from psofed.federation.server.rounds import RoundRecord, dropped_lines, finite_metrics
+from psofed.federation.server.sessions import new_session, resumed_session, session_settings
+from psofed.federation.server.step import Combination, ServerStep
+from psofed.federation.server.suspects import Suspects
+from psofed.federation.transport.hub import Hub
+from psofed.parts.base import Aggregation, Defence
+from psofed.render.numbers import listed
+from psofed.scenario.accepted import as_part
+
+_log = logging.getLogger("psofed.federation")
+
+_ATTEND_EVERY = 0.5  # seconds
+_TRY_DISK_EVERY = 5.0
+_PUBLISHED = 10_000  # entries of a model, up to which it is published as JSON
+_NOBODY, _DISK = "", " disk"  # subjects of messages about no node
+
+
+class RunStoppedError(PsofedError):
+    """Raised within a run that `attend` has stopped."""
+
+
+class Server:
+    """PSO-Fed's server: partial sharing of any model's parameters, resilient to model poisoning.
+
+    In round n each participant k gets the server's entries S_{k,n}, learns, and sends back its entries
+    S_{k,n+1}; the server averages, over participants, the uploaded entry or its own where none was uploaded.
+
+    Parameters
+    ----------
+    num_shared : int or float, or Sharing
+        M: a count, or a fraction of the model as a float in (0, 1]. A :class:`Sharing` also says which entries:
+        ``Sharing(0.1, coordinated=False, include=("encoder.*",))``.
+    num_participants : int, optional
+        |S_n|; all clients that are online if None. A :class:`ParticipantSource` draws them otherwise.
+    aggregation : Aggregation, its name, or Combination, optional
+        How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
+        custom rule. By default :data:`~psofed.federation.server.step.ROBUST`; ``"mean"`` is the paper's. A
+        :class:`Combination` adds a step before the rule, or weights.
+    defence : Defence, or its name, optional
+        Watch what each node uploads, and exclude suspects: ``psofed.defences.Cusum(threshold=15.0)``, or
+        :func:`~psofed.federation.server.suspects.plan_defence` for a threshold that follows from a rate of false
+        alarms. Excluded nodes are in ``server.state.suspects``.
+    rounds : RoundPlan, optional
+        When rounds begin, what newcomers start from, and how often models are sent in full.
+    limits : ReplyLimits, optional
+        Bounds on replies, and when a client is banned.
+    seed : int
+        Seed of masks and participants.
+    checkpoint : path or CheckpointStore, optional
+        Where to keep the state after each round. If an earlier run has left its rounds there, `resume` continues it;
+        only ``CheckpointStore(path, replaces=True)`` replaces it.
+    resume : bool
+        Continue from `checkpoint`; :meth:`run` then counts its `num_rounds` from the very first round.
+    columns : ColumnNames, optional
+        Names of the columns that clients learn from: ``ColumnNames(("wind", "pressure"), "output")``. Clients that find
+        their columns by name reorder them, all others are refused. None: columns have no names.
+    clients_allowed : callable, optional
+        How many clients a node, by name, may have; by default `limits.max_clients`, which is also the most.
+    settings : mapping
+        For the run description: what nodes must know of the run.
+    on_round : callable, optional
+        Called with the :class:`ServerState` after each completed round.
+    attend : callable, optional
+        Called at least once a second, also while the server waits; returns True to stop the run.
+
+    Attributes
+    ----------
+    state : ServerState or None
+        After the last completed round.
+    was_stopped : bool
+        Whether `attend` has stopped the run.
+    """
+
+    def __init__(
+        self,
+        num_shared: float | Sharing = 0.1,
+        *,
+        num_participants: int | ParticipantSource | None = None,
+        aggregation: Aggregation | str | Combination | None = None,
+        defence: Defence | str | None = None,
+        rounds: RoundPlan | None = None,
+        limits: ReplyLimits | None = None,
+        seed: int = 0,
+        checkpoint: str | Path | CheckpointStore | None = None,
+        resume: bool = False,
+        columns: ColumnNames | None = None,
+        clients_allowed: Callable[[str], int] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        on_round: Callable[[ServerState], None] | None = None,
+        attend: Callable[[], bool] | None = None,
+    ) -> None:
+        sharing = num_shared if isinstance(num_shared, Sharing) else Sharing(num_shared)
+        self.sharing: Sharing = replace(sharing, seed=seed)
+        self.rounds: RoundPlan = rounds or RoundPlan()
+        self._participants: ParticipantSource = DerivedParticipants(seed)
+        if isinstance(num_participants, ParticipantSource):
+            self._participants, num_participants = num_participants, None
+        self.num_participants: int | None = (
+            None if num_participants is None else check_integer("num_participants", num_participants, 1)
+        )
+        self.limits: ReplyLimits = limits or ReplyLimits()
+        self.strikes: Strikes = Strikes(self.limits)
+        most, allowed = self.limits.max_clients, clients_allowed
+        self._allowed = (lambda node: most) if allowed is None else (lambda node: min(most, allowed(node)))
+        self.registry: ClientRegistry = ClientRegistry(self._allowed)
+        watching: Defence | None = None if defence is None else as_part("defence", defence)
+        if watching is not None and watching.kind == "none":
+            watching = None
+        combined = aggregation if isinstance(aggregation, Combination) else Combination(aggregation)
+        self.step: ServerStep = ServerStep(
+            combined, suspects=None if watching is None else Suspects(watching), seed=seed
+        )
+        if self.num_participants is not None:
+            pre = self.step.pre
+            after = self.num_participants if pre is None else pre.uploads_after(self.num_participants)
+            self.step.rule.check_participants(after)
+        if isinstance(checkpoint, str | Path):
+            checkpoint = CheckpointStore(Path(checkpoint))
+        self.checkpoints: CheckpointStore | None = checkpoint
+        self.resume: bool = check_boolean("resume", resume)
+        if resume and checkpoint is None:
+            raise InvalidValueError("resume", True, "true together with a checkpoint")
+        if not (columns is None or isinstance(columns, ColumnNames)):
+            raise InvalidValueError("columns", columns, "ColumnNames or None")
+        self.columns = columns
+        self.settings: Mapping[str, Any] = settings or {}
+        self.on_round = on_round
+        self.state: ServerState | None = None
+        self.was_stopped: bool = False
+        self._asked_to_stop = attend or (lambda: False)
+        self._attendance = Attendance(self.rounds, self._attend)
+        self._is_news = OncePerChange()
+        self._started = self._attended = -math.inf  # when the last round began, and when `attend` was called
+
+    def run(
+        self,
+        hub: Hub,
+        initial: Arrays,
+        num_rounds: int,
+        deadline: float = 60.0,
+        *,
+        config: Mapping[str, str | int | float | bool] | None = None,
+        evaluate: Callable[[int, Arrays], Mapping[str, Any] | None] | None = None,
+    ) -> ServerState:
+        """Run the rounds up to `num_rounds`, each for at most `deadline` seconds, and return the state after the last.
+
+        With ``num_rounds=0`` it runs until it is stopped, and waits for nodes however long it takes. A round ends at
+        its deadline even if replies are missing, and sooner if only slow nodes are
+        (:mod:`psofed.federation.server.patience`). If the checkpoint cannot be written, say because the disk is
+        full, the run pauses and continues by itself.
+
+        Parameters
+        ----------
+        initial : mapping of str to array
+            The model, by the names of its arrays.
+        config : mapping, optional
+            Passed on to the clients' training.
+        evaluate : callable, optional
+            Given the round and the model, returns metrics for the history.
+        """
+        check_integer("num_rounds", num_rounds, 0)
+        check_number("deadline", deadline, 0, open_low=True)
+        self._attendance.is_endless = num_rounds == 0
+        state = self._begin(initial)
+        hub.publish(run=RunDescription(state.session, self.settings).to_bytes())
+        _log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._fixed().items()))
+        sequences = itertools.count(int(scheduler().new_id()[:13], 16))
+        done = state.round_number
+        try:
+            for n in range(done + 1, num_rounds + 1) if num_rounds else itertools.count(done + 1):
+                self._sleep(self._started + self.rounds.interval - scheduler().monotonic())
+                self._round(hub, n, deadline, config or {}, sequences)
+                if (
+                    evaluate
+                    and (metrics := evaluate(n, state.layout.restore(state.model, state.kept))) is not None
+                ):
+                    state.history[-1]["evaluation"] = finite_metrics(metrics)
+                self._complete(hub)
+        except RunStoppedError:
+            self.was_stopped = True
+        return state
+
+    # --- beginning and end ------------------------------------------------------------------------
+
+    def _begin(self, initial: Arrays) -> ServerState:
+        layout = ModelLayout.of(initial, self.sharing.include, self.sharing.exclude)
+        layout = replace(layout, columns=self.columns)
+        self.sharing.derived(layout.dimension)  # refuses an M beyond D
+        if not self.resume or self.checkpoints is None:
+            if self.checkpoints is not None:
+                self.checkpoints.check_replaceable()
+            self.state = new_session(initial, layout, self._fixed())
+            return self.state
+        state = self.state = resumed_session(self.checkpoints, layout, self._fixed())
+        self.strikes = Strikes.from_mapping(state.strikes, self.limits)
+        self.registry = ClientRegistry.from_mapping(state.clients, self._allowed)
+        self.step.memory = state.memory
+        if (suspects := self.step.suspects) is not None:
+            self.step.suspects = Suspects(suspects.defence, state.suspects)
+        _log.info("resumed after round %d", state.round_number)
+        return state
+
+    def _complete(self, hub: Hub) -> None:
+        """Keep the state and publish the model; a disk that is full is tried again."""
+        state = self._current()
+        while self.checkpoints is not None:
+            try:
+                self.checkpoints.save(state)
+                break
+            except PsofedError as error:
+                if self._is_news(_DISK, str(error)):
+                    _log.warning("round %d: paused, trying again: %s", state.round_number, error)
+                self._sleep(_TRY_DISK_EVERY)
+        if self._is_news(_DISK, ""):
+            _log.warning("round %d: continuing", state.round_number)
+        if self.on_round is not None:
+            self.on_round(state)
+        if state.layout.dimension <= _PUBLISHED:
+            hub.publish(model=describe_model(state))
+
+    def _fixed(self) -> dict[str, Any]:
+        return session_settings(self.sharing, self.rounds, self.step)
+
+    # --- one round --------------------------------------------------------------------------------
+
+    def _round(
+        self, hub: Hub, n: int, deadline: float, config: Mapping[str, Any], sequences: Iterator[int]
+    ) -> None:
+        """Draw the participants S_n, send each its entries S_{k,n}, and join what they send back."""
+        state = self._current()
+        available = {
+            client.number: client
+            for client in self._attendance.take(hub, state.session, n, self.registry, self.strikes)
+        }
+        drawn = self._participants.draw(n, list(available), self.num_participants or len(available))
+        participants = [available[number] for number in drawn]
+        started = self._started = scheduler().monotonic()
+        refused = self.registry.refused
+        questions = ask(state, participants, self.sharing, self.rounds, n, sequences, refused, config)
+        frames = exchange(hub, questions, deadline, self.strikes.patience, self._attend)
+        self._join(n, questions, frames, participants, started)
+
+    def _join(
+        self,
+        n: int,
+        questions: list[NodeQuestion],
+        frames: Mapping[int, bytes],
+        participants: list[Client],
+        started: float,
+    ) -> None:
+        """Turn a round's replies into the next model; without a valid one the model stays as it was."""
+        state = self._current()
+        masks = self.sharing.masks(state.layout.dimension)
+        num_shared = self.sharing.derived(state.layout.dimension).num_shared
+        expected = Expectation(state.session, n, num_shared, state.layout, self.limits)
+        replies = sort_replies(questions, frames, expected)
+        numbers = {client.name: client.number for client in participants}
+        uploads = {
+            name: (masks.indices(n + 1, numbers[name]), reply.values)
+            for name, reply in replies.valid.items()
+            if reply.values is not None
+        }
+        examples = {name: reply.num_examples for name, reply in replies.valid.items()}
+        outcome = self.step.take(n, state.model, uploads, examples)
+        state.model, state.memory = outcome.model, self.step.memory
+        self._note_bad(n, replies.bad)
+        elapsed = {name: n - max(0, state.seen.get(name, 0)) for name in replies.valid}
+        self._note_valid(n, replies.valid)
+        state.round_number = n
+        state.strikes = self.strikes.to_mapping()
+        state.clients = self.registry.to_mapping()
+        if self.step.suspects is not None:
+            before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
+            state.suspects = self.step.suspects.to_mapping()
+            for name in outcome.suspects.keys() - before:
+                _log.warning("round %d: %s is suspect and left out", n, name)
+        record = RoundRecord(
+            round_number=n,
+            asked=questions,
+            valid=replies.valid,
+            dropped=replies.bad,
+            bytes_per_value=state.layout.dtype.itemsize,
+            seconds=scheduler().monotonic() - started,
+            suspects=None if self.step.suspects is None else outcome.suspects,
+            elapsed=elapsed,
+        )
+        state.add_round(record.to_mapping())
+        nothing = "" if outcome.used else "no valid reply, the model stays as it was"
+        if self._is_news(_NOBODY, nothing) and nothing:
+            _log.warning("round %d: %s", n, nothing)
+
+    def _note_bad(self, n: int, bad: Mapping[str, BadReplyError]) -> None:
+        banned = self.strikes.banned
+        for name, error in bad.items():
+            self.strikes.note(name, error.kind, n)
+        for line in dropped_lines(pair for pair in bad.items() if self._is_news(pair[0], str(pair[1]))):
+            _log.warning("round %d: %s", n, line)
+        if new := sorted(self.strikes.banned - banned):
+            _log.warning("round %d: banned after %d bad replies: %s", n, self.limits.ban_after, listed(new))
+
+    def _note_valid(self, n: int, valid: Mapping[str, Reply]) -> None:
+        seen = self._current().seen
+        for name, reply in valid.items():
+            self.strikes.forgive(name)
+            self._is_news(name, "")
+            if reply.status in (LEARNED, LOST):
+                # One that has lost its state is given the full model when it is next drawn.
+                seen[name] = -1 if reply.status == LOST else max(n, seen.get(name, 0))
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _attend(self) -> None:
+        """Ask whether to stop, but not for every reply."""
+        if scheduler().monotonic() - self._attended >= _ATTEND_EVERY:
+            self._attended = scheduler().monotonic()
+            if self._asked_to_stop():
+                raise RunStoppedError("the run was stopped")
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait, and attend meanwhile."""
+        until = scheduler().monotonic() + seconds
+        while (pause := until - scheduler().monotonic()) > 0.0:
+            self._attend()
+            scheduler().sleep(min(pause, _ATTEND_EVERY))
+
+    def _current(self) -> ServerState:
+        if self.state is None:
+            raise PsofedError("the server has not been started")
+        return self.state
+
+
+def describe_model(state: ServerState) -> bytes:
+    """Return the model as the retained JSON that other programs on the broker can read."""
+    columns = state.layout.columns
+    document = {
+        "session": state.session,
+        "round": state.round_number,
+        "columns": None if columns is None else columns.to_mapping(),
+        "model": {
+            name: array.tolist() for name, array in state.layout.restore(state.model, state.kept).items()
+        },
+    }
+    return json.dumps(document).encode()

@@ -1,0 +1,82 @@
+"""The server of a run of the ready-made nodes: online regression, as ``psofed federation run`` starts it."""
+
+from typing import Any
+
+import numpy as np
+
+from psofed.common.types import FloatArray
+from psofed.federation.protocol.layout import Arrays
+from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.run_settings import RunSettings
+from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.loop import Server
+from psofed.federation.server.step import Combination
+from psofed.federation.transport.hub import Hub
+from psofed.fleet import draw_fleet
+from psofed.parts.base import Defence
+from psofed.scenario import Scenario
+
+
+def ready_made_server(settings: RunSettings, **options: Any) -> Server:
+    """Return the server of a run; `options` are those arguments of :class:`Server` that the settings do not give."""
+    scenario = settings.scenario
+    return Server(
+        Sharing(scenario.num_shared, scenario.selection.pattern, scenario.selection.coordinated),
+        num_participants=scenario.num_participants,
+        aggregation=Combination(scenario.aggregation, scenario.pre_aggregation),
+        defence=_planned_defence(scenario),
+        rounds=settings.plan,
+        limits=settings.limits,
+        seed=settings.seed,
+        resume=settings.resume,
+        columns=settings.columns,
+        settings=settings.replace(resume=False).to_mapping(),
+        **options,
+    )
+
+
+def run_ready_made(server: Server, hub: Hub, settings: RunSettings) -> ServerState:
+    """Run the rounds of a run from a model of zeros, and return the state after the last."""
+    scenario = settings.scenario
+
+    def evaluate(_round: int, arrays: Arrays) -> dict[str, float]:
+        return evaluate_model(scenario, arrays["0"], settings.seed)
+
+    return server.run(
+        hub,
+        {"0": np.zeros(scenario.dimension, dtype=settings.dtype)},
+        settings.num_rounds,
+        settings.deadline,
+        evaluate=evaluate if settings.synthetic else None,
+    )
+
+
+def evaluate_model(scenario: Scenario, model: FloatArray, seed: int) -> dict[str, float]:
+    """Return the server's MSD ‖w_n − w‖² and its test MSE, which only synthetic data allow to know.
+
+    Examples
+    --------
+    >>> scenario = Scenario(num_clients=5, dimension=4)
+    >>> round(evaluate_model(scenario, np.zeros(4), seed=0)["server-msd"], 12)
+    1.0
+    """
+    fleet = draw_fleet(scenario)
+    generator = np.random.default_rng((seed, scenario.num_clients, 0, 1))  # longer than any client's seed
+    count, data = scenario.data.test_instances, scenario.data
+    inputs = np.sqrt(data.test_input_variance) * generator.standard_normal((count, scenario.dimension))
+    noise = np.sqrt(fleet.test_noise_variance) * generator.standard_normal(count)
+    return {
+        "server-msd": float(np.sum(np.square(model - fleet.target))),
+        "test-mse": float(np.mean(np.square(inputs @ (fleet.target - model) + noise))),
+    }
+
+
+def _planned_defence(scenario: Scenario) -> Defence | None:
+    """Return the scenario's defence with its threshold; each node is compared with its past."""
+    if scenario.defence is None:
+        return None
+    from psofed.simulation.watch_plan import make_plan
+
+    plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="past")))
+    assert plan is not None  # there is a defence
+    return scenario.defence.replace(threshold=plan.threshold)

@@ -1,0 +1,385 @@
+"""The broker: mosquitto as a child process, and a test of any broker before it is trusted.
+
+What mosquitto 2.0 reads again when it gets SIGHUP: the access list, which counts at once also for open connections; the
+list of revoked certificates and the broker's own certificate, which count for new connections. Nothing ends an open
+connection of a revoked certificate, except that a name has only one connection: the server connects in its place
+(:meth:`Certificates.eviction`). All of that takes a fraction of a second and does not disturb others.
+
+``max_queued_messages`` is larger than any fleet: a small number loses replies and presences, and 0, which should mean
+no limit, lets mosquitto before 2.0.22 end the connection of whoever sends something that is refused.
+
+Nothing is stored: after a restart nodes and server publish again what is retained, and the server asks again.
+"""
+
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import paho.mqtt.client as paho
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from psofed.common.errors import PsofedError
+from psofed.common.files import write_atomically
+from psofed.federation.transport.certificates import BROKER, PROBE, SERVER, Certificates, Identity
+from psofed.federation.transport.hub import MAX_FRAME
+from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoint, Topics
+
+_log = logging.getLogger("psofed.federation")
+_START_SECONDS = 10.0
+_PROBE_SECONDS = 10.0
+_RELOAD_SECONDS = 0.3  # mosquitto looks for signals ten times a second
+_STRANGER = "psofed-probe-stranger"  # a node that the probe is not
+
+_CONFIG = """\
+# Written by psofed whenever the server starts; changes are lost.
+log_dest stderr
+log_type error
+log_type warning
+log_timestamp false
+per_listener_settings false
+listener {port}{address}
+cafile {authority}
+certfile {certificate}
+keyfile {certificate}
+crlfile {revocations}
+require_certificate true
+use_identity_as_username true
+use_username_as_clientid true
+tls_version tlsv1.2
+allow_anonymous false
+acl_file {access}
+max_packet_size {limit}
+max_queued_messages 1000000
+max_keepalive 600
+set_tcp_nodelay true
+persistence false
+connection_messages false
+{user}"""
+
+_ACCESS = """\
+user {server}
+topic readwrite psofed/{federation}/#
+
+pattern read psofed/{federation}/run
+pattern read psofed/{federation}/model
+pattern read psofed/{federation}/server
+pattern read psofed/{federation}/nodes/%u/in
+pattern write psofed/{federation}/nodes/%u/out
+pattern write psofed/{federation}/nodes/%u/presence
+"""
+
+_GUARD = """\
+import os, resource, sys
+if sys.platform == "linux":
+    import ctypes, signal
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the server has ended")
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+try:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+except (OSError, ValueError):
+    pass
+os.execv(sys.argv[2], sys.argv[2:])
+"""  # becomes the command, which is killed with its parent and may have many connections
+
+
+def find_mosquitto() -> str:
+    """Return the path of mosquitto 2 or later, or raise a PsofedError that says how to get one."""
+    advice = (
+        "install mosquitto 2 or later (Debian, Ubuntu: apt install mosquitto; macOS: brew install mosquitto), "
+        "or name a broker with --broker mqtts://HOST:PORT"
+    )
+    folders = (os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
+    path = shutil.which("mosquitto", path=os.pathsep.join(folders))
+    if path is None:
+        raise PsofedError(f"there is no MQTT broker: {advice}")
+    try:
+        shown = subprocess.run([path, "-h"], capture_output=True, timeout=10.0, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        shown = b""
+    version = re.search(rb"mosquitto version (\d+)[.\d]*", shown)
+    if version is None or int(version[1]) < 2:
+        text = version[0].decode() if version else "no mosquitto that can be run"
+        raise PsofedError(f"{path} is {text}: {advice}")
+    return path
+
+
+class Mosquitto:
+    """Mosquitto as a child of this process, which ends with it.
+
+    Parameters
+    ----------
+    folder : Path
+        Where its configuration and access list are written.
+    certificates : Certificates
+        The federation's.
+    federation : str
+        A level of all topics.
+    port : int
+        Where it listens.
+    address : str
+        The only address at which it listens; by default all.
+    max_frame : int
+        Bytes; who sends more is disconnected.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        certificates: Certificates,
+        federation: str,
+        port: int = PORT,
+        address: str = "",
+        max_frame: int = MAX_FRAME,
+    ) -> None:
+        self.endpoint: Endpoint = Endpoint(address or "127.0.0.1", port)
+        self._folder, self._certificates, self._topics = folder, certificates, Topics(federation)
+        self._address, self._max_frame = address, max_frame
+        self._config, self._access = folder / "mosquitto.conf", folder / "mosquitto.acl"
+        self._path = ""
+        self._denied: frozenset[str] = frozenset()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+        self._lines: deque[str] = deque(maxlen=20)
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0 if it does not run."""
+        return self._child.pid if self._child is not None and self._child.poll() is None else 0
+
+    def start(self) -> None:
+        """Write the files and start it; a PsofedError if there is no mosquitto or it does not listen soon.
+
+        To be called by the main thread: Linux ends the child with the thread that started it.
+        """
+        self._path = self._path or find_mosquitto()
+        self._certificates.check_server()
+        self._denied |= self._certificates.revoked()
+        self.reload()
+        write_atomically(self._config, self._configuration().encode())
+        if self._is_listening():
+            raise PsofedError(f"Port {self.endpoint.port} is already in use; choose another with --port")
+        self._launch()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._is_listening():
+            if not self.pid or time.monotonic() > deadline:
+                self.stop()
+                raise PsofedError(f"mosquitto does not start: {'; '.join(self._lines) or 'it says nothing'}")
+            time.sleep(0.02)
+
+    def attend(self) -> bool:
+        """Start it again if it has died, at most once a second; whether it runs."""
+        if not self.pid and self._child is not None and time.monotonic() - self._started > 1.0:
+            _log.warning("mosquitto has died (%s) and is started again", "; ".join(list(self._lines)[-1:]))
+            self._launch()
+        return bool(self.pid)
+
+    def deny(self, names: Collection[str]) -> None:
+        """Let nobody of `names` send or receive anything from now on, and let all others.
+
+        Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding. Open
+        connections of revoked names are ended. If nothing has changed, nothing happens.
+        """
+        new, is_news = set(names) - self._denied, self._denied != frozenset(names)
+        self._denied = frozenset(names)
+        if is_news:
+            self.reload()
+            evict(self.endpoint, self._certificates, new & self._certificates.revoked())
+
+    def reload(self) -> None:
+        """Let it read its access list, certificate and list of revoked certificates again."""
+        write_atomically(self._access, access_list(self._topics.federation, self._denied).encode())
+        if self.pid:
+            os.kill(self.pid, signal.SIGHUP)
+            time.sleep(_RELOAD_SECONDS)  # or an evicted node could come back before the list counts
+
+    def stop(self) -> None:
+        """End it."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.terminate()
+            try:
+                child.wait(5.0)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+    def _launch(self) -> None:
+        self._started = time.monotonic()
+        self._child = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), self._path, "-c", str(self._config)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            umask=0o077,
+        )
+        threading.Thread(target=self._follow, args=(self._child,), daemon=True).start()
+
+    def _follow(self, child: "subprocess.Popen[bytes]") -> None:
+        """Log what it says, a line a second at most: refused certificates come as often as their owners like."""
+        assert child.stderr is not None
+        logged = 0.0
+        with child.stderr as lines:
+            for line in lines:
+                text = line.decode(errors="replace").strip()[:300]
+                if "ACL pattern" in text:
+                    continue  # that all may read some topics is meant
+                self._lines.append(text)
+                if time.monotonic() - logged > 1.0:
+                    logged = time.monotonic()
+                    _log.warning("mosquitto: %s", text)
+
+    def _is_listening(self) -> bool:
+        with socket.socket(socket.AF_INET6 if ":" in self.endpoint.host else socket.AF_INET) as caller:
+            caller.settimeout(1.0)
+            return caller.connect_ex((self.endpoint.host, self.endpoint.port)) == 0
+
+    def _configuration(self) -> str:
+        return _CONFIG.format(
+            port=self.endpoint.port,
+            address=f" {self._address}" if self._address else "",
+            authority=self._certificates.authority.absolute(),
+            certificate=self._certificates.bundle(BROKER).absolute(),
+            revocations=self._certificates.revocations.absolute(),
+            access=self._access.absolute(),
+            limit=self._max_frame + OVERHEAD,
+            user="user root\n" if os.geteuid() == 0 else "",
+        )
+
+
+def access_list(federation: str, denied: Collection[str] = ()) -> str:
+    """Return mosquitto's access list: a node may use its own topics only, and who is `denied` none."""
+    denials = "".join(f"\nuser {name}\ntopic deny #\n" for name in sorted(set(denied) - {SERVER}))
+    return _ACCESS.format(server=SERVER, federation=federation) + denials
+
+
+def evict(endpoint: Endpoint, certificates: Certificates, names: Collection[str]) -> None:
+    """End the open connections of revoked `names`, by connecting in their place for a moment."""
+    for name in sorted(names):
+        path = certificates.eviction(name)
+        if not path.exists():
+            _log.warning("%s is denied, but its open connection stays: %s is missing", name, path)
+            continue
+        with closing(Tester(endpoint, Identity(path))) as evictor:
+            if not _wait(lambda one=evictor: one.is_accepted):  # type: ignore[misc]
+                _log.warning("the open connection of %s may still be there: %s", name, evictor.problem)
+
+
+def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> None:
+    """Raise a PsofedError unless the broker keeps nodes apart and there is no other server.
+
+    With the certificate of nobody, the probe reads and writes the topics of others, and tries to end the server's
+    connection by using its client id. None of that may succeed, while its own topics must work.
+    """
+    topics = Topics(federation)
+    server_topic, own_in, own_out = topics.of("server"), topics.node(PROBE, "in"), topics.node(PROBE, "out")
+    of_others = [topics.node(_STRANGER, box) for box in ("in", "out", "presence")]
+    everything = [f"psofed/{federation}/#", "#", topics.node("+", "in"), *of_others]
+    insecure = f"{endpoint} is not safe to use: "
+    nobody = Identity(certificates.bundle(PROBE))
+    with closing(Tester(endpoint, nobody, [server_topic, own_in, *everything])) as stranger:
+        _require(stranger)
+        time.sleep(1.0)  # for what is retained
+        for topic, payload in stranger.take():
+            if topic == server_topic and payload:
+                raise PsofedError(f"another server of the federation {federation} is connected to {endpoint}")
+            _check_readable(topic, topics, insecure)
+        with closing(Tester(endpoint, Identity(certificates.bundle(SERVER)), everything[:1])) as server:
+            _require(server)
+            mark = f"probe {time.time_ns()}".encode()
+            for topic in (*of_others, own_in):
+                server.publish(topic, mark)
+            if not _wait(lambda: stranger.has(own_in, mark)):
+                raise PsofedError(f"{endpoint} does not deliver what the server sends to {own_in}")
+            for topic, _ in stranger.take():
+                _check_readable(topic, topics, insecure)
+            forged = mark + b" forged"
+            for topic in (*of_others, own_in, *map(topics.of, ("run", "model", "server")), own_out):
+                stranger.publish(topic, forged)
+            if not _wait(lambda: server.has(own_out, forged)):
+                raise PsofedError(f"{endpoint} does not deliver what a node sends to {own_out}")
+            for topic, payload in server.take():
+                if payload == forged and topic != own_out:
+                    raise PsofedError(f"{insecure}a node may write {topic}; its access list must forbid that")
+            with closing(Tester(endpoint, nobody, client_id=SERVER)) as thief:
+                _wait(lambda: thief.is_accepted or thief.problem != "not connected yet")
+                server.publish(own_out, mark)
+                if not _wait(lambda: server.has(own_out, mark)) or server.connections > 1:
+                    raise PsofedError(
+                        f"{insecure}a node can end another's connection by using its client id; make the certificate's "
+                        "name the client id (mosquitto: use_username_as_clientid true)"
+                    )
+
+
+class Tester(Connection):
+    """A connection that remembers what arrives from `topics`."""
+
+    def __init__(
+        self, endpoint: Endpoint, identity: Identity, topics: Sequence[str] = (), client_id: str = ""
+    ) -> None:
+        self.connections = 0
+        self._messages: list[tuple[str, bytes]] = []
+        subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in topics]
+        super().__init__(endpoint, identity, subscriptions, keepalive=20, client_id=client_id)
+        self._client.loop_start()
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the broker has let it in."""
+        return self.connections > 0
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Send a message."""
+        self._publish(topic, payload)
+
+    def has(self, topic: str, payload: bytes) -> bool:
+        """Whether this has arrived."""
+        return (topic, payload) in self._messages
+
+    def take(self) -> list[tuple[str, bytes]]:
+        """Return what has arrived, and forget it."""
+        taken, self._messages = self._messages, []
+        return taken
+
+    def _opened(self, is_new: bool) -> None:
+        self.connections += 1
+
+    def _say(self, problem: str) -> None:
+        self.problem = problem  # which is no news: it tries what ought to be refused
+
+    def _arrived(self, message: paho.MQTTMessage) -> None:
+        self._messages.append((message.topic, bytes(message.payload)))
+
+
+def _require(tester: Tester) -> None:
+    if not _wait(lambda: tester.is_connected):
+        raise PsofedError(f"cannot use {tester.endpoint} as {tester.identity.name}: {tester.problem}")
+
+
+def _check_readable(topic: str, topics: Topics, insecure: str) -> None:
+    """Raise a PsofedError if the probe got something that is not for all or for itself."""
+    allowed = {topics.of("run"), topics.of("model"), topics.of("server"), topics.node(PROBE, "in")}
+    if topic.startswith(topics.of("")) and topic not in allowed:
+        raise PsofedError(f"{insecure}a node may read {topic}; its access list must forbid that")
+
+
+def _wait(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + _PROBE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,1 +1,0 @@
-"""The numbers that both theories track: second moments, first moments, and how they lie in memory."""

@@ -1,0 +1,351 @@
+"""Answers about one model at any stepsize: steady state by source, stability, spectral radius and learning curve.
+
+The moments of one period follow x' = 𝓕 x + s. The steady state solves x = 𝓕 x + s by GMRES; it exists if and only if
+ρ(𝓕) < 1. 𝓕 takes covariances to covariances, so ρ(𝓕) is its largest real eigenvalue. A stepsize below the contraction
+bound is stable, and one at which a client diverges by itself is not; both are checked first.
+
+By source, the steady state solves for each part of s alone, without the attack. The attack's term is what it adds to
+the sum of these, so that terms add up.
+
+Round-robin with an offset per client is solved given offsets, and averaged over sets of them: all if they are few, else
+a sample that doubles until its standard error is small, up to 32 sets. Stability is that of all these sets and of those
+known to be the least stable.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from psofed.common.errors import ImpossibleResultError, NotCoveredError
+from psofed.common.types import FloatArray
+from psofed.scenario.describe import describe_scenario
+from psofed.theory.clipping import check_reach, clips
+from psofed.theory.iteration import NO_SOURCES, Iteration, Moments, Sources
+from psofed.theory.krylov import dominant_eigenvalue, solve_fixed_points
+from psofed.theory.law import Law
+from psofed.theory.metrics import Level, SteadyState
+from psofed.theory.model import TheoryModel
+from psofed.theory.stability import contraction_bound, lone_growth
+
+_MOST_UNKNOWNS = 6_000_000  # beyond, an iteration takes a second and a steady state minutes
+_SIDE_BY_SIDE = 200_000  # unknowns of sets of offsets that are solved at once
+_LARGE = 100_000  # unknowns where each digit costs: eight are more than a prediction needs
+_APART = 8  # fastest and slowest clients that are not lumped for an eigenvalue
+_FIRST_SAMPLE, _LARGEST_SAMPLE = 4, 32
+_SEARCH_SAMPLE = 4
+_FIRST_LOOK, _SETTLED = 256, 1e-4  # iterations of a curve, and its distance from the steady state
+_WANTED = np.array([0.002, 0.005])  # relative standard errors of network MSE and server MSD
+_POWER_STEPS, _LEAST_STABLE, _MOVES = 40, 3, 6
+_LARGE_SETS = 10_000  # unknowns beyond which only few sets are looked at for stability
+
+
+@dataclass(frozen=True, eq=False)
+class Recursion:
+    """The iterations of one period: 𝓕 and s.
+
+    Parameters
+    ----------
+    phases : tuple of (Iteration or None, int)
+        The iteration of each phase and the index of its mask; None where nothing happens.
+    """
+
+    phases: tuple[tuple[Iteration | None, int], ...]
+
+    @property
+    def iteration(self) -> Iteration:
+        """Any of the iterations; all have the same moments."""
+        return next(iteration for iteration, _ in self.phases if iteration is not None)
+
+    @property
+    def period(self) -> int:
+        """T."""
+        return len(self.phases)
+
+    def step(self, moments: Moments, n: int, sources: Sources | None = None) -> Moments:
+        """Take the moments through iteration n."""
+        iteration, mask = self.phases[n % self.period]
+        return moments if iteration is None else iteration.step(moments, mask, sources)
+
+    def linear(self, x: FloatArray) -> FloatArray:
+        """𝓕 x of vectors (sets, unknowns)."""
+        return self._through_period(x, NO_SOURCES)
+
+    def _through_period(self, x: FloatArray, sources: Sources) -> FloatArray:
+        moments = self.iteration.unpack(x)
+        for n in range(self.period):
+            moments = self.step(moments, n, sources)
+        return moments.pack(self.iteration.sets)
+
+    def steady_state(self, sources: Sources) -> tuple[FloatArray, Moments]:
+        """Return the levels averaged over a period, (sets, 2), and the moments at its start."""
+        iteration = self.iteration
+        zero = np.zeros((iteration.sets, iteration.size))
+        tolerance = 1e-10 if zero.size < _LARGE else 1e-8
+        if iteration.law.model.is_sampled:
+            tolerance = 1e-7 if zero.size < _LARGE else 1e-6  # below the error of the sample
+        moments = state = iteration.unpack(
+            solve_fixed_points(self.linear, self._through_period(zero, sources), tolerance)
+        )
+        total = iteration.levels(moments, sources.direction)
+        for n in range(self.period - 1):
+            moments = self.step(moments, n, sources)
+            total = total + iteration.levels(moments, sources.direction)
+        return total / self.period, state
+
+    def spectral_radius(self) -> float:
+        """ρ(𝓕) per iteration, the largest of all sets: that of all their moments side by side."""
+        start = self.iteration.initial.pack(self.iteration.sets)
+        noise = np.random.default_rng(0).standard_normal(start.size)
+        start_vector = start.ravel() * (1.0 + 0.01 * noise)
+        radius = dominant_eigenvalue(lambda x: self.linear(x.reshape(start.shape)).ravel(), start_vector)
+        return float(max(radius, 0.0) ** (1.0 / self.period))
+
+    def growth(self) -> FloatArray:
+        """Estimate ρ(𝓕) per iteration of each set by power iteration, (sets,)."""
+        x = self.iteration.initial.pack(self.iteration.sets)
+        norm = np.ones(len(x))
+        for _ in range(-(-_POWER_STEPS // self.period)):
+            x = self.linear(x)
+            norm = np.linalg.norm(x, axis=1)
+            x = x / np.where(norm > 0.0, norm, 1.0)[:, None]
+        return np.asarray(norm ** (1.0 / self.period))
+
+    def curve(self, iterations: int, start: int = 0) -> FloatArray:
+        """Return the levels at iterations 0 … n − 1, (n, sets, 2), the first with the mask of phase `start`."""
+        moments, levels = self.iteration.initial, np.full((iterations, self.iteration.sets, 2), np.inf)
+        with np.errstate(over="ignore", invalid="ignore"):  # at an unstable stepsize
+            for n in range(iterations):
+                now = self.iteration.levels(moments)
+                if not np.isfinite(now).all():
+                    break
+                levels[n] = now
+                moments = self.step(moments, start + n)
+        return levels
+
+
+@dataclass(frozen=True, eq=False)
+class Solver:
+    """Solves one model at any stepsize.
+
+    Parameters
+    ----------
+    model : TheoryModel
+    """
+
+    model: TheoryModel
+
+    @cached_property
+    def clean(self) -> "Solver":
+        """The solver of the model without the attack."""
+        return self if self.model.clean is self.model else Solver(self.model.clean)
+
+    def steady_state(self, stepsize: float) -> SteadyState:
+        """Return the steady state by source, with its standard error where offsets are sampled; μ must be stable."""
+        if not self.model.is_sampled:
+            levels = self._by_source(stepsize, self._offsets(0))
+            return SteadyState.of(self._checked(levels).mean(axis=0))
+        offsets = self.model.windows.offsets(_LARGEST_SAMPLE)
+        floor = np.array([float(self.model.fleet.noise_variance.mean()), 0.0])
+        count = _FIRST_SAMPLE
+        levels = self._by_source(stepsize, offsets[:count])
+        while True:
+            totals = self._checked(levels).sum(axis=1)
+            error = totals.std(axis=0, ddof=1) / np.sqrt(len(totals))
+            if len(levels) == len(offsets) or np.all(error <= _WANTED * (totals.mean(axis=0) + floor)):
+                return SteadyState.of(levels.mean(axis=0), error)
+            more = self._by_source(stepsize, offsets[len(levels) : 2 * len(levels)])
+            levels = np.concatenate([levels, more])
+
+    def rough_level(self, stepsize: float) -> Level:
+        """Excess and MSD at a stable stepsize, precise enough to compare stepsizes."""
+        levels = [
+            recursion.steady_state(Sources())[0]
+            for recursion in self.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
+        ]
+        return Level(*self._checked(np.concatenate(levels)[:, None]).mean(axis=(0, 1)).tolist())
+
+    def spectral_radius(self, stepsize: float) -> float:
+        """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            offsets = self._least_stable(stepsize)
+            recursions = self.recursions(stepsize, offsets, directed=False, apart=_APART)
+            return max(recursion.spectral_radius() for recursion in recursions)
+
+    def is_stable(self, stepsize: float) -> bool:
+        """Whether all second moments stay bounded."""
+        model = self.model
+        if model.is_bounded and stepsize < contraction_bound(model.fleet):
+            return True
+        if model.is_contraction and model.theory == "exact" and not model.fleet.is_white:
+            # Proving instability is far cheaper than an eigenvalue.
+            alone = 1.0 - model.scenario.participation_probability
+            if alone * lone_growth(model.fleet, stepsize) > 1.0:
+                return False
+        return self.spectral_radius(stepsize) < 1.0
+
+    def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
+        """Excess network MSE and server MSD over the iterations."""
+        total, count = np.zeros((iterations, 2)), 0
+        for recursion in self.recursions(stepsize, self._offsets(_LARGEST_SAMPLE)):
+            # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
+            # so every phase is a start; a sample of offsets has them all.
+            is_cyclic = self.model.scenario.algorithm.holds_models and not self.model.is_sampled
+            for start in range(recursion.period if is_cyclic else 1):
+                levels = recursion.curve(iterations, start)
+                total, count = total + levels.sum(axis=1), count + levels.shape[1]
+        return total[:, 0] / count, total[:, 1] / count
+
+    def mean_level(self, stepsize: float, iterations: int) -> Level:
+        """Mean of excess and MSD over the learning curve at a stable stepsize, computed until it has settled."""
+        length = iterations if self.model.is_scattered else min(iterations, _FIRST_LOOK)
+        while True:
+            curve = np.array(self.curve(stepsize, length))
+            total = curve.sum(axis=1)
+            if length == iterations:
+                return Level(*(total / iterations).tolist())
+            level = self.rough_level(stepsize)
+            steady = np.array([level.excess, level.server])
+            if np.all(np.abs(curve[:, -length // 4 :] - steady[:, None]) <= _SETTLED * steady[:, None]):
+                return Level(*((total + (iterations - length) * steady) / iterations).tolist())
+            length = min(4 * length, iterations)
+
+    def check_answer(self, stepsize: float) -> None:
+        """Refuse a stable stepsize whose steady state contradicts what the theory assumes: links that clip values."""
+        if clips(self.model.scenario):
+            check_reach(self.model, self._steady_moments(stepsize), stepsize)
+
+    def num_moments(self, stepsize: float) -> int:
+        """Count the numbers that one iteration of a curve computes."""
+        law = Law(self.model, stepsize)
+        return self._unknowns(law)
+
+    def _steady_moments(self, stepsize: float) -> Moments:
+        """Return the moments of the steady state, of the first set of offsets."""
+        offsets = self._offsets(1)
+        recursion = next(self.recursions(stepsize, None if offsets is None else offsets[:1]))
+        return recursion.steady_state(Sources())[1]
+
+    # By source
+
+    def _by_source(self, stepsize: float, offsets: NDArray[np.int64] | None) -> FloatArray:
+        """Excess and MSD by source of each set of offsets: (N, 4, 2), rows data, attack, drift, targets."""
+        model = self.model
+        attacked = list(self.recursions(stepsize, offsets))
+        # An additive attack leaves the linear part as it is: one recursion serves both.
+        base = attacked if model.is_additive else list(self.clean.recursions(stepsize, offsets))
+
+        def solve(recursions: list[Recursion], sources: Sources) -> FloatArray:
+            return np.concatenate([recursion.steady_state(sources)[0] for recursion in recursions])
+
+        data = solve(base, Sources(1.0, 0.0, 0.0, direction=False))
+        levels = np.zeros((len(data), 4, 2))
+        levels[:, 0] = data
+        if model.walk:
+            levels[:, 2] = solve(base, Sources(0.0, 0.0, 1.0, direction=False))
+        if model.clean.has_direction:
+            levels[:, 3] = solve(base, Sources(0.0, 0.0, 0.0, direction=True))
+        if model.is_additive:
+            levels[:, 1] = solve(attacked, Sources(0.0, 1.0, 0.0, direction=False))
+        elif model.statements:
+            levels[:, 1] = solve(attacked, Sources()) - levels.sum(axis=1)
+        return levels
+
+    def _checked(self, levels: FloatArray) -> FloatArray:
+        """Refuse levels (N, sources, 2) of a set of offsets that no error can have."""
+        totals, size = levels.sum(axis=1), np.abs(levels).sum(axis=1)
+        floor = 1e-15 * float(self.model.fleet.target @ self.model.fleet.target)
+        if not np.all(totals >= -1e-8 * size - floor):
+            raise ImpossibleResultError(
+                f"the theory predicts an excess MSE of {totals[:, 0].min():g} and a server MSD of "
+                f"{totals[:, 1].min():g} ({describe_scenario(self.model.scenario)})"
+            )
+        return levels
+
+    # Recursions
+
+    def _offsets(self, count: int) -> NDArray[np.int64] | None:
+        """Return sets of offsets to average over, (N, K); None unless windows are scattered."""
+        return self.model.windows.offsets(count) if self.model.is_scattered else None
+
+    def _least_stable(self, stepsize: float) -> NDArray[np.int64] | None:
+        """Return sets of offsets, (N, K), whose moments grow fastest.
+
+        They are sought among those known to be bad and the sample, and then by moving one client's window at a time.
+        """
+        if not self.model.is_scattered:
+            return None
+        is_large = self.model.is_lumpable or self._unknowns(Law(self.model, stepsize)) > _LARGE_SETS
+        sample = self.model.windows.offsets(_LARGEST_SAMPLE)[: _FIRST_SAMPLE if is_large else None]
+        offsets = np.concatenate([self.model.windows.extreme(self.model.attack_chance > 0), sample])
+        growth = self._growths(stepsize, offsets)
+        for _ in range(_MOVES if self.model.is_sampled and not is_large else 0):
+            nearby = self.model.windows.neighbours(offsets[np.argmax(growth)])
+            moved = self._growths(stepsize, nearby)
+            is_better = moved.max() > growth.max() * (1.0 + 1e-9)
+            offsets, growth = np.concatenate([offsets, nearby]), np.concatenate([growth, moved])
+            if not is_better:
+                break
+        return np.unique(offsets[np.argsort(growth)[-_LEAST_STABLE:]], axis=0)
+
+    def _growths(self, stepsize: float, offsets: NDArray[np.int64]) -> FloatArray:
+        """Estimate ρ(𝓕) for each set of offsets by power iteration."""
+        recursions = self.recursions(stepsize, offsets, directed=False, apart=_APART)
+        growths = np.concatenate([recursion.growth() for recursion in recursions])
+        return np.asarray(np.nan_to_num(growths, nan=np.inf))
+
+    def recursions(
+        self, stepsize: float, offsets: NDArray[np.int64] | None = None, **options: Any
+    ) -> Iterator[Recursion]:
+        """Yield recursions for as many sets of offsets at a time as are solved side by side."""
+        if offsets is not None and self.model.is_lumpable:  # each set has its own groups
+            for row in offsets:
+                law = Law(self.model, stepsize, offsets=row, **options)
+                masks, _ = self.model.masks(law.groups.window[None])
+                iteration = Iteration(self._affordable(law), masks)
+                yield Recursion(tuple((iteration, n) for n in range(len(masks))))
+            return
+        laws = {
+            count: self._affordable(Law(self.model, stepsize, participants=count or None, **options))
+            for count in self._exchanges
+        }
+        chunk = max(1, _SIDE_BY_SIDE // self._unknowns(next(iter(laws.values()))))
+        for first in range(0, 1 if offsets is None else len(offsets), chunk):
+            masks, sets = self.model.masks(None if offsets is None else offsets[first : first + chunk])
+            iterations = {
+                count: Iteration(law, masks, sets) if count else None for count, law in laws.items()
+            }
+            if len(masks) > 1:
+                (single,) = iterations.values()
+                yield Recursion(tuple((single, n) for n in range(len(masks))))
+            else:
+                yield Recursion(tuple((iterations[count], 0) for count in self._exchanges))
+
+    def _affordable(self, law: Law) -> Law:
+        """Refuse a law with too many unknowns."""
+        unknowns, groups = self._unknowns(law), law.groups.size
+        if unknowns > _MOST_UNKNOWNS:
+            raise NotCoveredError(
+                f"{groups} clients of num_clients = {self.model.scenario.num_clients} differ so much that the theory "
+                f"would keep the moments of all their pairs, {unknowns:,} numbers; use at most "
+                f"{int(groups * (_MOST_UNKNOWNS / unknowns) ** 0.5)} clients, or simulate"
+            )
+        return law
+
+    @cached_property
+    def _exchanges(self) -> tuple[int, ...]:
+        """P_n of one period; 0 where clients that hold no model save their budget up."""
+        scenario = self.model.scenario
+        if scenario.algorithm.holds_models:
+            return (scenario.num_participants,)
+        traffic = scenario.algorithm.traffic(scenario)
+        cost = traffic.group * max(traffic.bits_up, traffic.bits_down)
+        return tuple(traffic.exchanges_in(n) for n in range(cost // math.gcd(cost, traffic.budget)))
+
+    def _unknowns(self, law: Law) -> int:
+        width = law.block * (law.delay + 1 + 2 * law.groups.size)
+        return self.model.entries.size * width * (width + len(law.products))

@@ -1,1 +1,0 @@
-"""Maps of the moments in one iteration: the LMS step, the upload, the download."""

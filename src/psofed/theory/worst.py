@@ -1,0 +1,245 @@
+"""Finds the worst additive attack of a given power, with a breakdown of what makes it worse than the paper's.
+
+The paper's Byzantine clients add isotropic noise, independent of each other. The steady state is linear in the second
+moment of what is added, so the worst noise of the same power can be found, step by step:
+
+1. isotropic noise δ_k ~ N(0, σ² I), independent over clients: the paper's attack, of power E‖δ_k‖² = D σ²,
+2. the same power in one direction u, δ_k = √D σ ν_k u. The excess is uᵀW u with a matrix W that D (D + 1)/2 steady
+   states give, so the worst u is its first eigenvector. White inputs have no worst direction,
+3. collusion: all attackers of an iteration add the same noise, which does not average out,
+4. a common coin: they attack in the same iterations. Only E[t_k t_l δ_k δ_lᵀ] counts, so this is the same as attacking
+   always, with p_a σ² in the place of σ²,
+5. power on sent entries alone: noise on entries that are not sent costs power and does nothing, so that M of D sent
+   entries get D/M times as much.
+
+A constant bias of the same mean power, always and by all, is not noise and may be worse. It is tried in the principal
+directions of the inputs. σ² = ``power``, p_a = the scenario's ``attack.probability``.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.numbers import json_object
+from psofed.common.types import FloatArray
+from psofed.common.validation import check_number
+from psofed.parts.affine import Affine
+from psofed.parts.attacks.colluding_gaussian import ColludingGaussian
+from psofed.parts.attacks.constant_bias import ConstantBias
+from psofed.parts.attacks.gaussian import Gaussian
+from psofed.parts.base import Attack
+from psofed.render import Column, Kind, Report, Reported, Table
+from psofed.render.numbers import decibels
+from psofed.scenario.describe import describe_scenario
+from psofed.theory.metrics import metrics_of
+from psofed.theory.model import AttackChances, TheoryModel
+from psofed.theory.solve import Solver
+
+if TYPE_CHECKING:
+    from psofed.theory.prediction import Prediction
+
+_LARGEST_DIMENSION = 12  # up to which the worst direction is sought over correlated inputs
+
+
+@dataclass(frozen=True)
+class WorstStep:
+    """One attack of the breakdown.
+
+    Attributes
+    ----------
+    name : str
+    network_mse, server_msd : float
+        Predicted under the worst attack of this kind for each.
+    attack : Attack or None
+        A part that attacks so, to simulate it; None where a direction matters that no part has.
+    """
+
+    name: str
+    network_mse: float
+    server_msd: float
+    attack: Attack | None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WorstAttack(Reported):
+    """The worst additive attacks of a given power; each step adds to the one before, but for the last two.
+
+    Attributes
+    ----------
+    power : float
+        σ²: variance of the noise per entry.
+    steps : tuple of WorstStep
+    prediction : Prediction
+        Whose scenario is attacked.
+    """
+
+    power: float
+    steps: tuple[WorstStep, ...]
+    prediction: "Prediction"
+
+    @property
+    def worst(self) -> WorstStep:
+        """The step with the largest network MSE."""
+        return max(self.steps, key=lambda step: step.network_mse)
+
+    def report(self) -> Report:
+        """Return the breakdown."""
+        columns = (Column(""), *(Column(title, Kind.LEVEL) for title in ("network MSE", "server MSD")))
+        rows = tuple((step.name, step.network_mse, step.server_msd) for step in self.steps)
+        first, worst = self.steps[1], self.worst
+        return Report(
+            f"At worst, an additive attack of power {self.power:g} per entry raises the network MSE to "
+            f"{decibels(worst.network_mse)} ({worst.name}), instead of {decibels(first.network_mse)}.",
+            f"{describe_scenario(self.prediction.scenario)}.",
+            (Table("Worst attacks of the same power (lower is better)", columns, rows),),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts and numbers."""
+        steps = {
+            step.name: {"network_mse": step.network_mse, "server_msd": step.server_msd} for step in self.steps
+        }
+        return json_object(
+            {"power": self.power, "steps": steps, "scenario": self.prediction.scenario.to_mapping()}
+        )
+
+
+def find_worst_attack(prediction: "Prediction", power: float | None = None) -> WorstAttack:
+    """Find the worst additive attacks of a power by the Byzantine clients of a scenario.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        Of a scenario with one attack, which says who is Byzantine and how often they attack.
+    power : float, optional
+        σ²; by default the attack's variance.
+    """
+    scenario, attack = prediction.scenario, prediction.scenario.attack
+    if attack is None or len(scenario.attacks) > 1:
+        raise InvalidValueError("attack", None, "one attack that says who is Byzantine, and how often")
+    if prediction.theory == "paper":
+        raise NotCoveredError(
+            'the worst attack colludes, which the paper\'s theory leaves out; use theory = "exact"'
+        )
+    power = check_number("power", getattr(attack, "variance", None) if power is None else power, 0.0)
+    model = prediction.model
+    if not Solver(model.clean).is_stable(scenario.mean_stepsize):
+        raise NotCoveredError("there is no worst attack at a stepsize that is unstable without an attack")
+    search = _Search(model, scenario.mean_stepsize, attack, power)
+    return WorstAttack(power, search.steps(), prediction)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    model: TheoryModel
+    stepsize: float
+    attack: Attack
+    power: float
+
+    def steps(self) -> tuple[WorstStep, ...]:
+        """Return the breakdown."""
+        size, coin = self.model.scenario.dimension, self.attack.probability
+        sent = size / (self.model.scenario.num_shared if self.model.scenario.algorithm.holds_models else size)
+        shapes = self._shapes()
+        who: dict[str, Any] = {"byzantine_set": self.attack.byzantine_set}
+        who |= (
+            {"clients": self.attack.clients}
+            if self.attack.clients
+            else {"num_byzantine": self.attack.num_byzantine}
+        )
+        plain, power = self.model.fleet.is_white, self.power
+        often = who | {"probability": coin}
+        always = who | {"probability": 1.0}
+
+        def step(
+            name: str, state: Callable[[FloatArray], Affine], chance: float, part: Attack | None
+        ) -> WorstStep:
+            values = [self._metrics(state(shape), chance) for shape in shapes]
+            return WorstStep(name, values[0][0], values[-1][1], part if plain else None)
+
+        isotropic = self._metrics(Affine(variance=power), coin)
+        nobody = self._metrics(None, coin)
+        bias = math.sqrt(coin * power)
+        return (
+            WorstStep("no attack", *nobody, None),
+            WorstStep("isotropic noise", *isotropic, Gaussian(variance=power, **often)),
+            step(
+                "+ worst direction",
+                lambda s: Affine(variance=power * s),
+                coin,
+                Gaussian(variance=power, **often),
+            ),
+            step(
+                "+ collusion",
+                lambda s: Affine(common_variance=power * s),
+                coin,
+                ColludingGaussian(variance=power, **often),
+            ),
+            step(
+                "+ common coin",
+                lambda s: Affine(common_variance=coin * power * s),
+                1.0,
+                ColludingGaussian(variance=coin * power, **always),
+            ),
+            step(
+                "+ power on sent entries",
+                lambda s: Affine(common_variance=sent * coin * power * s),
+                1.0,
+                ColludingGaussian(variance=sent * coin * power, **always),
+            ),
+            self._bias("constant bias", bias, always),
+            self._bias("constant bias on sent entries", math.sqrt(sent) * bias, always),
+        )
+
+    def _bias(self, name: str, bias: float, who: dict[str, Any]) -> WorstStep:
+        """Return a constant bias of a mean square per entry, in the worst principal direction of the inputs."""
+        size = self.model.scenario.dimension
+        directions = np.full((1, size), 1.0)
+        if not self.model.fleet.is_white:
+            _, vectors = np.linalg.eigh(self.model.fleet.covariances().mean(axis=0))
+            directions = math.sqrt(size) * vectors.T
+        values = np.array([self._metrics(Affine(offset=bias * direction), 1.0) for direction in directions])
+        part = ConstantBias(bias=bias, **who) if self.model.fleet.is_white else None
+        network, server = values.max(axis=0).tolist()
+        return WorstStep(name, network, server, part)
+
+    def _shapes(self) -> list[FloatArray]:
+        """Covariances of trace D in the worst direction for network MSE and for server MSD; I for white inputs."""
+        size = self.model.scenario.dimension
+        if self.model.fleet.is_white or size == 1:
+            return [np.eye(size)]
+        if size > _LARGEST_DIMENSION:
+            raise NotCoveredError(
+                f"the worst direction is sought for correlated inputs of dimension at most {_LARGEST_DIMENSION}; this "
+                f"scenario has dimension = {size}"
+            )
+        nobody = np.array(self._metrics(None, 1.0))
+        weights = np.zeros((2, size, size))
+
+        def excess(vector: FloatArray) -> FloatArray:
+            statement = Affine(variance=np.outer(vector, vector))
+            return np.asarray(self._metrics(statement, self.attack.probability) - nobody)
+
+        unit = np.eye(size)
+        for i in range(size):
+            weights[:, i, i] = excess(unit[i])
+        for i in range(size):
+            for j in range(i):
+                both = excess(unit[i] + unit[j]) - weights[:, i, i] - weights[:, j, j]
+                weights[:, i, j] = weights[:, j, i] = 0.5 * both
+        tops = [np.linalg.eigh(weight)[1][:, -1] for weight in weights]
+        return [size * np.outer(top, top) for top in tops]
+
+    def _metrics(self, statement: Affine | None, chance: float) -> tuple[float, float]:
+        """Return network MSE and server MSD under an attack with a probability."""
+        model = self.model
+        byzantine, factor = self.attack.byzantine_moments(model.scenario.num_clients, model.fleet.names)
+        stated = () if statement is None else ((statement, AttackChances(chance * byzantine, factor)),)
+        changed = replace(model, measured=model.fleet, stated=stated)
+        level = Solver(changed).rough_level(self.stepsize)
+        metrics = metrics_of(model, level.excess, level.server)
+        return metrics.network_mse, metrics.server_msd

@@ -1,0 +1,198 @@
+"""Slow and silent nodes: how long a round waits for them, and how often they are asked."""
+
+import numpy as np
+import pytest
+from nodes import fast_time, make_node, run
+
+from psofed.common.errors import InvalidValueError
+from psofed.common.scheduler import scheduler
+from psofed.federation.protocol.instructions import decode_instruction
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server.checks import Strikes
+from psofed.federation.server.loop import Server
+from psofed.federation.server.patience import Patience
+from psofed.federation.transport.in_process import InProcessHub
+
+pytestmark = pytest.mark.federation
+
+DEADLINE = 60.0
+NODES = ("a", "b", "c", "d")
+
+
+def simulate(rounds, times, patience, deadline=DEADLINE):
+    """Return the seconds of each round in which all nodes are asked; `times` are the nodes' answer times."""
+    lasted = []
+    for n in range(1, rounds + 1):
+        answers = {node: times(node, n) for node in NODES}
+        wait = patience.begin(list(answers), deadline)
+        missing = set(answers)
+        for node, seconds in sorted(answers.items(), key=lambda pair: pair[1]):
+            if seconds > wait.ends(missing):
+                break
+            wait.answered(node, seconds)
+            missing.discard(node)
+        lasted.append(wait.ends(missing) if missing else max(answers.values()))
+        wait.close(lasted[-1])
+    return lasted
+
+
+def test_without_a_majority_a_round_waits_until_its_deadline():
+    wait = Patience(3.0, 0.0).begin(NODES, DEADLINE)
+    wait.answered("a", 0.0)
+    wait.answered("b", 0.0)
+    assert wait.ends({"c", "d"}) == DEADLINE
+    wait.answered("c", 1.0)
+    assert wait.ends({"d"}) == 3.0
+
+
+def test_a_minority_that_answers_at_once_cuts_nobody_off():
+    """Of five nodes two answer at once; the wait follows the fastest of the others."""
+    wait = Patience(3.0, 0.0).begin([*NODES, "e"], DEADLINE)
+    for node, seconds in {"a": 0.0, "b": 0.0, "c": 2.0}.items():
+        wait.answered(node, seconds)
+    assert wait.ends({"d", "e"}) == 6.0
+
+
+@pytest.mark.parametrize("answer_time", [np.inf, DEADLINE - 0.01, 5.0])
+def test_a_node_that_is_always_slow_delays_the_others_by_its_grace_and_then_by_the_factor(answer_time):
+    patience = Patience(3.0, 10.0)
+    lasted = simulate(200, lambda node, n: answer_time if node == "d" else 0.4, patience)
+    undisturbed = 0.4 * len(lasted)
+    assert max(lasted) <= 3 * 0.4 + 10.0
+    assert lasted[-1] <= 3 * 0.4 / (1 - 0.05) + 1e-9  # it gets a twentieth back, and spends it
+    assert sum(lasted) <= 3.3 * undisturbed + 10.0
+
+
+def test_a_node_that_stalls_once_is_waited_for():
+    lasted = simulate(20, lambda node, n: 8.0 if (node, n) == ("d", 10) else 0.4, Patience(3.0, 10.0))
+    assert lasted == [0.4] * 9 + [8.0] + [0.4] * 10
+
+
+def test_credit_is_given_back_to_a_node_that_has_recovered():
+    patience = Patience(3.0, 10.0)
+    simulate(1, lambda node, n: np.inf if node == "d" else 1.0, patience)
+    assert patience.used["d"] > 9.0
+    simulate(250, lambda node, n: 1.0, patience)
+    assert patience.used == {}
+
+
+def test_without_patience_every_round_waits_for_its_deadline():
+    lasted = simulate(3, lambda node, n: np.inf if node == "d" else 0.4, Patience(0.0, 10.0))
+    assert lasted == [DEADLINE] * 3
+
+
+def test_rests_double_with_every_miss_and_an_answer_ends_them():
+    strikes, asked = Strikes(ReplyLimits(rest_rounds=2)), []
+    for n in range(1, 140):
+        if strikes.may_take_part("late", n):
+            asked.append(n)
+            strikes.note("late", "no-reply", n)
+    assert np.diff(asked).tolist() == [3, 5, 9, 17, 33, 33, 33]
+    assert strikes.count("late") == 0
+    assert strikes.banned == set()
+    strikes = Strikes.from_mapping(strikes.to_mapping(), strikes.limits)
+    strikes.forgive("late")
+    strikes.note("late", "no-reply", 200)
+    assert strikes.may_take_part("late", 203)
+
+
+@pytest.mark.parametrize("bad", [{"patience": 0.5}, {"patience": -1.0}, {"grace": -1.0}, {"grace": np.inf}])
+def test_bad_settings_are_named(bad):
+    with pytest.raises(InvalidValueError, match=next(iter(bad))):
+        ReplyLimits(**bad)
+
+
+class SlowHub(InProcessHub):
+    """A hub on which the replies of some nodes arrive late: `delays` are seconds, by node."""
+
+    def __init__(self, nodes, delays):
+        super().__init__(nodes)
+        self.delays = delays
+        self._due = []
+
+    def receive(self, seconds):
+        now = scheduler().monotonic()
+        for node, frame in super().receive(0.0):
+            self._due.append((now + self.delays.get(node, 0.0), node, frame))
+        arrived = [(node, frame) for due, node, frame in self._due if due <= now]
+        self._due = [entry for entry in self._due if entry[0] > now]
+        if not arrived:
+            scheduler().sleep(seconds)
+        return arrived
+
+
+def test_a_slow_node_costs_a_run_less_than_one_deadline_and_comes_back_when_it_is_fast():
+    hub = SlowHub({name: make_node(name) for name in ("11", "12", "13", "14")}, {"14": 600.0})
+    asked = []
+
+    def recover(state):
+        asked.append("14" in state.history[-1]["participants"])
+        if state.round_number == 4:  # it was asked in rounds 1 and 4
+            hub.delays = {}
+
+    server = run(hub, 12, limits=ReplyLimits(grace=0.2), on_round=recover, deadline=600.0)
+    assert asked == [n in (1, 4, 9, 10, 11, 12) for n in range(1, 13)]
+    assert server.strikes.counts == {"14": {"no-reply": 2}}
+    assert server.strikes.count("14") == 0
+    # What it sent for rounds 1 and 4 arrived too late and counts nowhere.
+    accepted = {record["round"] for record in server.state.history if "14" in record["accepted"]}
+    assert accepted == {9, 10, 11, 12}
+    assert sum(record["seconds"] for record in server.state.history) < 60.0
+
+
+class RestartingHub(InProcessHub):
+    """A hub whose node 12 loses its first instruction of round 2: it is restarted just then, or gone for good."""
+
+    def __init__(self, nodes, comes_back):
+        super().__init__(nodes)
+        self.comes_back, self.node = comes_back, self.nodes["12"]
+
+    def send(self, node, frame):
+        if node == "12" and decode_instruction(frame).round_number == 2 and self.node is not None:
+            self.node = None
+            del self.nodes["12"]
+            if self.comes_back:
+                self.nodes["12"] = make_node("12")
+            return
+        super().send(node, frame)
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_node_that_reconnects_is_asked_again_and_one_that_is_gone_is_not_waited_for(comes_back):
+    hub = RestartingHub({name: make_node(name) for name in ("11", "12", "13")}, comes_back)
+    server = run(hub, 2, deadline=600.0, limits=ReplyLimits(patience=0.0))
+    record = server.state.history[-1]
+    assert record["lost_state"] == (["12"] if comes_back else [])
+    assert record["dropped"] == ({} if comes_back else {"12": "no-reply"})
+    assert record["seconds"] <= (1.0 if comes_back else 5.0)
+
+
+def test_while_the_hub_is_disconnected_nobody_is_taken_for_gone():
+    class Disconnected(InProcessHub):
+        until = 0.0
+
+        @property
+        def is_connected(self):
+            return scheduler().monotonic() >= self.until
+
+        def present(self):
+            return super().present() if self.is_connected else {}
+
+        def send(self, node, frame):
+            if decode_instruction(frame).round_number == 2 and not self.until:
+                self.until = scheduler().monotonic() + 30.0
+                self.nodes = {name: make_node(name) for name in self.nodes}  # all connect again
+            if self.is_connected:
+                super().send(node, frame)
+
+    server = run(Disconnected({name: make_node(name) for name in ("11", "12")}), 3)
+    assert server.strikes.counts == {}
+    assert [record["lost_state"] for record in server.state.history] == [[], ["11", "12"], []]
+
+
+def test_a_gateways_clients_count_when_a_run_waits_for_its_participants():
+    hub = InProcessHub({"gate": make_node("gate", clients=lambda: ["a", "b", "c"])})
+    with fast_time() as clock:
+        server = Server(2, rounds=RoundPlan(min_nodes=3, wait_for_nodes=120.0))
+        server.run(hub, {"0": np.zeros(6)}, 2)
+        assert clock.now < 1001.0

@@ -1,0 +1,294 @@
+"""Where samples come from, and which of them belong before and after the server's values."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from psofed import Data, Scenario
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.federation.client.columns import TableSource
+from psofed.federation.client.online import lms, split_pending
+from psofed.federation.client.sources import GeneratorSource, Position, open_source
+from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.server.ready_made import evaluate_model
+from psofed.fleet import draw_fleet
+
+pytestmark = pytest.mark.federation
+
+
+def test_a_line_counts_once_it_is_complete(tmp_path):
+    path = tmp_path / "readings.csv"
+    path.write_bytes(b"x1,x2,y\n1,2,3\n4,5,")
+    source = TableSource(path, dimension=2)
+    first = source.read(Position(), limit=10)
+    assert first.inputs.tolist() == [[1, 2]]
+    assert first.targets.tolist() == [3]
+    assert first.ends[-1] == Position(samples=1, offset=14, mark=first.ends[-1].mark)
+    with path.open("ab") as file:
+        file.write(b"6\n7,8,9\n")
+    second = source.read(first.ends[-1], limit=10)
+    assert second.targets.tolist() == [6, 9]
+    assert second.ends[-1].offset == path.stat().st_size
+
+
+@settings(deadline=None)
+@given(cuts=st.lists(st.integers(0, 200), max_size=8), limit=st.integers(1, 5))
+def test_however_a_file_grows_every_sample_is_read_once(tmp_path_factory, cuts, limit):
+    path = tmp_path_factory.mktemp("csv") / "grows.csv"
+    text = b"".join(b"%d,%d\n" % (i, i * i) for i in range(25))
+    read, position, written = [], Position(), 0
+    for cut in [*sorted(cuts), len(text)]:
+        with path.open("ab") as file:
+            file.write(text[written:cut])
+        written = max(written, min(cut, len(text)))
+        while len(samples := TableSource(path, 1).read(position, limit)):
+            read += samples.targets.tolist()
+            position = samples.ends[-1]
+    assert read == [i * i for i in range(25)]
+
+
+def test_rows_that_are_no_sample_are_skipped_and_counted(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_bytes(b"1;2\n\n1;nan\n1;2;3\nabc;1\n\xff\xfe\n1e999;1\n3;4\n")
+    samples = TableSource(path, 1).read(Position(), 10)
+    assert samples.inputs.ravel().tolist() == [1, 3]
+    assert samples.ends[-1].skipped == 5  # an empty line is not a row
+
+
+def test_bare_numbers_are_a_table_whose_last_column_is_the_target(tmp_path):
+    bare, named = tmp_path / "bare.csv", tmp_path / "named.csv"
+    rows = "1,2,3\n4,,6\n7,8,9\n"
+    bare.write_bytes(b"\xef\xbb\xbf" + rows.encode())
+    named.write_text("a,b,c\n" + rows)
+    assert TableSource(bare, 2).columns() is None
+    assert TableSource(bare, 2).chosen() == (("x1", "x2"), "y")
+    assert TableSource(named, 2).columns() == ColumnNames(("a", "b"), "c")
+    samples = [TableSource(path, 2).read(Position(), 9) for path in (bare, named)]
+    for found in samples:
+        np.testing.assert_array_equal(found.inputs, [[1, 2], [4, np.nan], [7, 8]])
+        assert found.targets.tolist() == [3, 6, 9]
+    with pytest.raises(PsofedError, match=r"2 features \(x1, x2\) where the run's dimension is 5"):
+        TableSource(bare, 5).read(Position(), 9)
+
+
+def test_a_header_of_numbers_is_one_if_the_target_is_named_by_it(tmp_path):
+    path = tmp_path / "years.csv"
+    path.write_text("2001,2002\n1,2\n")
+    assert TableSource(path, 1, "2002").columns() == ColumnNames(("2001",), "2002")
+    chosen = TableSource(path, 1).choose(ColumnNames(("2001",), "2002"))
+    assert chosen.read(Position(), 9).targets.tolist() == [2]
+
+
+def test_a_file_without_a_line_yet_has_no_sample(tmp_path):
+    path = tmp_path / "later.csv"
+    path.write_text("1,2")
+    found = TableSource(path, 1).read(Position(), 9)
+    assert (len(found), found.problem) == (0, "later.csv has no complete line yet")
+
+
+def test_a_file_that_was_replaced_is_read_from_its_beginning(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("1,1\n2,2\n3,3\n")
+    end = TableSource(path, 1).read(Position(), 10).ends[-1]
+    path.write_text("9,9\n")
+    assert TableSource(path, 1).read(end, 10).targets.tolist() == [9]
+
+
+@pytest.mark.parametrize("kind", ["rename", "copy"])
+@pytest.mark.parametrize("width", [8, 300])
+def test_a_rotated_log_of_fixed_line_width_loses_no_row(tmp_path, kind, width):
+    """The line feed at the old offset is in place; neither the beginning of the file nor what was read last is."""
+    path, new = tmp_path / "log.csv", tmp_path / "log.new"
+
+    def lines(first, count):
+        return "x,y\n" + "".join(f"{n:0{width}d},{n % 7:04d}\n" for n in range(first, first + count))
+
+    path.write_text(lines(0, 100))
+    source = TableSource(path, 1)
+    end = source.read(Position(), 1000).end
+    new.write_text(lines(100, 150))
+    if kind == "rename":
+        new.replace(path)
+    else:
+        path.write_bytes(new.read_bytes())
+    rest = source.read(end, 1000)
+    assert rest.inputs[:, 0].tolist() == list(range(100, 250))
+    path.write_text(lines(100, 160))  # an editor or rsync writes the whole of a file that has grown
+    assert source.read(rest.end, 1000).inputs[:, 0].tolist() == list(range(250, 260))
+
+
+def test_a_missing_file_is_a_clear_error(tmp_path):
+    with pytest.raises(PsofedError, match=r"absent\.csv"):
+        TableSource(tmp_path / "absent.csv", 1).read(Position(), 1)
+
+
+def test_parquet_files_that_come_to_a_folder_are_read_in_turn(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    def write(name, values):
+        parquet.write_table(pyarrow.table({"x": values, "y": [v + 0.5 for v in values]}), tmp_path / name)
+
+    write("a.parquet", [1.0, 2.0])
+    source = open_source(str(tmp_path), dimension=1)
+    assert isinstance(source, TableSource)
+    first = source.read(Position(), 10)
+    assert first.targets.tolist() == [1.5, 2.5]
+    write("b.parquet", [3.0, float("nan"), 4.0])
+    second = source.read(first.ends[-1], 10)
+    np.testing.assert_array_equal(second.inputs.ravel(), [3, 4])
+    assert len(source.read(second.ends[-1], 10)) == 0
+    assert source.read(first.ends[0], 2).inputs.ravel().tolist() == [2, 3]
+    with pytest.raises(PsofedError, match=r"1 features \(x\)"):
+        TableSource(tmp_path / "a.parquet", 3).read(Position(), 1)
+
+
+def test_a_parquet_file_that_was_replaced_is_read_from_its_beginning(tmp_path, caplog):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "r.parquet"
+
+    def write(values):
+        parquet.write_table(pyarrow.table({"x": values, "y": values}), path)
+
+    source = TableSource(path, 1)
+    write([float(v) for v in range(6)])
+    end = source.read(Position(), 5).end_after(Position())
+    write([float(v) for v in range(9)])  # the same rows, and more
+    assert source.read(end, 99).targets.tolist() == [5, 6, 7, 8]
+    for other in ([float(v) for v in range(50, 60)], [7.0]):  # longer, and shorter
+        write(other)
+        with caplog.at_level("WARNING", "psofed.federation"):
+            assert source.read(end, 99).targets.tolist() == other
+        assert "was replaced by another file" in caplog.text
+
+
+def test_a_file_that_was_emptied_is_told_of_once_it_has_rows_again_and_a_pipe_is_refused(tmp_path, caplog):
+    """A node looks five times a second: neither may it fill its log, nor wait for whoever writes to a pipe."""
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1,2\n3,4\n")
+    source = TableSource(path, 1)
+    end = source.read(Position(), 9).end_after(Position())
+    path.write_text("x,y\n")
+    assert source.read(end, 9).end_after(end) == end
+    assert not caplog.messages
+    path.write_text("x,y\n5,6\n")
+    assert source.read(end, 9).targets.tolist() == [6.0]
+    assert "was replaced by another file" in caplog.text
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(PsofedError, match="neither a file nor a folder"):
+        source.read(end, 9)
+
+
+def test_units_that_a_node_states_are_the_runs(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("wind,output\n1,2\n")
+    run = ColumnNames(("wind",), "output", units=("m/s", "kW"))
+    for units, message in (
+        ((("wind", "knots"),), r"t\.csv has wind in knots; the run's columns are wind \(m/s\)"),
+        ((("rain", "mm"),), "states a unit of rain, unknown to the run"),
+    ):
+        with pytest.raises(PsofedError, match=message):
+            TableSource(path, 1, units=units).choose(run)
+    assert TableSource(path, 1, units=(("wind", "m/s"),)).choose(run).features == ("wind",)
+
+
+def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(PsofedError, match=r"psofed\[parquet\]"):
+        TableSource(tmp_path / "a.parquet", 1).read(Position(), 1)
+
+
+def test_a_generator_begins_anywhere(tmp_path, monkeypatch):
+    (tmp_path / "my_stream.py").write_text(
+        "def stream(partition, start):\n"
+        "    n = start\n"
+        "    while True:\n"
+        "        yield [partition, n], 10.0 * n\n"
+        "        n += 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = open_source("my_stream:stream", dimension=2, partition=3)
+    assert isinstance(source, GeneratorSource)
+    samples = source.read(Position(samples=4), 2)
+    assert samples.inputs.tolist() == [[3, 4], [3, 5]]
+    assert samples.targets.tolist() == [40, 50]
+    assert samples.ends[-1].samples == 6
+    with pytest.raises(PsofedError, match="yields 2 inputs, not 5"):
+        open_source("my_stream:stream", dimension=5).read(Position(), 1)
+    with pytest.raises(PsofedError, match="cannot load"):
+        open_source("my_stream:other", dimension=2).read(Position(), 1)
+
+
+def test_a_generator_may_lie_in_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "here_only.py").write_text("def samples(partition, start):\n    yield [1.0], 2.0\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    assert open_source("here_only:samples", dimension=1).read(Position(), 5).targets.tolist() == [2.0]
+
+
+def test_an_unknown_kind_of_source_is_named():
+    with pytest.raises(InvalidValueError, match="data"):
+        open_source("what is this", dimension=1)
+
+
+@given(pending=st.integers(0, 1000), elapsed=st.integers(1, 50))
+def test_pending_samples_are_split_by_rounds(pending, elapsed):
+    missed, current = split_pending(pending, elapsed)
+    assert missed + current == pending
+    assert current == 0 if pending == 0 else current >= 1
+    if pending % elapsed == 0:
+        assert current == pending // elapsed
+
+
+def test_lms_is_the_recursion():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    w = np.zeros(3)
+    errors = lms(w, x, y, 0.1)
+    literal = np.zeros(3)
+    for n in range(20):
+        e = y[n] - literal @ x[n]
+        assert errors[n] == pytest.approx(e)
+        literal = literal + 0.1 * x[n] * e
+    np.testing.assert_allclose(w, literal)
+
+
+def test_synthetic_samples_have_the_scenarios_moments():
+    """Over 20000 samples, within 6 standard errors."""
+    data = Data(input_variance=0.8, noise_variance=0.02, input_correlation=0.5)
+    scenario = Scenario(num_clients=5, dimension=3, data=data)
+    samples = SyntheticSource(scenario, partition=2, seed=1).read(Position(), 20_000)
+    covariance = samples.inputs.T @ samples.inputs / 20_000
+    expected = draw_fleet(scenario).covariances()[2]
+    np.testing.assert_allclose(covariance, expected, atol=6 * 0.8 * np.sqrt(2 / 20_000))
+    noise = samples.targets - samples.inputs @ draw_fleet(scenario).target
+    assert abs(noise.var() - 0.02) < 6 * 0.02 * np.sqrt(2 / 20_000)
+
+
+def test_synthetic_inputs_may_have_a_singular_covariance():
+    scenario = Scenario(num_clients=2, dimension=2, data=Data(covariances=[np.ones((2, 2))] * 2))
+    inputs = SyntheticSource(scenario, partition=0, seed=1).read(Position(), 20_000).inputs
+    np.testing.assert_allclose(inputs.T @ inputs / 20_000, 1.0, atol=6 * np.sqrt(2 / 20_000))
+
+
+def test_the_servers_test_mse_follows_its_deviation():
+    scenario = Scenario(num_clients=5, dimension=4, data=Data(test_instances=5000, noise_variance=0.01))
+    at_target = evaluate_model(scenario, draw_fleet(scenario).target, seed=0)
+    assert at_target["server-msd"] == 0
+    assert at_target["test-mse"] == pytest.approx(0.01, rel=0.15)
+    assert evaluate_model(scenario, np.zeros(4), seed=0)["test-mse"] == pytest.approx(1.01, rel=0.15)
+
+
+def test_names_of_files_are_told_from_names_of_functions(tmp_path):
+    (tmp_path / "plain").write_text("1,2\n")
+    assert isinstance(open_source(str(tmp_path / "plain"), 1), TableSource)
+    assert isinstance(open_source(str(Path("a.parquet")), 1), TableSource)
