@@ -20,9 +20,16 @@ from numba import njit
 from numba.extending import register_jitable
 
 import psofed.engine.vocabulary  # noqa: F401 (compiled forms of psofed.parts.vectors)
-from psofed.aggregations import CentredClipping, GeometricMedian, Mean, Median, MultiKrum, TrimmedMean
+from psofed.aggregations import (
+    CentredClipping,
+    GeometricMedian,
+    Mean,
+    Median,
+    MultiKrum,
+    RememberedClipping,
+    TrimmedMean,
+)
 from psofed.parts import vectors
-from psofed.parts.aggregations._remembered_clipping import RememberedClipping
 from psofed.parts.contexts import AllUpdates, Numbers, Updates
 from psofed.pre_aggregations import NNM
 
@@ -83,11 +90,11 @@ def compile_rule(name):
             compile_body(type(rule[0]).weigh), _compile_entries(compile_body(type(rule[1]).combine))
         )
     body = compile_body(type(rule).combine)
-    if isinstance(rule, RememberedClipping):
-        return njit(
-            lambda options, updates, clients, memory, out: body(options[0], updates, clients, memory, out)
-        )
-    return _compile_entries(body) if rule.over == "entries" else _compile_vectors(body)
+    if rule.over == "entries":
+        return _compile_entries(body)
+    if rule.memory_size(1, 1):
+        return _compile_vectors(body)
+    return _compile_vectors(njit(lambda fields, updates, memory, out: body(fields, updates, out)))
 
 
 def options_of(name, tolerated):
@@ -127,7 +134,9 @@ def _compile_vectors(body):
                 if shared[a, b]:
                     changes[a, b] = updates[rows[a], entries[b]]
         scratch = np.empty(rows.size**2 + 2 * rows.size + 2 * entries.size)
-        body(options[0], Updates(changes, shared, zeros, zeros, scratch), agreed)
+        who, total = clients[rows], memory.shape[0]
+        seen = Updates(changes, shared, zeros, zeros, scratch, entries, who, total)
+        body(options[0], seen, memory.reshape(memory.size), agreed)
         for b in range(entries.size):
             out[entries[b]] = rows.size / count * agreed[b]
 

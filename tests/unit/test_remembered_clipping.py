@@ -1,17 +1,11 @@
 """Remembered clipping on small updates, worked by hand, compiled and as plain Python."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from psofed.parts.aggregations import CentredClipping
-from psofed.parts.aggregations._remembered_clipping import RememberedClipping
+from psofed.engine.server import combine_compiled
+from psofed.parts.aggregations import CentredClipping, RememberedClipping
 from psofed.parts.plain import combine_uploads
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-from robust_fleet import compile_body, fields_of
 
 pytestmark = [pytest.mark.parts, pytest.mark.takes(8)]
 
@@ -20,11 +14,17 @@ HALF = RememberedClipping(decay=0.5, factor=1e9, iterations=1)  # nothing is cli
 RULE = RememberedClipping()
 
 
-def combine(rule, updates, memory, clients=None):
-    updates = np.array(updates, dtype=float)
-    change = np.zeros(updates.shape[1])
-    rule.combine(updates, np.arange(len(updates)) if clients is None else np.array(clients), memory, change)
-    return change
+def combine(rule, updates, memory, clients=None, how=combine_uploads):
+    """The server's move from 0; memories (K, D) are changed."""
+    updates, clients = np.array(updates, dtype=float), None if clients is None else np.array(clients)
+    return how(
+        rule,
+        updates,
+        np.zeros(updates.shape[1]),
+        memory=memory.ravel(),
+        clients=clients,
+        num_clients=len(memory),
+    )
 
 
 def test_a_memory_is_an_average_over_time() -> None:
@@ -106,14 +106,11 @@ def test_a_client_that_pushes_with_honest_length_is_outweighed_by_memory() -> No
 
 
 def test_compiled_and_plain_rules_agree() -> None:
-    body, fields = compile_body(RememberedClipping.combine), fields_of(RULE)
     rng = np.random.default_rng(2)
-    memory = np.zeros((6, 5))
-    compiled_memory = memory.copy()
+    memory, compiled_memory = np.zeros((2, 6, 5))
     for _ in range(30):
         clients = np.sort(rng.choice(6, 4, replace=False))
         updates = np.where(rng.random((4, 5)) < 0.4, np.nan, rng.normal(size=(4, 5)))
-        change = np.zeros(5)
-        body(fields, updates, clients, compiled_memory, change)
+        change = combine(RULE, updates, compiled_memory, clients, combine_compiled)
         assert combine(RULE, updates, memory, clients) == pytest.approx(change, rel=1e-10, abs=1e-14)
     assert compiled_memory == pytest.approx(memory, rel=1e-12)

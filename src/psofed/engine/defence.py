@@ -136,9 +136,7 @@ def _upper_variance(trial: int, watch: Watching, scratch: FloatArray) -> float:
 
 
 @register_jitable
-def _begin_past(
-    trial: int, clients: Any, squares: FloatArray, watch: Watching, scratch: FloatArray
-) -> None:
+def _begin_past(trial: int, clients: Any, squares: FloatArray, watch: Watching, scratch: FloatArray) -> None:
     """Let clients without a past begin with the fleet's variance, or with the squares of the first iteration."""
     fleet, count = _upper_variance(trial, watch, scratch), 0
     if fleet == 0.0:
@@ -154,9 +152,7 @@ def _begin_past(
 
 
 @register_jitable
-def _learn_past(
-    trial: int, clients: Any, squares: FloatArray, watch: Watching, scratch: FloatArray
-) -> None:
+def _learn_past(trial: int, clients: Any, squares: FloatArray, watch: Watching, scratch: FloatArray) -> None:
     """Move the variances of those who are in towards their squares, and hold all within a range of the fleet's."""
     relative = watch.relative[trial]
     for p in range(squares.size):

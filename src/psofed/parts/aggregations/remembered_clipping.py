@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from psofed.common.types import FloatArray, IntArray
+from psofed.common.types import FloatArray
 from psofed.parts import Aggregation, option
 from psofed.parts.aggregations._clipping import move_centre
+from psofed.parts.contexts import Updates
+from psofed.parts.vectors import part_of
 
 
 class RememberedClipping(Aggregation):
@@ -40,15 +42,17 @@ class RememberedClipping(Aggregation):
 
     Examples
     --------
-    Two clients have sent entry 0 and a third is silent; the server remembers a tenth of the first updates.
+    Two of three clients have sent their only entry; the server remembers a tenth of these updates.
 
     >>> import numpy as np
-    >>> memory, change = np.zeros((3, 1)), np.zeros(1)
-    >>> updates = np.array([[2.0], [4.0], [np.nan]])
-    >>> RememberedClipping(factor=1.0, iterations=1).combine(updates, np.arange(3), memory, change)
-    >>> memory.ravel().round(3), change.round(3)
+    >>> from psofed.parts.plain import combine_uploads
+    >>> memory, updates = np.zeros(3), np.array([[2.0], [4.0], [np.nan]])
+    >>> moved = combine_uploads(RememberedClipping(factor=1.0, iterations=1), updates, np.zeros(1), memory=memory)
+    >>> memory.round(3), moved.round(3)
     (array([0.2, 0.4, 0. ]), array([0.167]))
     """
+
+    over = "vectors"
 
     decay: float = option(
         default=0.9, low=0.0, high=1.0, open_high=True, text="memory kept per D entries sent"
@@ -61,37 +65,25 @@ class RememberedClipping(Aggregation):
     )
     iterations: int = option(default=5, low=1, text="number of times the centre is moved")
 
-    def combine(self, updates: FloatArray, clients: IntArray, memory: FloatArray, out: FloatArray) -> None:
-        """Remember the updates and write the server's change into ``out``.
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return K · D: the average of every client's updates."""
+        return num_clients * dimension
 
-        Parameters
-        ----------
-        updates : array (P, D)
-            The participants' uploads minus the server's model; NaN in entries that were not sent.
-        clients : int array (P,)
-            Whose they are: rows of `memory`.
-        memory : array (K, D)
-            Memories of all clients, changed in place. A row of zeros is a client that was never heard from.
-        out : array (D,)
-            The change of the server's model; zeros at first.
-        """
-        participants, size = updates.shape
-        senders = np.zeros(size)
-        for p in range(participants):
-            sent = ~np.isnan(updates[p])
-            number = np.sum(sent)
-            if number > 0:
-                kept = self.decay ** (size / number)
-                own = memory[clients[p]]
-                own[:] = np.where(sent, kept * own + (1.0 - kept) * updates[p], own)
-                senders += sent
-        known = np.zeros(memory.shape[0], np.bool_)
-        for k in range(memory.shape[0]):
-            known[k] = np.any(memory[k] != 0.0)
-        clients_known = np.flatnonzero(known)
-        count = clients_known.size
-        if count == 0:
-            return
-        memories, scratch = memory[clients_known], np.empty(2 * count)
-        move_centre(memories, 0.0, self.factor, self.iterations, scratch, out)
-        out *= senders / participants
+    def combine(self, updates: Updates, memory: FloatArray, out: FloatArray) -> None:
+        """Remember the updates, then clip all memories; a client whose memory is zero was never heard from."""
+        clients, entries, shared = updates.num_clients, updates.entries, updates.shared
+        answered, size = shared.shape[0], memory.size // clients
+        memories = part_of(memory, 0, (clients, size))
+        for p in range(answered):
+            kept = self.decay ** (size / np.sum(shared[p]))
+            own = memories[updates.clients[p]]
+            for j in np.flatnonzero(shared[p]):
+                own[entries[j]] = kept * own[entries[j]] + (1.0 - kept) * updates.changes[p, j]
+        known = np.zeros(clients, np.bool_)
+        for k in range(clients):
+            known[k] = np.any(memories[k] != 0.0)
+        heard, centre = memories[np.flatnonzero(known)], np.zeros(size)
+        if heard.shape[0] > 0:
+            move_centre(heard, 0.0, self.factor, self.iterations, np.empty(2 * heard.shape[0]), centre)
+        for j in range(out.size):
+            out[j] = np.sum(shared[:, j]) / answered * centre[entries[j]]
