@@ -1,6 +1,6 @@
 """The server's arithmetic: eq. (5) of the paper on flat vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from psofed.parts.plain import combine_uploads, mix_uploads
 
 Vector = NDArray[Any]
 
-# From this many numbers on a rule is worth compiling, which takes a second or two once.
-_LARGE = 500
+# From this many entries, or numbers in its memory, on a rule is worth compiling, which takes a second or two once.
+_LARGE, _LARGE_MEMORY = 500, 20_000
 
 
 def why_uncovered(rule: Aggregation, pre: PreAggregation | str | None) -> str | None:
@@ -115,10 +115,9 @@ def _combine(
             pre, sent, model[entries], uniforms=np.zeros(len(sent)) if uniforms is None else uniforms
         )
     rule.check_participants(len(sent))
-    if max(len(entries), 0 if memory is None else memory.size) >= _LARGE:
+    combine: Callable[..., Vector] = combine_uploads
+    if len(entries) >= _LARGE or (memory is not None and memory.size >= _LARGE_MEMORY):
         from psofed.engine.server import combine_compiled as combine
-    else:
-        combine = combine_uploads
     following = model.copy()
     following[entries] = combine(
         rule, sent, model[entries], memory=memory, clients=clients, num_clients=num_clients

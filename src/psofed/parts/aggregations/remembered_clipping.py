@@ -80,8 +80,8 @@ class RememberedClipping(Aggregation):
             for j in np.flatnonzero(shared[p]):
                 own[entries[j]] = kept * own[entries[j]] + (1.0 - kept) * updates.changes[p, j]
         known = np.zeros(clients, np.bool_)
-        for k in range(clients):
-            known[k] = np.any(memories[k] != 0.0)
+        for client in range(clients):
+            known[client] = np.any(memories[client] != 0.0)
         heard, centre = memories[np.flatnonzero(known)], np.zeros(size)
         if heard.shape[0] > 0:
             move_centre(heard, 0.0, self.factor, self.iterations, np.empty(2 * heard.shape[0]), centre)
