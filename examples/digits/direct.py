@@ -14,7 +14,7 @@ import numpy as np
 from network import Digits, Vector, accuracy, initial_weights, learn_with_numpy
 
 import psofed
-from psofed.engine.corrupt import corrupt_compiled
+from psofed.engine.attacks import corrupt_compiled
 from psofed.federation.protocol.corruption import draw_attack, draw_normals
 from psofed.federation.protocol.masks import DerivedMasks, resolve_num_shared
 from psofed.federation.server.step import Combination, Outcome, ServerStep, Upload

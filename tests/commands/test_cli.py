@@ -205,6 +205,11 @@ def table(tmp_path):
     return path
 
 
+def next_step(printed):
+    """The command that a report ends with, in one line."""
+    return printed.rstrip().rpartition("\n\n")[2].partition(":")[2].replace("\\\n", "")
+
+
 @pytest.mark.parametrize("command", ["simulate", "predict", "compare", "tune", "advise"])
 @pytest.mark.parametrize("given", ["file", "table", "file that names a table"])
 def test_the_next_step_is_about_the_scenario_that_was_given(
@@ -226,7 +231,7 @@ def test_the_next_step_is_about_the_scenario_that_was_given(
         words = [str(own), *kept]
     done = CliRunner().invoke(app, [command, *words, *(["--trials", "4"] if command == "simulate" else [])])
     assert done.exit_code in (0, 1), done.output
-    step = shlex.split(done.stdout.rstrip().rpartition("\n")[2].partition(": ")[2])
+    step = shlex.split(next_step(done.stdout))
     assert step[0] == "psofed", done.stdout
     pairs = list(itertools.pairwise(step))
     for option, value in itertools.pairwise(words):
@@ -258,7 +263,7 @@ def test_the_next_step_repeats_the_settings_that_it_has_too(typed, step, scenari
     command, *options = typed.split()
     done = CliRunner().invoke(app, [command, str(scenario_file), *options, "--set", "iterations=2000"])
     expected = step.replace("FILE", str(scenario_file)).split()
-    found = done.stdout.rstrip().rpartition("\n")[2].partition(": ")[2].split()
+    found = next_step(done.stdout).split()
     at = found.index("iterations=2000")
     assert found[: at - 1] + found[at + 1 :] == expected
 

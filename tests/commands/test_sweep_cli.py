@@ -49,7 +49,8 @@ def test_a_sweep_prints_a_table_and_leaves_data_picture_and_cells(grid, tmp_path
 
 def test_the_next_step_uses_the_points_that_are_kept(grid, tmp_path, psofed_command):
     done = psofed_command("sweep", str(grid), "--out", str(tmp_path / "out"), "--trials", "2")
-    assert f"psofed sweep {grid} --trials 2 --out {tmp_path / 'out'} --plot sweep.png" in done.stdout
+    printed = done.stdout.replace(" \\\n   ", "")
+    assert f"psofed sweep {grid} --trials 2 --out {tmp_path / 'out'} --plot sweep.png" in printed
 
 
 def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path, psofed_command):
@@ -155,3 +156,37 @@ def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path, psofed_comma
     assert {path.name for path in tmp_path.iterdir()} == {
         "cells", "claims.json", "report.html", *(f"fig3.{kind}" for kind in ("svg", "png", "json", "nc", "csv")),
     }  # fmt: skip
+
+
+def test_a_figure_with_other_settings_is_written_for_a_column_and_drawn_again(tmp_path, psofed_command):
+    out = tmp_path / "out"
+    given = (
+        "fig3",
+        "--trials",
+        2,
+        "--out",
+        out,
+        "--set",
+        "stepsize=0.1",
+        "--pdf",
+        "--width",
+        "column",
+        "--json",
+    )
+    done = psofed_command("reproduce", *given)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["scenario"]["stepsize"] == 0.1
+    assert result["caption"].endswith("Changed: stepsize = 0.1.")
+    assert result["claims"] == []
+    assert "published" not in {series["kind"] for series in result["series"]}
+    assert b"MediaBox [ 0 0 252 " in (out / "fig3.pdf").read_bytes()
+    drawn = psofed_command("plot", out / "fig3.nc", tmp_path / "again.pdf", "--width", "column")
+    assert drawn.returncode == 0, drawn.stderr
+    assert b"MediaBox [ 0 0 252 " in (tmp_path / "again.pdf").read_bytes()
+
+
+def test_a_field_that_varies_in_a_figure_cannot_be_set(tmp_path, psofed_command):
+    done = psofed_command("reproduce", "fig2", "--set", "num_shared=2", "--out", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "psofed: num_shared must be left out: it varies in fig2; got 2.\n"

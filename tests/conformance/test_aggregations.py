@@ -124,7 +124,9 @@ def test_the_order_of_the_participants_does_not_matter(run_rule: Callable, rule:
     [
         rule
         for rule in RULES
-        if not (find_part("aggregation", rule).has_root_data or find_part("aggregation", rule)().memory_size(1, 1))
+        if not (
+            find_part("aggregation", rule).has_root_data or find_part("aggregation", rule)().memory_size(1, 1)
+        )
     ],
 )
 def test_if_all_send_the_same_the_server_takes_it(run_rule: Callable, rule: str) -> None:

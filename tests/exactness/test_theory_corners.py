@@ -197,3 +197,18 @@ def test_the_best_stepsize_is_found_close_to_the_largest_stable_one() -> None:
         attack=make_attack(kind="data-poisoning", num_byzantine=1, probability=0.5, variance=0.5),
     )  # fmt: skip
     assert psofed.optimal_stepsize(scenario) == 0.0
+
+
+def test_the_least_stable_offsets_decide_on_stability() -> None:
+    """A few sampled offsets missed the worst, and the prediction was a network MSE of −1.54."""
+    scenario = scattered(
+        num_clients=3, dimension=4, num_participants=3, num_shared=1, stepsize=0.41503,
+        data=Data(input_variance=(0.3, 0.9, 1.1), noise_variance=0.05),
+    )  # fmt: skip
+    prediction = psofed.predict(scenario)
+    assert prediction.spectral_radius > 1.0
+    assert prediction.network_mse == math.inf
+    limit = prediction.max_stepsize
+    assert limit < 0.41503
+    for share in (0.99, 0.9999):
+        assert psofed.predict(scenario.replace(stepsize=share * limit)).network_mse > 0.05

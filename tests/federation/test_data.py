@@ -346,4 +346,19 @@ def test_rows_that_wait_for_their_round_are_not_called_missing(tmp_path):
         settings = settings.replace(rounds=5, resume=True)
         server = ready_made_server(settings, checkpoint=store)
         run_ready_made(server, hub, settings)
-    assert server.state.history[-1]["remarks"]["n"] == "no sample is due: 9 were read by round 5, 1 a round"
+    assert server.state.history[-1]["remarks"]["n"] == "no sample is due: this client has read its 1 a round"
+
+
+def test_a_second_run_begins_with_the_first_row_again(tmp_path):
+    node = ready_made_node("n", NodeOptions(data=str(write_table(tmp_path / "all.csv", rows=300))))
+    scenario = Scenario(num_clients=2, dimension=2, num_participants=1, iterations=30)
+    settings = RunSettings(scenario=scenario, samples_per_round=1, **FEATURES)
+    hub = InProcessHub({"n": node})
+    models = []
+    with fast_time():
+        for _ in range(2):
+            server = ready_made_server(settings)
+            run_ready_made(server, hub, settings)
+            models.append(server.state.model)
+    np.testing.assert_array_equal(*models)
+    assert np.any(models[0])

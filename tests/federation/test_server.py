@@ -10,19 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nodes import Adder, change_reply, fast_time, make_hub, make_node, run, spoil
 
+from psofed.aggregations import RememberedClipping
 from psofed.attacks import Gaussian
-from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.client.attacks import Rehearsal, perturbing
+from psofed.federation.protocol.aggregate import aggregate
 from psofed.federation.protocol.announcements import RunDescription
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.frames import REPLY, decode_frame
 from psofed.federation.protocol.instructions import decode_instruction
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server import rule_memory
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.checks import KINDS
 from psofed.federation.server.loop import Server
-from psofed.federation.server.step import Combination, ServerStep
+from psofed.federation.server.step import WITHOUT_MEMORY, Combination, ServerStep
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.parts import Aggregation
 

@@ -203,7 +203,7 @@ def test_units_that_a_node_states_are_the_runs(tmp_path):
 
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(PsofedError, match=r"psofed\[parquet\]"):
+    with pytest.raises(PsofedError, match=r"\.\[parquet\]"):
         TableSource(tmp_path / "a.parquet", 1).read(Position(), 1)
 
 

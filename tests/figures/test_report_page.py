@@ -88,7 +88,8 @@ def test_every_curve_of_the_figures_has_a_look_of_its_own_kept_in_all_figures(re
 
 
 def test_the_right_panel_of_figure_1_shows_only_what_it_has(reproduction):
-    assert {series.label for series in reproduction.figures["fig1"].panel("redrawn")} == {
+    panel = reproduction.figures["fig1"].panel("redrawn")
+    assert {series.label.removesuffix(", printed simulation") for series in panel} == {
         "PSO-Fed",
         "Online-Fed",
     }

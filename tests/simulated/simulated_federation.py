@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from psofed.federation.client.node import Node
 from psofed.federation.client.online import OnlineRegression
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.client.synthetic import SyntheticSource
-from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import ServerState
@@ -27,7 +26,6 @@ from psofed.scenario import Data, Scenario
 
 DIMENSION = 6
 MAX_CLIENTS = 6  # no honest gateway has more
-COLUMNS = ColumnNames(("wind", "pressure", "humidity", "rain", "sun", "hour"), "output")
 
 
 def server_of(plan: Plan, on_round: Callable[[ServerState], None], **options: Any) -> Server:
@@ -41,17 +39,14 @@ def server_of(plan: Plan, on_round: Callable[[ServerState], None], **options: An
         rounds=RoundPlan(min_nodes=everybody if plan.exact else 1, wait_for_nodes=120.0),
         aggregation=Combination(plan.rule, weighted=plan.weighted),
         limits=ReplyLimits(max_clients=MAX_CLIENTS, **patience),
-        columns=COLUMNS,
         on_round=on_round,
         **options,
     )
 
 
 def learner_of(plan: Plan, name: str) -> OnlineRegression:
-    """Return the training of a node, which every second node does on columns in another order."""
-    place = plan.nodes.index(name)
-    draw = partial(_draw, len(plan.nodes), place, plan.seed)
-    source = ShuffledSource(draw, COLUMNS.features[:: -1 if place % 2 else 1])
+    """Return the training of a node."""
+    source = _Stream(len(plan.nodes), plan.nodes.index(name), plan.seed)
     return OnlineRegression(source, stepsize=0.1, samples_per_round=1, scaled=False)
 
 
@@ -89,37 +84,21 @@ def silence() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class ShuffledSource:
-    """A node's data with its columns in another order than the run's, which is found by name."""
+class _Stream:
+    """The samples of a node, which all clients of a gateway learn from; each is drawn once."""
 
-    source: Callable[[int, int], Samples]
-    order: tuple[str, ...]
-    chosen: tuple[str, ...] = ()
-
-    def columns(self) -> ColumnNames:
-        """Return the names in the node's own order."""
-        return ColumnNames(self.order, COLUMNS.target)
-
-    def choose(self, columns: ColumnNames) -> "ShuffledSource":
-        """Take the run's order."""
-        return replace(self, chosen=columns.features)
+    nodes: int
+    place: int
+    seed: int
 
     def read(self, start: Position, limit: int) -> Samples:
-        """Read the columns as they lie, and reorder them by name."""
-        samples = self.source(start.samples, limit)
-        stored = samples.inputs[:, [COLUMNS.features.index(name) for name in self.order]]
-        return replace(samples, inputs=stored[:, [self.order.index(name) for name in self.chosen]])
+        return _draw(self, start.samples, limit)
 
 
 @lru_cache(maxsize=4096)
-def _draw(nodes: int, place: int, seed: int, start: int, limit: int) -> Samples:
-    """Draw samples of a node, which all clients of a gateway learn from, and the expected run once more."""
-    return _source(nodes, place, seed).read(Position(start), limit)
-
-
-@lru_cache(maxsize=16)
-def _source(nodes: int, place: int, seed: int) -> SyntheticSource:
-    return SyntheticSource(_scenario(nodes), place, seed)
+def _draw(stream: _Stream, start: int, limit: int) -> Samples:
+    source = SyntheticSource(_scenario(stream.nodes), stream.place, stream.seed)
+    return source.read(Position(start), limit)
 
 
 @cache

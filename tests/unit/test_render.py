@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import psofed
 from psofed.common.errors import InvalidValueError
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.cells import write_table
@@ -75,6 +76,25 @@ def test_markdown_and_latex_escape_what_means_something_to_them() -> None:
     assert latex.count(r"\\") == 4
 
 
+def test_latex_has_the_columns_that_are_asked_for() -> None:
+    titles = [column.title for column in COLUMNS]
+    assert r"\begin{tabular}{lr}" in REPORT.to_latex(columns=[titles[0], titles[2]])
+    with pytest.raises(InvalidValueError, match="columns must be columns of one table"):
+        REPORT.to_latex(columns=["colour"])
+
+
+def test_a_sweep_becomes_a_latex_table_of_rows_by_columns() -> None:
+    base = psofed.Scenario(num_clients=10, dimension=3, iterations=100)
+    grid = {"num_shared": [1, 3], "stepsize": [0.1, 1.0], "uplink": ["same", "redrawn"]}
+    sweep = psofed.sweep(base, grid, trials=2)
+    latex = sweep.to_latex("stepsize", metric="server_msd")
+    assert r"shared parameters M & uploads come from & stepsize $\mu$ = 0.1 (dB)" in latex
+    assert latex.count(" & ") == 3 * 5
+    assert latex.count(r"\textbf") == 2
+    assert "Steady-state server MSD" in latex
+    assert sweep.select(stepsize=0.1, uplink="same").to_latex(columns="num_shared").count(r"\textbf") == 2
+
+
 def test_html_escapes_every_text() -> None:
     table = Table("<i>", (Column("<b>"),), (("<u>",),), ("<s>",))
     made = Report("<script>", "<p>", (table,), ("<em>",), NextStep("<a>", "<code2>")).to_html()
@@ -127,8 +147,9 @@ def chart() -> Chart:
 def test_charts_mark_what_diverged_and_what_lies_above() -> None:
     from psofed.render.figures import draw_chart
 
-    axes = draw_chart(chart()).axes[0]
-    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    figure = draw_chart(chart())
+    axes = figure.axes[0]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == [r"a \$ b", "here", "some trials diverged", "above the picture", "median, heavy tails"]
     assert axes.get_ylim() == (-4.0, 4.0)
 

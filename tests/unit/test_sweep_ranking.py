@@ -68,7 +68,7 @@ def test_a_sweep_does_not_crown_its_weakest_attack() -> None:
             [ATTACKS],
             [RULES],
             [[0.1, 0.01], [0.1, 0.1], [DIVERGED, DIVERGED]],
-            "Of 2 designs, aggregation = median has the lowest network MSE for both values of attack.variance: "
+            "Of 2 designs, aggregation = median has the lowest network MSE for both stable values of attack.variance: "
             "−20.00 to −10.00 dB (lower is better). Every design diverges for attack.variance = 2.",
         ),
         (

@@ -32,6 +32,12 @@ class Output(Settings):
 
     as_json: bool = option(default=False, flag="--json", text="print JSON instead of text")
 
+
+class ReportOutput(Output):
+    """How a report is printed."""
+
+    wide: bool = option(default=False, text="print all columns of tables, however wide they are")
+
     def show(
         self,
         to_json: Callable[[], Any],
@@ -52,10 +58,10 @@ class Output(Settings):
 
         step = made.next_step
         file = words_of(step.command, *given) if step is not None and step.command and given else ""
-        print_report(made, file=file, rows=rows)
+        print_report(made, file=file, rows=rows, wide=self.wide)
 
 
-class PlotOutput(Output):
+class PlotOutput(ReportOutput):
     """How the answer is printed and drawn."""
 
     plot: Path | None = option(default=None, text="draw the result (.png, .svg or .pdf)")

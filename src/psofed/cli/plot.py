@@ -14,6 +14,7 @@ from psofed.common.options import option
 from psofed.common.settings import Settings
 
 if TYPE_CHECKING:
+    from psofed.render.charts import AnyChart
     from psofed.studies.sweeps import SweepResult
 
 
@@ -25,7 +26,7 @@ class SavedResult(Plugins):
     result: Path = option(
         positional=True,
         metavar="RESULT",
-        text="result saved by another command: NetCDF (.nc), a sweep's folder, or advice (.json)",
+        text="result saved by another command: NetCDF (.nc; also of reproduce), a sweep's folder, or advice (.json)",
     )
     picture: Path = option(positional=True, metavar="PICTURE", text="picture to write (.png, .svg or .pdf)")
     width: str | None = option(
@@ -59,37 +60,33 @@ class SweepLayout(Settings):
 
 
 def plot(source: SavedResult, layout: SweepLayout) -> None:
-    """Draw a saved result: a simulation's learning curves, a sweep, or advice.
+    """Draw a saved result: a simulation's learning curves, a sweep, advice, or a figure of the paper.
 
     A sweep is drawn over one field, with colours for another and panels for two more. Fields that you do not assign
     are assigned automatically.
     """
-    from psofed.render.figures import save_figure
+    from psofed.paper.charts import figure_chart
+    from psofed.paper.model import FigureData, read_figure
+    from psofed.render.figures import draw_chart, save_figure
     from psofed.render.style import check_picture_format
     from psofed.results import SimulationResult
     from psofed.studies.advice import Advice
-    from psofed.studies.sweeps import load_result
+    from psofed.studies.sweeps import SweepResult, load_result
 
     check_picture_format(source.picture)
     source.load()
-    result = load_result(source.result)
-    if isinstance(result, SimulationResult | Advice):
+    result = read_figure(source.result) or load_result(source.result)
+    if isinstance(result, SweepResult):
+        chart: AnyChart = _select(result, layout.only).chart(
+            layout.metric, layout.theory, x=layout.x, hue=layout.hue, col=layout.col, row=layout.row
+        )
+    else:
+        kinds = {SimulationResult: "a simulation", Advice: "advice", FigureData: "a figure"}
         for name, field in layout.options().items():
             if getattr(layout, name) != field.default:
-                kind = "a simulation" if isinstance(result, SimulationResult) else "advice"
-                raise PsofedError(f"--{name} is for sweeps, but {source.result} is {kind}.")
-        save_figure(result.plot(width=source.width), source.picture)
-    else:
-        drawn = _select(result, layout.only).plot(
-            layout.metric,
-            layout.theory,
-            x=layout.x,
-            hue=layout.hue,
-            col=layout.col,
-            row=layout.row,
-            width=source.width,
-        )
-        save_figure(drawn, source.picture)
+                raise PsofedError(f"--{name} is for sweeps, but {source.result} is {kinds[type(result)]}.")
+        chart = figure_chart(result) if isinstance(result, FigureData) else result.chart()
+    save_figure(draw_chart(chart, width=source.width), source.picture)
     if source.as_json:
         print_json({"picture": str(source.picture)})
     else:

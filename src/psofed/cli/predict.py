@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
-from psofed.cli.outputs import Output, progress
+from psofed.cli.outputs import ReportOutput, progress
 from psofed.common.options import option
 from psofed.common.settings import call_with
 from psofed.settings.data import DataSettings
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from psofed.render import Report
 
 
-class PredictionOutput(Output):
+class PredictionOutput(ReportOutput):
     """How a prediction is printed."""
 
     curve: bool = option(default=False, text="also predict the learning curve")

@@ -38,9 +38,9 @@ from psofed.engine.signatures import (
 )
 from psofed.engine.step import (
     Layout,
-    Source,
     StepScratch,
     Tally,
+    WordSource,
     learn_clients,
     learn_in_general,
     learn_trials,
@@ -52,7 +52,7 @@ BEFORE, LEARN, AFTER = 1, 2, 4
 WHOLE = BEFORE | LEARN | AFTER
 
 
-class Exchange(NamedTuple):
+class Exchanges(NamedTuple):
     """Participants and masks of T iterations.
 
     Attributes
@@ -137,18 +137,18 @@ class State(NamedTuple):
     measured: FloatArray
 
 
-class Block(NamedTuple):
+class TrialBlock(NamedTuple):
     """Everything that a block of trials needs for some iterations.
 
     Tuples are not nested further, and each is taken out once: a kernel copies all of a tuple to read one of its fields.
     """
 
     layout: Layout
-    source: Source
+    source: WordSource
     inputs: InputModel
     learning: Learning
     sampling: Sampling
-    exchange: Exchange
+    exchange: Exchanges
     attack: AttackSide
     attackers: AttackState
     up: ChannelSide
@@ -169,7 +169,7 @@ class Block(NamedTuple):
 
 
 @compiled
-def advance(phase: int, first: int, start: int, stop: int, block: Block, metrics: FloatArray) -> None:
+def advance(phase: int, first: int, start: int, stop: int, block: TrialBlock, metrics: FloatArray) -> None:
     """Run iterations `start` to `stop` of a chunk that begins with iteration `first`; write ``metrics[t, q, l]``."""
     block = borrow(block)
     layout, source, inputs, learning, sampling = (
@@ -342,7 +342,7 @@ def _download(
     n: int,
     t: int,
     layout: Layout,
-    exchange: Exchange,
+    exchange: Exchanges,
     down: ChannelSide,
     defence: DefenceSide,
     left: IntArray,
@@ -397,7 +397,7 @@ def _download(
 
 
 @kernel_part
-def _receive(n: int, t: int, num_clients: int, exchange: Exchange, down: ChannelSide, state: State) -> None:
+def _receive(n: int, t: int, num_clients: int, exchange: Exchanges, down: ChannelSide, state: State) -> None:
     """Write the server's model as each participant receives it; clients hold no model."""
     received, server, reached, target = state.received, state.server, exchange.downloads, state.target
     rows, own_values, has_channels = state.rows, down.receiver, down.addresses.size > 0
@@ -416,7 +416,7 @@ def _receive(n: int, t: int, num_clients: int, exchange: Exchange, down: Channel
 
 
 @kernel_part
-def _upload(t: int, layout: Layout, exchange: Exchange, state: State) -> None:
+def _upload(t: int, layout: Layout, exchange: Exchanges, state: State) -> None:
     """Let the uploaders send their entries; NaN where a client is not reached."""
     uploaders, entries, reached = exchange.uploaders, exchange.uploaded, exchange.uploads
     sent, models, shift, mask = state.sent, state.models, layout.shift, layout.mask
@@ -438,7 +438,7 @@ def _upload(t: int, layout: Layout, exchange: Exchange, state: State) -> None:
 
 @kernel_part
 def _upload_encoded(
-    t: int, count: int, exchange: Exchange, encoded: FloatArray, sends_model: bool, state: State
+    t: int, count: int, exchange: Exchanges, encoded: FloatArray, sends_model: bool, state: State
 ) -> None:
     """Let participants send encoded updates, added to the model they received where models are sent."""
     sent, received, reached, rows, asked = (

@@ -16,7 +16,7 @@ from psofed.engine.delays import Delays
 from psofed.engine.drift import TargetMoves
 from psofed.engine.hooks import NO_HOOK, watch_hooks
 from psofed.engine.inputs import InputModel, make_input_model
-from psofed.engine.iteration import AFTER, BEFORE, WHOLE, Block, DefenceSide, Exchange, State, advance
+from psofed.engine.iteration import AFTER, BEFORE, WHOLE, DefenceSide, Exchanges, State, TrialBlock, advance
 from psofed.engine.lanes import WIDTH, empty_lanes
 from psofed.engine.learning import make_learning, make_sampling
 from psofed.engine.masks import Masks
@@ -196,7 +196,7 @@ class Run:
             squares=_filled(0.0, vectors if samples is not None else 0, WIDTH),
             watched_from=0,
         )
-        self._block = Block(
+        self._block = TrialBlock(
             self._layout, make_source(data, self._layout, (dimension + 2) // 2), inputs, learning, sampling,
             _NOT_YET_DRAWN, attack, attackers, up, below, self._delays.side, self._delays.arrived,
             DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rule_scratch, rival,
@@ -299,7 +299,7 @@ class Run:
             if self._tests_on_next:
                 metrics[:, 2] *= share[:, None]
 
-    def _draw_exchange(self, first: int, count: int, drawn: Participants) -> Exchange:
+    def _draw_exchange(self, first: int, count: int, drawn: Participants) -> Exchanges:
         participants, uploaders = drawn.participants, drawn.uploaders
         if self._masks is None:  # everything is sent
             every = np.arange(self._block.state.sent.shape[2], dtype=np.int32)
@@ -311,7 +311,7 @@ class Run:
         else:
             down = self._masks.draw(first, count, participants)
             up = self._masks.draw(first + 1, count, uploaders)
-        return Exchange(participants, down, uploaders, up, *drawn[2:], _ALL_LEARN)
+        return Exchanges(participants, down, uploaders, up, *drawn[2:], _ALL_LEARN)
 
     def _draw_attack(self, first: int, count: int) -> AttackSide:
         """Return the attack with its Byzantine sets, where they are redrawn."""
@@ -367,7 +367,7 @@ class _Threads:
         self._parts = list(pairwise(bounds))
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
-    def learn(self, n: int, block: Block, learns: NDArray[np.uint8]) -> None:
+    def learn(self, n: int, block: TrialBlock, learns: NDArray[np.uint8]) -> None:
         """Let all clients learn in iteration n."""
         assert self._pool is not None
         futures = [

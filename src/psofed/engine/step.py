@@ -43,7 +43,7 @@ class Layout(NamedTuple):
     mask: int
 
 
-class Source(NamedTuple):
+class WordSource(NamedTuple):
     """Words of the columns, (16,) each: word j of vector v in iteration n is origin + n·stride + v·hop + j·gamma."""
 
     origin: WordArray
@@ -84,7 +84,7 @@ class StepScratch(NamedTuple):
     gain: FloatArray
 
 
-def make_source(data: Stream, layout: Layout, words: int) -> Source:
+def make_source(data: Stream, layout: Layout, words: int) -> WordSource:
     """Return where the words of the samples are, J = `words` for each client and iteration."""
     key, gamma = np.resize(data.key, WIDTH), np.resize(data.gamma, WIDTH)
     lane = np.arange(WIDTH, dtype=np.uint64) if layout.mask else np.zeros(WIDTH, np.uint64)
@@ -92,7 +92,7 @@ def make_source(data: Stream, layout: Layout, words: int) -> Source:
     fields = (
         key + lane * np.uint64(words) * gamma, np.uint64(layout.clients * words) * gamma, np.uint64(hop) * gamma, gamma,
     )  # fmt: skip
-    return Source(*(_aligned(field) for field in fields))
+    return WordSource(*(_aligned(field) for field in fields))
 
 
 def make_step_scratch(dimension: int) -> StepScratch:
@@ -133,7 +133,7 @@ def _make_learn(over_clients: bool) -> Callable[..., None]:
         start: int,
         stop: int,
         layout: Layout,
-        source: Source,
+        source: WordSource,
         inputs: InputModel,
         stepsizes: FloatArray,
         learns: NDArray[np.uint8],
@@ -324,7 +324,7 @@ def _step_client(
 def learn_in_general(
     n: int,
     t: int,
-    source: Source,
+    source: WordSource,
     inputs: InputModel,
     learning: Learning,
     sampling: Sampling,
@@ -394,7 +394,7 @@ def learn_in_general(
 @compiled
 def draw_samples(
     first: int,
-    source: Source,
+    source: WordSource,
     inputs: InputModel,
     sampling: Sampling,
     scratch: StepScratch,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,12 @@ from psofed.paper.model import FigureData, FigureSeries
 from psofed.paper.typeset import decibels, typeset
 from psofed.render.charts import Chart, Panels, Scale, Series
 from psofed.render.pages import CROSSES, DASHES, DOTS, HALO, LABEL, POINTS, RINGS, Layer, make_chart
-from psofed.render.style import PAGE_WIDTH, save_picture
+from psofed.render.style import PAGE_WIDTH
 from psofed.results import METRIC_TITLES
 
 PANEL_TITLES = {
-    "same": "uplink as in the paper's equations (same)",
-    "redrawn": "uplink as in the paper's analysis (redrawn)",
+    "same": "uplink as in the equations (same)",
+    "redrawn": "uplink as in the analysis (redrawn)",
 }
 ORDINATES = {
     **{metric: f"steady-state {title}" for metric, title in METRIC_TITLES.items()},
@@ -52,6 +51,7 @@ KINDS = {
     "approximation": KindLook(DOTS, "paper’s theory for small stepsizes", ":"),
     "published": KindLook(RINGS, "printed in the paper", size=9.0, hollow=True),
     "published-theory": KindLook(CROSSES, "theory printed there", marker="x", size=6.0),
+    "published-approximation": KindLook(CROSSES, "approximation printed there", marker="+", size=7.0),
 }
 
 # The opening picture: what was found, what the exact theory says, what was printed.
@@ -64,7 +64,7 @@ def kind_of(series: FigureSeries) -> str:
     if series.kind == "paper-theory" and "approximation" in series.label:
         return "approximation"
     if series.kind == "published" and "theory" in series.label:
-        return "published-theory"
+        return "published-approximation" if "small" in series.label else "published-theory"
     return series.kind
 
 
@@ -127,17 +127,12 @@ def make_headline(data: FigureData, uplink: str) -> Any:
 
 def figure_chart(data: FigureData) -> Panels:
     """Return the figure for print: simulation, both theories and the printed points in dB, a panel per uplink."""
-    separator = ",\n"
-    titles = {
-        uplink: f"{PANEL_TITLES[uplink]}\n{describe_misfit(data, uplink, separator)}"
-        for uplink in data.panels
-    }
-    return _for_print(data, titles, list(KINDS), 4.0)
+    return _for_print(data, {uplink: PANEL_TITLES[uplink] for uplink in data.panels}, list(KINDS), 3.0)
 
 
 def headline_chart(data: FigureData, uplink: str) -> Panels:
     """Return the opening picture for print."""
-    return _for_print(data, {uplink: ""}, list(HEADLINE_KINDS), 3.6)
+    return _for_print(data, {uplink: ""}, list(HEADLINE_KINDS), 2.8)
 
 
 def _for_print(data: FigureData, titles: dict[str, str], kinds: list[str], height: float) -> Panels:
@@ -157,20 +152,33 @@ def _for_print(data: FigureData, titles: dict[str, str], kinds: list[str], heigh
                 ends = {end: np.array(band[end]) for end in ("low", "high") if end in band}
                 series.append(_printed(kind_of(one), look, "", one.x, one.y_db, **ends))
         charts.append(Chart(title, x, Scale(), tuple(series)))
-    return Panels(
-        "", (tuple(charts),), True, data.x_label, ordinate(data), below=True, size=(PAGE_WIDTH, height)
-    )
+    return Panels("", (tuple(charts),), True, data.x_label, ordinate(data), size=(PAGE_WIDTH, height))
 
 
-def save_pictures(data: FigureData, folder: Path) -> None:
-    """Write the figure as SVG and PNG."""
-    save_picture(figure_chart(data), folder / data.name)
+def describe_print(data: FigureData, uplink: str) -> str:
+    """Say where the simulation is farthest from the printed points of a panel; nothing where none are."""
+    shown = data.panel(uplink)
+    printed = [one for one in shown if kind_of(one) == "published"] or [
+        one for one in shown if kind_of(one) == "published-theory"
+    ]
+    distances = [
+        (float(ours.y_db[np.isclose(ours.x, x)][0] - y), x, data.curve_labels[one.curve])
+        for one in printed
+        for ours in data.select(kind="simulation", uplink=uplink, curve=one.curve)
+        for x, y in zip(one.x, one.y_db, strict=True)
+        if np.isclose(ours.x, x).any()
+    ]
+    if not distances:
+        return ""
+    worst, place, curve = max(distances, key=lambda distance: abs(distance[0]))
+    where = f"{curve}, {data.x_label} = {place:g}"
+    return f"up to {decibels(abs(worst), 2)} {'above' if worst > 0 else 'below'} print ({where})"
 
 
-def describe_misfit(data: FigureData, uplink: str, separator: str = ", ") -> str:
+def describe_misfit(data: FigureData, uplink: str) -> str:
     """Say how near each theory comes to the simulation, everywhere in a panel."""
     found = {kind: data.misfit_db(kind, uplink) for kind in ("exact-theory", "paper-theory")}
-    return separator.join(
+    return ", ".join(
         f"{KINDS[kind].title} within {decibels(max(abs(worst), 0.01), 2)}"
         for kind, worst in found.items()
         if worst is not None

@@ -14,8 +14,8 @@ from psofed.common.files import write_atomically, write_json
 from psofed.common.numbers import json_object, to_decibels
 from psofed.common.types import FloatArray
 from psofed.results.metric_difference import DECIBELS_PER_NEPER
-from psofed.results.netcdf import save_dataset
-from psofed.scenario import Scenario
+from psofed.results.netcdf import open_dataset, read_back, save_dataset
+from psofed.scenario import UPLINKS, Scenario
 from psofed.studies.sweeps import Cell, CellResult
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ KINDS = ("simulation", "paper-theory", "exact-theory", "published")
 
 # What files say of every series.
 _ABOUT = ("metric", "label", "kind", "uplink")
+_TEXTS = ("title", "caption", "x_label", "metric")
 
 CellResults = Callable[[Cell], CellResult]
 
@@ -177,7 +178,7 @@ class FigureData:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists; a number that is not finite (a trial diverged) becomes None."""
-        names = ("title", "caption", "x_label", "metric", "worst_standard_error_db", "varied")
+        names = (*_TEXTS, "worst_standard_error_db", "varied")
         return json_object({
             "figure": self.name,
             **{name: getattr(self, name) for name in names},
@@ -207,8 +208,10 @@ class FigureData:
                 if values is not None:
                     padded[name][1][row, : values.size] = values
         about = {name: ("series", [str(getattr(series, name) or "") for series in every]) for name in _ABOUT}
-        origin = {"title": self.title, "figure": self.name, "scenario": self.base.to_toml(), **self._origin}
-        return xarray.Dataset(padded, coords=about, attrs=origin)
+        curves = {"curve": ("series", [series.curve for series in every])}
+        texts = {name: getattr(self, name) for name in _TEXTS}
+        origin = {"figure": self.name, **texts, "scenario": self.base.to_toml(), **self._origin}
+        return xarray.Dataset(padded, coords=about | curves, attrs=origin)
 
     def save_data(self, folder: Path) -> None:
         """Write the series as JSON, NetCDF and CSV."""
@@ -223,6 +226,38 @@ class FigureData:
             ]
             rows += [(*names, *row) for row in zip(*columns, strict=True)]
         write_atomically(folder / f"{self.name}.csv", csv_text(rows).encode(), mode=0o666)
+
+
+def read_figure(path: Path) -> FigureData | None:
+    """Return a figure that `reproduce` wrote as NetCDF, without its trials; None if the file is another result."""
+    data = open_dataset(path) if path.suffix.lower() == ".nc" else None
+    figure: FigureData | None = (
+        read_back(path, data, _from_dataset) if data is not None and "figure" in data.attrs else None
+    )
+    return figure
+
+
+def _from_dataset(data: "xarray.Dataset") -> FigureData:
+    series = []
+    for at in range(data.sizes["series"]):
+        one = data.isel(series=at)
+        about: dict[str, Any] = {name: str(one[name].values) or None for name in _ABOUT}
+        size = int(np.isfinite(one["x"].values).sum())
+        x, y, error = (one[name].values[:size] for name in ("x", "y", "standard_error"))
+        series.append(
+            FigureSeries(
+                **about, x=x, y=y, curve=int(one["curve"]),
+                standard_error=error if about["kind"] == "simulation" else None,
+            )
+        )  # fmt: skip
+    metric = data.attrs["metric"]
+    return FigureData(
+        name=data.attrs["figure"], **{name: data.attrs[name] for name in _TEXTS}, varied={}, panels=UPLINKS,
+        base=Scenario.from_toml(data.attrs["scenario"]),
+        series=tuple(one for one in series if one.metric == metric),
+        other_series=tuple(one for one in series if one.metric != metric),
+        trials=int(data.attrs["trials"]), seed=int(data.attrs["seed"]),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -262,6 +297,8 @@ class Reproduction:
         Wall time of both.
     computed_cells, cells : int
         Different cells simulated in this run, and all that the figures are made of.
+    changes : dict
+        Fields in which the figures' scenarios differ from the paper's.
     """
 
     figures: dict[str, FigureData]
@@ -270,3 +307,4 @@ class Reproduction:
     theory_seconds: float
     computed_cells: int
     cells: int
+    changes: dict[str, Any] = field(default_factory=dict)

@@ -83,8 +83,8 @@ def templates() -> Environment:
         "json": lambda value: json.dumps(value, ensure_ascii=False),
         "typeset": lambda text: Markup(typeset(text)),
     }
-    names = ("HEADLINE", "HEADLINE_KINDS", "KINDS", "ORDINATES", "chart_name", "describe_misfit", "metrics_of",
-             "ordinate", "shown_kinds")  # fmt: skip
+    names = ("HEADLINE", "HEADLINE_KINDS", "KINDS", "ORDINATES", "chart_name", "describe_misfit", "describe_print",
+             "metrics_of", "ordinate", "shown_kinds")  # fmt: skip
     made.globals |= {name: getattr(charts, name) for name in names} | {
         "FILES": ("svg", "png", "json", "nc", "csv"),
         "GREY": GREY,

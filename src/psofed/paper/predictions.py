@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import cast
 
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import Scenario
@@ -47,14 +46,16 @@ class PredictedPoint:
 
 
 def predict_point(scenario: Scenario, theory: str, small_stepsize: bool = False) -> PredictedPoint:
-    """Predict a scenario with the Gaussian attack.
+    """Predict a scenario.
 
-    Its perturbations have mean zero, so all that the attack adds is proportional to p_a σ_B². It is solved
+    Perturbations of the Gaussian attack have mean zero, so all that it adds is proportional to p_a σ_B². It is solved
     once for p_a σ_B² = 1 and scaled; length of the run and, for the paper's theory, uplink play no part.
     """
-    attack = cast(Gaussian | None, scenario.attack)
+    attack = scenario.attack
     common = scenario.replace(iterations=1, uplink="same" if theory == "paper" else scenario.uplink)
-    if attack is None or not attack.num_byzantine:
+    if not isinstance(attack, Gaussian):
+        return _solve(common, theory, small_stepsize)
+    if not attack.num_byzantine:
         return _solve(common.replace(attack=None), theory, small_stepsize)
     unit = Gaussian(num_byzantine=attack.num_byzantine, probability=1.0, variance=1.0)
     point = _solve(common.replace(attack=unit), theory, small_stepsize)

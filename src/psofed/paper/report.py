@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from psofed._version import __version__
+from psofed.paper.charts import describe_print
 from psofed.paper.claims import Claim
 from psofed.paper.model import FigureData, Reproduction
 from psofed.paper.published import published_table
@@ -27,14 +28,22 @@ def reproduction_report(reproduction: Reproduction, claims: list[Claim], page: P
     error = Column("largest standard error", Kind.NUMBER, digits=2, unit="dB")
     columns = (Column("figure"), Column(""), Column("trials", Kind.COUNT), error)
     rows = tuple((data.name, data.title, data.trials, data.worst_standard_error_db) for data in figures)
+    distances = (
+        f"{data.name}: the simulation of {words} is {distance}."
+        for data in figures
+        for uplink, words in (("same", "the equations"), ("redrawn", "the system of the analysis"))
+        if (distance := describe_print(data, uplink))
+    )
     verdicts = (
         f"Claim {number}: {claim.statement} → {claim.finding}{'' if claim.agrees else f' ({claim.outcome})'}"
         for number, claim in enumerate(claims, start=1)
     )
+    changed = ", ".join(f"{name} = {value}" for name, value in reproduction.changes.items())
     return Report(
         answer(reproduction.figures),
+        f"Not the paper's scenario: {changed}." if changed else "",
         tables=(Table("Figures", columns, rows),),
-        notes=(*((ROUGH,) if reproduction.quality.quick else ()), *verdicts),
+        notes=(*((ROUGH,) if reproduction.quality.quick else ()), *distances, *verdicts),
         next_step=NextStep("Open the figures and the verdicts", str(page)),
     )
 
@@ -64,6 +73,7 @@ def run_table(reproduction: Reproduction) -> Table:
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "wall time": f"simulation {reproduction.simulation_seconds:.1f} s, theory {reproduction.theory_seconds:.1f} s",
         "cells": f"{reproduction.computed_cells} simulated in this run, {reproduction.cells} in all",
+        **({"changed": str(reproduction.changes)} if reproduction.changes else {}),
         "quality": "quick" if reproduction.quality.quick else "full",
         "seed": str(reproduction.quality.seed),
         "processor": _processor(),

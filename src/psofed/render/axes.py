@@ -1,7 +1,9 @@
 """Charts drawn into Matplotlib axes: curves, rows with intervals, and heat maps."""
 
+import itertools
 import math
 import re
+import textwrap
 from typing import Any
 
 import matplotlib as mpl
@@ -9,42 +11,51 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.render.charts import Chart, RowChart, Rows, Scale, Series, Span
-from psofed.render.numbers import fixed
+from psofed.render.numbers import fixed, shortened
 from psofed.render.style import COLOURS
 
 _FLAG = COLOURS[1]
 _SYMBOL = re.compile(r"(?<!\w)(\w)_(\w)(²?)(?!\w)")
 # Marks at the upper edge: of what diverged, and of what lies above the picture. No series has them.
 _LOST, _BEYOND = r"$\infty$", r"$\uparrow$"
+_LETTER = 0.068  # inches that a letter takes, on average
 _MEDIAN = "o"  # in legends; hollow
 
 
-def draw_any(axes: Axes, chart: Chart | RowChart) -> None:
-    """Draw a chart of any kind, with its legend."""
+def draw_any(axes: Axes, chart: Chart | RowChart, space: tuple[float, float] = (6.0, 4.0)) -> None:
+    """Draw a chart of any kind without its legend; `space`, in inches, is what its words are broken to."""
     if isinstance(chart, RowChart):
-        _draw_rows(axes, chart)
-        return
-    draw_series(axes, chart)
-    handles = legend_of((chart,))
-    if handles:
-        axes.legend(handles=handles)
+        longest = max(
+            18, int(0.7 * space[0] / _LETTER)
+        )  # letters of a row's name, which stands beside the axes
+        space = 0.7 * space[0], space[1]
+        _draw_rows(axes, chart, space, longest)
+    else:
+        _draw_series(axes, chart, space)
+    if chart.title:
+        axes.set_title(broken(chart.title, space[0]))
 
 
-def draw_series(axes: Axes, chart: Chart) -> None:
-    """Draw curves, without a legend."""
+def broken(text: str, inches: float) -> str:
+    """Break text into lines that fit, and set its symbols."""
+    longest = max(8, int(inches / _LETTER))
+    paragraphs = re.sub(r" (?=[=%])|(?<==) ", "\N{NO-BREAK SPACE}", text).split("\n")
+    lines = (textwrap.wrap(line, longest, break_on_hyphens=False) for line in paragraphs)
+    return with_symbols("\n".join(itertools.chain.from_iterable(lines)))
+
+
+def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
     top = _top(chart)
     for span in chart.spans:
         _draw_span(axes, span)
     for series in chart.series:
         _draw_one(axes, series, top)
-    _scale(axes, chart.x, chart.y)
-    if chart.title:
-        axes.set_title(with_symbols(chart.title))
+    _scale(axes, chart.x, chart.y, space)
 
 
 def _draw_one(axes: Axes, series: Series, top: float) -> None:
@@ -107,18 +118,19 @@ def _draw_span(axes: Axes, span: Span) -> None:
         )
 
 
-def _scale(axes: Axes, x: Scale, y: Scale) -> None:
+def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
     for scale, place, name in ((x, axes.xaxis, "x"), (y, axes.yaxis, "y")):
         if scale.log:
             axes.set(**{f"{name}scale": "log"})
             place.set_major_formatter(lambda value, _: f"{value:,g}")
+            place.set_minor_formatter(NullFormatter())
     if y.limits is not None:
         axes.set_ylim(*y.limits)
     if x.limits is not None:
         axes.set_xlim(*x.limits)
     if x.ticks is not None:
         names = [with_symbols(name) for _, name in x.ticks]
-        straight = _fits(names, axes.get_figure().get_size_inches()[0] / _columns_of(axes))  # type: ignore[union-attr]
+        straight = sum(map(len, names)) * 0.075 + 0.1 * len(names) < space[0]
         axes.set_xticks(
             [place for place, _ in x.ticks],
             names,
@@ -127,20 +139,11 @@ def _scale(axes: Axes, x: Scale, y: Scale) -> None:
         )
     if x.whole:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel(with_symbols(x.label))
-    axes.set_ylabel(with_symbols(y.label))
+    axes.set_xlabel(broken(x.label, space[0]))
+    axes.set_ylabel(broken(y.label, space[1]))
 
 
-def _columns_of(axes: Axes) -> int:
-    place = axes.get_subplotspec()
-    return 1 if place is None else int(place.get_gridspec().ncols)
-
-
-def _fits(names: list[str], width: float) -> bool:
-    return sum(map(len, names)) * 0.075 + 0.1 * len(names) < width
-
-
-def _draw_rows(axes: Axes, chart: RowChart) -> None:
+def _draw_rows(axes: Axes, chart: RowChart, space: tuple[float, float], longest: int) -> None:
     places = range(len(chart.names))
     if chart.zero:
         axes.axvline(0.0, color="black", lw=0.9)
@@ -151,29 +154,15 @@ def _draw_rows(axes: Axes, chart: RowChart) -> None:
             axes.plot([first.values[at], second.values[at]], [at, at], color=colour, lw=1.6, zorder=1)
     for at, rows in enumerate(chart.rows):
         _draw_row_values(axes, rows, chart.starred, chart.x.limits, 48 * at * chart.joined)
-    names = [with_symbols(name) for name in chart.names]
-    axes.set_yticks(places, names, fontsize=8 if len(names) > 12 else None)
+    names = [with_symbols(shortened(name, longest)) for name in chart.names]
+    axes.set_yticks(places, names)
     for at, label in enumerate(axes.get_yticklabels()):
         if at in chart.flagged:
             label.set_color(_FLAG)
             label.set_fontweight("bold")
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-    _scale(axes, chart.x, Scale())
-    axes.set_title(with_symbols(chart.title), loc="left")
-    handles = [
-        Line2D([], [], **_row_style(rows), ls="none", label=with_symbols(rows.label))
-        for rows in chart.rows
-        if rows.label
-    ]
-    if handles:
-        axes.legend(
-            handles=handles,
-            loc="lower right",
-            bbox_to_anchor=(1.0, 1.0),
-            ncols=len(handles),
-            borderaxespad=0.1,
-        )
+    _scale(axes, chart.x, Scale(), space)
 
 
 def _row_style(rows: Rows) -> dict[str, Any]:
@@ -226,10 +215,17 @@ def _draw_interval(axes: Axes, rows: Rows, at: int, colour: str) -> tuple[float,
     return ends
 
 
-def legend_of(charts: tuple[Chart, ...]) -> list[Any]:
+def legend_of(charts: tuple[Chart | RowChart, ...]) -> list[Any]:
     """Return an entry for each label, and for each mark that occurs."""
-    handles: dict[str, Any] = {}
-    for chart in charts:
+    handles: dict[str, Any] = {
+        rows.label: Line2D([], [], **_row_style(rows), ls="none", label=with_symbols(rows.label))
+        for chart in charts
+        if isinstance(chart, RowChart)
+        for rows in chart.rows
+        if rows.label
+    }
+    curves = [chart for chart in charts if isinstance(chart, Chart)]
+    for chart in curves:
         for series in chart.series:
             if series.label and series.label not in handles:
                 handles[series.label] = Line2D(
@@ -247,7 +243,7 @@ def legend_of(charts: tuple[Chart, ...]) -> list[Any]:
                         color=colour, alpha=None if isinstance(span.colour, str) else 0.2, lw=0, label=label
                     )
                 )
-    flags = [_flags(series, _top(chart)) for chart in charts for series in chart.series]
+    flags = [_flags(series, _top(chart)) for chart in curves for series in chart.series]
     words = {_LOST: "some trials diverged", _BEYOND: "above the picture", _MEDIAN: "median, heavy tails"}
     for marker, text in words.items():
         if any(found[marker].any() for found in flags):

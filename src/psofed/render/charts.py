@@ -164,7 +164,7 @@ class RowChart:
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """Charts side by side.
+    """Charts side by side, with one legend below them.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class Panels:
     charts : tuple of tuples
         Rows of charts; None leaves a place empty.
     shared : bool
-        Whether all share their axes and one legend or colour bar, which then stands on the right.
+        Whether all share their axes.
     x, y : str
         Labels of the shared axes.
     legend : str
@@ -183,8 +183,6 @@ class Panels:
     size : (float, float)
     widths : tuple of float, optional
         Of the columns, relative to each other.
-    below : bool
-        Whether a shared legend stands below the charts.
     """
 
     title: str
@@ -196,7 +194,6 @@ class Panels:
     right: tuple[str, ...] = ()
     size: tuple[float, float] = (7.2, 4.2)
     widths: tuple[float, ...] | None = None
-    below: bool = False
 
 
 AnyChart = Chart | RowChart | Panels

@@ -2,30 +2,37 @@
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as MatplotlibFigure
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
-from psofed.render.axes import draw_any, draw_series, legend_of, with_symbols
-from psofed.render.charts import AnyChart, Chart, Panels
+from psofed.render.axes import broken, draw_any, legend_of, with_symbols
+from psofed.render.charts import AnyChart, Chart, Panels, RowChart
 from psofed.render.style import (
     DOTS_PER_INCH,
+    FONTS,
     MATPLOTLIB,
     PICTURE_FORMATS,
+    PRINT,
     check_picture_format,
     check_width,
 )
 
+# Inches that a panel takes at least in print: with curves, with curves if it is one of many, with rows; and a row.
+_PANEL, _SMALL_PANEL, _ROW_PANEL, _ROW = 2.3, 1.7, 3.0, 0.17
+_MANY = 4  # panels that have to be small
 _SCREEN = 100  # pixels per inch where a notebook shows a figure
 
 
@@ -70,9 +77,9 @@ def show_after_cell(figure: Figure) -> None:
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """Apply the common style to everything drawn inside the block."""
-    with mpl.rc_context(MATPLOTLIB):
+def styled(changes: Mapping[Any, Any] = MappingProxyType({})) -> Iterator[None]:
+    """Apply the common style, with changes, to everything drawn inside the block."""
+    with mpl.rc_context({**MATPLOTLIB, **changes}):
         yield
 
 
@@ -89,19 +96,39 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
     """
     if axes is not None:
         return _draw_into(axes, chart, width)
-    size = chart.size if width is None else _scaled(chart.size, check_width(width))
-    with styled():
-        figure = make_figure(*size)
-        if isinstance(chart, Panels):
-            _draw_panels(figure, chart)
-        else:
-            draw_any(figure.add_subplot(), chart)
+    panels = chart if isinstance(chart, Panels) else Panels("", ((chart,),), size=chart.size)
+    if width is not None:
+        panels = _for_print(panels, check_width(width))
+    with styled({} if width is None else PRINT):
+        figure = make_figure(*panels.size)
+        _draw_panels(figure, panels)
     return figure
 
 
-def _scaled(size: tuple[float, float], width: float) -> tuple[float, float]:
-    """Return a size of this width, of the same proportions unless the curves need more height."""
-    return width, max(size[1] * width / size[0], min(size[1], 2.4))
+def _for_print(panels: Panels, width: float) -> Panels:
+    """Return panels of this width: no title, which belongs in the caption, and no panel too narrow to be read."""
+    charts, names, widths = panels.charts, panels.right, panels.widths
+    rows = [len(chart.names) for row in charts for chart in row if isinstance(chart, RowChart)]
+    columns = max(map(len, charts))
+    narrowest = _ROW_PANEL if rows else _PANEL if columns * len(charts) < _MANY else _SMALL_PANEL
+    across = max(1, min(columns, int(width / narrowest)))
+    if across < columns:  # each panel names its row and column itself
+        flat: list[Any] = [
+            replace(chart, title=", ".join(filter(None, (chart.title or above.title, name))))
+            for row, name in zip(charts, names or [""] * len(charts), strict=True)
+            for chart, above in zip(row, charts[0], strict=False)
+            if chart is not None and above is not None
+        ]
+        flat += [None] * (-len(flat) % across)
+        charts = tuple(tuple(flat[at : at + across]) for at in range(0, len(flat), across))
+        names, widths = (), None
+    elif columns == len(charts) == 1 and charts[0][0] is not None:
+        charts = ((replace(charts[0][0], title=""),),)
+    least = max(_SMALL_PANEL, 0.8 + _ROW * max(rows, default=0))
+    height = max(min(panels.size[1] / len(panels.charts), 0.7 * width / across), least)
+    return replace(
+        panels, title="", charts=charts, right=names, widths=widths, size=(width, height * len(charts))
+    )
 
 
 def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure:
@@ -115,6 +142,9 @@ def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure
         chart = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
     with styled():
         draw_any(axes, chart)
+        handles = legend_of((chart,))
+        if handles:
+            axes.legend(handles=handles)
     figure: Any = axes.get_figure(root=True)
     return figure  # type: ignore[no-any-return]
 
@@ -141,7 +171,7 @@ def figure_to_svg(figure: MatplotlibFigure) -> str:
 def _picture(figure: MatplotlibFigure, suffix: str) -> bytes:
     """Return the bytes of a picture, the same for the same figure."""
     content = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "psofed", "svg.fonttype": "path"}):
+    with mpl.rc_context(FONTS):
         figure.savefig(content, format=suffix[1:], dpi=DOTS_PER_INCH, metadata=PICTURE_FORMATS[suffix])
     return content.getvalue()
 
@@ -160,34 +190,41 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
     grid = figure.subplots(
         down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, width_ratios=panels.widths
     )
-    for row, charts in enumerate(panels.charts):
-        for column in range(across):
-            axes, chart = grid[row, column], charts[column] if column < len(charts) else None
-            if chart is None:
-                axes.set_visible(False)
-                if row:  # what stands above an empty panel has the ticks
-                    grid[row - 1, column].tick_params(labelbottom=True)
-                continue
-            if panels.shared and isinstance(chart, Chart):
-                draw_series(axes, chart)
-            else:
-                draw_any(axes, chart)
-        if row < len(panels.right):
-            grid[row, across - 1].annotate(with_symbols(panels.right[row]), (1.02, 0.5), xycoords="axes fraction",
-                                           rotation=270, va="center", fontsize=8.5)  # fmt: skip
+    width, height = panels.size
+    space = 0.8 * width / across, 0.8 * height / down
+    for (row, column), axes in np.ndenumerate(grid):
+        chart = panels.charts[row][column] if column < len(panels.charts[row]) else None
+        if chart is None:
+            axes.set_visible(False)
+            continue
+        draw_any(axes, chart, space)
+        below = panels.charts[row + 1] if row + 1 < down else ()
+        if panels.shared and (column >= len(below) or below[column] is None):
+            axes.set_xlabel(broken(panels.x, space[0]))
+            axes.tick_params(labelbottom=True)
+    for row, name in enumerate(panels.right):
+        grid[row, across - 1].annotate(
+            broken(name, space[1]), (1.02, 0.5), xycoords="axes fraction", rotation=270, va="center"
+        )
     if panels.shared:
-        if panels.below:  # a label of the whole figure would lie on the legend
-            for axes in grid[-1]:
-                axes.set_xlabel(with_symbols(panels.x))
-        else:
-            figure.supxlabel(with_symbols(panels.x), fontsize=9.5)
-        figure.supylabel(with_symbols(panels.y), fontsize=9.5)
-        handles = legend_of(tuple(c for row in panels.charts for c in row if isinstance(c, Chart)))
-        if handles:
-            columns = 4 if panels.below else 1 if len(handles) <= 20 else 2
-            figure.legend(
-                handles=handles, title=with_symbols(panels.legend) or None, ncols=columns, title_fontsize=8.5,
-                loc="outside lower center" if panels.below else "outside right upper", alignment="left",
-            )  # fmt: skip
+        size = mpl.rcParams["axes.labelsize"]
+        figure.supylabel(broken(panels.y, 0.8 * height), fontsize=size, multialignment="center")
     if panels.title:
         figure.suptitle(with_symbols(panels.title), fontsize=10, x=0.01, ha="left")
+    _add_legend(figure, panels)
+
+
+def _add_legend(figure: Figure, panels: Panels) -> None:
+    """Add the legend below the charts, in as many columns as fit; the figure grows by its height."""
+    handles = legend_of(tuple(chart for row in panels.charts for chart in row if chart is not None))
+    width, height = panels.size
+    for columns in range(min(len(handles), 5), 0, -1):
+        legend = figure.legend(
+            handles=handles, title=broken(panels.legend, width) or None, ncols=columns,
+            title_fontsize=mpl.rcParams["legend.fontsize"], loc="outside lower center",
+        )  # fmt: skip
+        box = legend.get_window_extent()
+        if box.width < 0.96 * figure.bbox.width or columns == 1:
+            figure.set_size_inches(width, height + box.height / figure.dpi)
+            return
+        legend.remove()

@@ -1,7 +1,10 @@
 """Reports as Markdown and as LaTeX, with all rows."""
 
 import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
+from psofed.common.errors import InvalidValueError
 from psofed.render.cells import write_table
 from psofed.render.numbers import MINUS
 from psofed.render.report import Report, Table
@@ -38,22 +41,42 @@ def table_to_markdown(table: Table) -> str:
     return "\n".join(lines)
 
 
-def report_to_latex(report: Report) -> str:
-    """Return every table of a report as a LaTeX ``table`` with its caption (packages: booktabs)."""
+def report_to_latex(report: Report, columns: Sequence[str] | None = None) -> str:
+    """Return every table of a report as LaTeX, the first with the headline in its caption."""
     if not report.tables:
         return _tex(report.headline) + "\n"
+    tables = report.tables if columns is None else _only(report.tables, columns)
     return "\n".join(
-        _table_to_latex(table, report.headline if number == 0 else "")
-        for number, table in enumerate(report.tables)
+        table_to_latex(table, report.headline if number == 0 else "") for number, table in enumerate(tables)
     )
 
 
-def _table_to_latex(table: Table, headline: str) -> str:
+def _only(tables: tuple[Table, ...], columns: Sequence[str]) -> list[Table]:
+    """Return the tables that have all of these columns, with only them."""
+    chosen = []
+    for table in tables:
+        titles = [column.title for column in table.columns]
+        if set(columns) <= set(titles):
+            places = [titles.index(name) for name in columns]
+            rows = tuple(tuple(row[at] for at in places) for row in table.rows)
+            chosen.append(replace(table, columns=tuple(table.columns[at] for at in places), rows=rows))
+    if not chosen:
+        known = "; ".join(", ".join(c.title for c in table.columns if c.title) for table in tables)
+        raise InvalidValueError("columns", ", ".join(columns), f"columns of one table: {known}")
+    return chosen
+
+
+def table_to_latex(table: Table, headline: str = "", bold: Collection[tuple[int, int]] = ()) -> str:
+    """Return a LaTeX ``table`` with its caption (package: booktabs); marked rows and the cells `bold` are bold."""
     written = write_table(table)
     caption = " ".join(filter(None, (_sentence(table.title), headline, *table.notes)))
     body = [
-        " & ".join(rf"\textbf{{{_tex(text)}}}" if marked and text else _tex(text) for text in row) + r" \\"
-        for row, marked in zip(written.rows, written.marked, strict=True)
+        " & ".join(
+            rf"\textbf{{{_tex(text)}}}" if text and (marked or (row, column) in bold) else _tex(text)
+            for column, text in enumerate(texts)
+        )
+        + r" \\"
+        for row, (texts, marked) in enumerate(zip(written.rows, written.marked, strict=True))
     ]
     return "\n".join(
         [

@@ -10,7 +10,7 @@ Steady state
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -77,6 +77,8 @@ class Column:
         Show intervals in a column of their own; otherwise behind the number.
     infinite : str
         The word for a number that is infinite.
+    minor : int
+        Where a terminal is too narrow, columns with the highest number are left out first, then the last ones.
     """
 
     title: str
@@ -85,6 +87,7 @@ class Column:
     unit: str = ""
     interval: bool = False
     infinite: str = "diverged"
+    minor: int = 0
 
     @property
     def heading(self) -> str:
@@ -192,24 +195,32 @@ class Report:
         )
 
     def to_text(
-        self, *, width: int = 100, rows: int = MOST_ROWS, colour: bool = False, file: str = ""
+        self,
+        *,
+        width: int = 100,
+        rows: int = MOST_ROWS,
+        colour: bool = False,
+        file: str = "",
+        wide: bool = False,
     ) -> str:
         """Return the report as text.
 
         Parameters
         ----------
         width : int
-            Columns of the terminal, for sentences.
+            Columns of the terminal. Of tables that are wider, minor columns are left out first, then the last ones.
         rows : int
             Rows shown of each table.
         colour : bool
             Whether the headline is set in bold.
         file : str
             The scenario's file: the next step is then a command, otherwise a Python call.
+        wide : bool
+            Whether tables have all their columns.
         """
         from psofed.render.text import report_to_text
 
-        return report_to_text(self, width, rows, colour, file)
+        return report_to_text(self, width, rows, colour, file, wide)
 
     def to_html(self, *, rows: int = MOST_ROWS, charts: bool = True) -> str:
         """Return the report as a piece of HTML, pictures included."""
@@ -223,11 +234,14 @@ class Report:
 
         return report_to_markdown(self)
 
-    def to_latex(self) -> str:
-        """Return the tables as LaTeX (``booktabs``), headline and notes as captions."""
+    def to_latex(self, columns: Sequence[str] | None = None) -> str:
+        """Return the tables as LaTeX (``booktabs``), headline and notes as captions.
+
+        `columns` are the titles of those to show; tables without them are left out.
+        """
         from psofed.render.markup import report_to_latex
 
-        return report_to_latex(self)
+        return report_to_latex(self, columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; what is not finite is None."""
@@ -287,6 +301,10 @@ class Reported:
         if axes is None:
             show_after_cell(figure)
         return figure
+
+    def to_latex(self, columns: Any = None) -> str:
+        """Return the result's tables as LaTeX; see :meth:`Report.to_latex`."""
+        return self.report().to_latex(columns)
 
     def __repr__(self) -> str:
         return self.report().to_text(rows=FEW_ROWS)

@@ -1,6 +1,7 @@
 """How charts look: colours that colour-blind readers tell apart, markers and lines that survive grey print."""
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,19 @@ MATPLOTLIB: dict[Any, Any] = {
     "lines.linewidth": 1.5,
     "lines.markersize": 5.5,
     "savefig.dpi": DOTS_PER_INCH,
+}
+
+# Sizes in figures of a journal.
+PRINT: dict[Any, Any] = {
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 7),
+    "legend.columnspacing": 1.2,
+}
+
+# Files have TrueType fonts, which journals ask for, and the same bytes for the same picture.
+FONTS: dict[Any, Any] = {
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
     "svg.fonttype": "path",
     "svg.hashsalt": "psofed",
 }
@@ -65,11 +79,16 @@ def check_picture_format(path: Path) -> None:
         raise InvalidValueError("picture", str(path), "a name ending in " + ", ".join(PICTURE_FORMATS))
 
 
-def save_picture(chart: "AnyChart", path: Path) -> None:
-    """Write a chart as SVG and PNG, whole or not at all."""
+def save_picture(
+    chart: "AnyChart",
+    path: Path,
+    width: str | float | None = None,
+    suffixes: Sequence[str] = (".svg", ".png"),
+) -> None:
+    """Write a chart in several formats, each whole or not at all."""
     from psofed.render.figures import draw_chart, save_figure
 
-    figure = draw_chart(chart)
-    for suffix in (".svg", ".png"):
+    figure = draw_chart(chart, width=width)
+    for suffix in suffixes:
         save_figure(figure, path.with_suffix(suffix))
         figure.set_layout_engine("none")  # everything has its place by now

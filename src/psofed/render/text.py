@@ -1,22 +1,27 @@
 """Reports for the terminal: the answer, the numbers, what to know, and what to try next."""
 
 import os
+import re
 import shlex
 import shutil
 import sys
 import textwrap
+from dataclasses import replace
 from typing import TextIO
 
-from psofed.render.cells import Written, write_table
+from psofed.render.cells import write_table
 from psofed.render.numbers import counted
 from psofed.render.report import MOST_ROWS, NextStep, Report, Table
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _INDENT = "  "
 _NARROW = 12  # headings are not broken to less
+_LEAST_TEXT = 20  # columns in which sentences can be read
 
 
-def print_report(report: Report, *, file: str = "", rows: int = MOST_ROWS, out: TextIO | None = None) -> None:
+def print_report(
+    report: Report, *, file: str = "", rows: int = MOST_ROWS, wide: bool = False, out: TextIO | None = None
+) -> None:
     """Print a report, in bold where the terminal can, wrapped to its width.
 
     Parameters
@@ -26,6 +31,8 @@ def print_report(report: Report, *, file: str = "", rows: int = MOST_ROWS, out: 
         The scenario's file, for the command to try next.
     rows : int
         Rows shown of each table.
+    wide : bool
+        Whether tables have all their columns, however wide they are.
     out : text stream, optional
         Standard output by default.
     """
@@ -33,36 +40,60 @@ def print_report(report: Report, *, file: str = "", rows: int = MOST_ROWS, out: 
     is_terminal = out.isatty()
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     colour = is_terminal and not os.environ.get("NO_COLOR")
-    print(report.to_text(width=width, rows=rows, colour=colour, file=file), file=out)
+    print(report.to_text(width=width, rows=rows, colour=colour, file=file, wide=wide), file=out)
 
 
-def report_to_text(report: Report, width: int, rows: int, colour: bool, file: str) -> str:
+def report_to_text(report: Report, width: int, rows: int, colour: bool, file: str, wide: bool) -> str:
     """Return a report as text; see :meth:`Report.to_text`."""
     start, end = (_BOLD, _PLAIN) if colour else ("", "")
     blocks = [start + _wrapped(report.headline, width) + end]
     if report.subject:
         blocks[0] += "\n" + _wrapped(report.subject, width)
-    blocks += [table_to_text(table, rows, width) for table in report.tables]
+    blocks += [table_to_text(table, rows, width, wide) for table in report.tables]
     if report.notes:
         blocks.append("\n".join(_wrapped(f"Note: {note}", width, _INDENT) for note in report.notes))
     if report.next_step is not None:
-        blocks.append(next_step_text(report.next_step, file))
+        blocks.append(next_step_text(report.next_step, file, width))
     return "\n\n".join(blocks)
 
 
-def table_to_text(table: Table, most: int = MOST_ROWS, width: int = 100) -> str:
-    """Return a table as text: words from the left, numbers to the right, ``*`` behind a row that stands out."""
-    written = write_table(table, most)
-    lines = [] if not table.title else [table.title]
-    lines += _grid(written)
-    if written.left_out:
-        lines.append(f"{_INDENT}… {counted(written.left_out, 'more row')}")
+def table_to_text(table: Table, most: int = MOST_ROWS, width: int = 100, wide: bool = False) -> str:
+    """Return a table as text: words from the left, numbers to the right, ``*`` behind a row that stands out.
+
+    Unless it may be `wide`, columns that do not fit are left out and named.
+    """
+    lines, grid = (
+        [] if not table.title else [_wrapped(table.title, width, _INDENT)],
+        _grid(table, most, width),
+    )
+    shown = table
+    while not wide and max(map(len, grid), default=0) > width and len(shown.columns) > 2:
+        shown = _without(
+            shown, max(range(1, len(shown.columns)), key=lambda at: (shown.columns[at].minor, at))
+        )
+        grid = _grid(shown, most, width)
+    lines += _grid(table, most) if wide else grid
+    if len(table.rows) > most:
+        lines.append(f"{_INDENT}… {counted(len(table.rows) - most, 'more row')}")
+    dropped = [column.title for column in table.columns if column not in shown.columns]
+    if dropped:
+        lines.append(
+            _wrapped(f"Not shown (--wide or wide=True shows all): {', '.join(dropped)}.", width, _INDENT)
+        )
     lines += [_wrapped(note, width, _INDENT) for note in table.notes]
     return "\n".join(lines)
 
 
-def next_step_text(step: NextStep, file: str = "") -> str:
+def _without(table: Table, place: int) -> Table:
+    kept = [at for at in range(len(table.columns)) if at != place]
+    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)
+
+
+def next_step_text(step: NextStep, file: str = "", width: int = 120) -> str:
     """Return what to try next: a command where it is known how the scenario was given, else a Python call.
+
+    A line that would be too wide is continued as a shell does it.
 
     Examples
     --------
@@ -71,7 +102,17 @@ def next_step_text(step: NextStep, file: str = "") -> str:
     'Predict: psofed predict s.toml --set num_shared=2 --set stepsize=0.1'
     """
     command = _said_once(step.command.replace("FILE", file)) if file and step.command else ""
-    return f"{step.purpose}: {command or step.call}"
+    line = f"{step.purpose}: {command or step.call}"
+    if len(line) <= width:
+        return line
+    options = re.split(r" (?=--)", command) if command else [step.call]
+    rows = [options[0]]
+    for option in options[1:]:
+        if len(rows[-1]) + len(option) + 5 <= width:
+            rows[-1] += f" {option}"
+        else:
+            rows.append(f"{_INDENT}{option}")
+    return f"{step.purpose}:\n{_INDENT}" + f" \\\n{_INDENT}".join(rows)
 
 
 def _said_once(command: str) -> str:
@@ -92,7 +133,9 @@ def _said_once(command: str) -> str:
     return shlex.join([*kept, *(word for option in options.values() for word in option)])
 
 
-def _grid(written: Written) -> list[str]:
+def _grid(table: Table, most: int, width: int | None = None) -> list[str]:
+    """Return the lines of a table; words in its last column are broken so that they fit a width."""
+    written = write_table(table, most)
     # Numbers above each other stay so where one is marked.
     unmarked = "  " if any(written.marked) and not written.is_text[0] else ""
     body = [
@@ -103,16 +146,19 @@ def _grid(written: Written) -> list[str]:
     if not rows:
         return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        (
-            _INDENT
-            + "  ".join(
-                text.ljust(width) if is_text else text.rjust(width)
-                for text, width, is_text in zip(row, widths, written.is_text, strict=True)
+    space = 0 if width is None else width - sum(widths[:-1]) - 2 * len(widths)
+    is_broken = written.is_text[-1] and _LEAST_TEXT <= space < widths[-1] and len(widths) > 1
+    lines = []
+    for row in rows:
+        *cells, last = row
+        parts = textwrap.wrap(last, space, break_on_hyphens=False) or [""] if is_broken else [last]
+        for texts in ([*cells, parts[0]], *([""] * len(cells) + [part] for part in parts[1:])):
+            aligned = (
+                text.ljust(size) if is_text else text.rjust(size)
+                for text, size, is_text in zip(texts, widths, written.is_text, strict=True)
             )
-        ).rstrip()
-        for row in rows
-    ]
+            lines.append((_INDENT + "  ".join(aligned)).rstrip())
+    return lines
 
 
 def _heading_lines(headings: list[str], body: list[list[str]]) -> list[list[str]]:

@@ -223,15 +223,15 @@ class Iteration:
         mean = clients.reshape(len(own), 2, self._groups, self._block, self._constants)  # E[v constantᵀ]
         keep, push = law.keep, law.push
         for sample in law.samples:
-            pulled = mean @ _turned(sample.displacement)  # E[v eᵀ]
+            pulled = mean @ sample.displacement.mT  # E[v eᵀ]
             constant = sample.displacement @ products
-            rr = own + pulled + _turned(pulled) + constant @ _turned(sample.displacement)
-            yr = keep * (own + pulled) + push @ (_turned(mean) + products @ _turned(sample.displacement))
-            half = keep * mean @ _turned(push)
-            yy = keep**2 * own + half + _turned(half) + push @ products @ _turned(push)
+            rr = own + pulled + pulled.mT + constant @ sample.displacement.mT
+            yr = keep * (own + pulled) + push @ (mean.mT + products @ sample.displacement.mT)
+            half = keep * mean @ push.mT
+            yy = keep**2 * own + half + half.mT + push @ products @ push.mT
             left = yr @ sample.step
             noise = sources.noise * sample.noise + sources.attack * sample.residual
-            z = yy - left - _turned(left) + law.fourth(sample, rr, self.sets) + noise
+            z = yy - left - left.mT + law.fourth(sample, rr, self.sets) + noise
             total += sample.chance[:, None, None] * z
         return np.concatenate([total, own[:, :1]], axis=1)
 
@@ -243,8 +243,8 @@ class Iteration:
         server = moments.second[:, :models, :, models:].reshape(shape).transpose(0, 2, 3, 1, 4)
         server_means = moments.means[:, :models].reshape(entries, 1, 1, models * d, self._constants)
         clients = moments.means[:, models:].reshape(entries, 2, self._groups, d, self._constants)
-        met = server @ _turned(step) + server_means @ _turned(push)
-        fixed = _turned(clients) @ _turned(step) + products @ _turned(push)
+        met = server @ step.mT + server_means @ push.mT
+        fixed = clients.mT @ step.mT + products @ push.mT
         return np.concatenate([met, np.broadcast_to(fixed, (*met.shape[:3], self._constants, d))], axis=3)
 
     def _select(
@@ -269,7 +269,7 @@ class Iteration:
             len(second), wide, wide
         )
         shared[:, :wide, wide:] = means[:, : self._models].reshape(len(second), wide, self._constants)
-        shared[:, wide:, :wide] = _turned(shared[:, :wide, wide:])
+        shared[:, wide:, :wide] = shared[:, :wide, wide:].mT
         shared[:, wide:, wide:] = products
         chances, matrices, live = self._upload_matrices
         shared, cross = shared[:, live][:, :, live], cross[..., live, :]
@@ -284,7 +284,7 @@ class Iteration:
                     continue
                 with_z = own * z + others @ met  # E[u zᵀ], u the upload less the server's model
                 half = others @ met * own
-                square = own**2 * z + half + _turned(half) + others @ shared[:, None] @ _turned(others)
+                square = own**2 * z + half + half.mT + others @ shared[:, None] @ others.mT
                 dz = dz + (presence.mean[3 + state] * chance)[:, None, None] * with_z
                 dd = dd + (presence.square[state] * chance)[:, None, None] * square
         weight = self.law.delay_weight
@@ -408,8 +408,8 @@ class Iteration:
             clients = moments.means[:, self._models :]
             clients = clients.reshape(len(own), 2, self._groups, self._block, self._constants)
             mean = taken * clients[:, TAKEN] + (1.0 - taken) * clients[:, KEPT]
-            pulled = mean @ _turned(law.targets)
-            own = own + pulled + _turned(pulled) + law.targets @ law.products @ _turned(law.targets)
+            pulled = mean @ law.targets.mT
+            own = own + pulled + pulled.mT + law.targets @ law.products @ law.targets.mT
         excess = (
             np.einsum("k,kij,ekji->e", groups.copies, groups.covariance, own) / model.scenario.num_clients
         )
@@ -432,8 +432,3 @@ def _both_sides(matrix: FloatArray | sparse.csr_array, moments: FloatArray) -> F
 def _per_state(chances: FloatArray, part: FloatArray) -> FloatArray:
     """Shape chances (2, n) so that they multiply (2, n, …)."""
     return chances.reshape(*chances.shape, *(1 for _ in part.shape[2:]))
-
-
-def _turned(blocks: FloatArray) -> FloatArray:
-    """Transpose blocks (…, d, c)."""
-    return blocks.swapaxes(-1, -2)

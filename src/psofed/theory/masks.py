@@ -252,7 +252,7 @@ class OwnMasks(MaskLaw):
         total = summed(uploads)
         server, pulls = second[:, 0, :, 0], np.einsum("k,ekij->eij", uploads.copies, Delta)
         toward = total.before[:, :, 0]  # E[Σδ gᵀ]
-        ee = server + p * (toward + _turned(toward)) + p * p * total.square
+        ee = server + p * (toward + toward.mT) + p * p * total.square
         T = ee + k * pulls
         new = second[:, 0, :, uploads.before] + p * total.before  # E[g' yᵀ], (E, d, blocks, d)
         A = new[:, :, z].transpose(0, 2, 1, 3)
@@ -261,11 +261,11 @@ class OwnMasks(MaskLaw):
         )  # E[δ_l Σδᵀ], l in group l
         met = met + Delta - _same(second[:, delta, :, delta])
         Gamma = second[:, delta, :, 0] + p * met
-        Xi = k_own * Gamma + k0 * _turned(Gamma) + (1.0 - 2.0 * p) * k_own * Delta
+        Xi = k_own * Gamma + k0 * Gamma.mT + (1.0 - 2.0 * p) * k_own * Delta
         N = (p - q)[:, None] * A + (k0 - q * (1.0 - p))[:, None] * dz
-        served = ee[:, None] + (1.0 - p) * (Gamma + _turned(Gamma)) + (1.0 - p) ** 2 * Delta
+        served = ee[:, None] + (1.0 - p) * (Gamma + Gamma.mT) + (1.0 - p) ** 2 * Delta
         served = served + k_own * (pulls[:, None] - Delta)
-        own = (1.0 - 2.0 * p + q)[:, None] * uploads.zz + N + _turned(N) + q[:, None] * served
+        own = (1.0 - 2.0 * p + q)[:, None] * uploads.zz + N + N.mT + q[:, None] * served
         Y, B, Z = second[:, z, :, z], second[:, delta, :, z], second[:, delta, :, delta]
         half = (1.0 - p) * (p * new[:, None, :, z] + k0 * B) + p * _as_row(Xi - k_own * dz)[:, None]
         both = (1.0 - p) ** 2 * Y + half + half.transpose(0, 3, 4, 1, 2) + p * p * T[:, None, :, None]
@@ -357,7 +357,7 @@ def _download(
         _put(result, slice(last, last + 1), slice(0, last), new[:, None, :, 1 : last + 1])
         _put(result, slice(0, last), kept, y[:, 1 : last + 1, :, z])
     toward = p_sum[..., None] * y[:, sigma, :, last]
-    result[:, last, :, last] = y[:, last, :, last] + toward + _turned(toward) + q_sum * y[:, sigma, :, sigma]
+    result[:, last, :, last] = y[:, last, :, last] + toward + toward.mT + q_sum * y[:, sigma, :, sigma]
     _put(result, slice(last, last + 1), kept, new[:, None, :, z])
     # taken_k = z_k + M (x − z_k)
     change = x[:, None] - y[:, z]  # E[(x − z_k) yᵀ], (E, n, d, blocks, d)
@@ -377,20 +377,15 @@ def _download(
     taken_means = y_means[:, z] + p[..., None] * (download(y_means)[:, None] - y_means[:, z])
     means = np.concatenate([y_means[:, 1 : last + 1], g_mean[:, None], y_means[:, z], taken_means], axis=1)
     p_row = np.broadcast_to(p, (len(p), n, size))[..., None]
-    p_column, z_x = _turned(p_row), xz.transpose(0, 2, 1, 3)
+    p_column, z_x = p_row.mT, xz.transpose(0, 2, 1, 3)
     own = (1.0 - p_row - p_column + own_pair) * uploads.zz + own_pair * xx[:, None]
-    own = own + (p_row - own_pair) * z_x + (p_column - own_pair) * _turned(z_x)
+    own = own + (p_row - own_pair) * z_x + (p_column - own_pair) * z_x.mT
     return Exchanged(result, means, np.stack([uploads.zz, own], axis=1))
 
 
 def _turned_row(blocks: FloatArray) -> FloatArray:
     """Turn E[c_k gᵀ] (E, n, d, d) into E[g c_kᵀ] (E, d, n, d)."""
     return blocks.transpose(0, 3, 1, 2)
-
-
-def _turned(blocks: FloatArray) -> FloatArray:
-    """Transpose blocks (…, d, d)."""
-    return blocks.swapaxes(-1, -2)
 
 
 def _same(blocks: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import PsofedError, missing_package
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -57,9 +57,7 @@ def ready(*, network: bool = True) -> Iterator[None]:
 
     for package in _PACKAGES if network else ():
         if find_spec(package.partition(".")[0]) is None:
-            raise PsofedError(
-                f"a federation needs {package}; install it with: pip install 'psofed[federation]'"
-            )
+            raise missing_package("a federation", package, "federation")
     os.umask(0o077)  # whatever is written is for its owner only
 
     def interrupt(*_: object) -> None:

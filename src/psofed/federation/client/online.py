@@ -98,8 +98,7 @@ class OnlineRegression:
         metrics["samples-read"] = stream.position.samples
         remark, warning = self._remark(stream), self._skipped(stream)
         if limit == 0 and not stream.examples:
-            read, q = stream.position.samples, self.samples_per_round
-            remark = f"no sample is due: {read} were read by round {n}, {q} a round"
+            remark = f"no sample is due: this client has read its {self.samples_per_round} a round"
         if phase == CURRENT and self._is_swallowed(stream, n):
             warning = f"{warning}; {ALL_AT_ONCE}" if warning else ALL_AT_ONCE
         kept = {**records, STREAM: replace(stream, examples=0, errors=_NO_ERRORS)}
@@ -180,7 +179,7 @@ class OnlineRegression:
         skipped = f"; {text}" if (text := self._skipped(stream)) else ""
         if not position.samples:
             return "no sample read" + (skipped or (f" ({self.problem})" if self.problem else ""))
-        if scaling is not None and scaling.rows < scaling.warmup:
+        if scaling is not None and scaling.rows <= scaling.warmup:
             return f"the first {scaling.warmup} rows only feed the running means{skipped}"
         if scaling is not None and not scaling.is_ready:
             return f"the target was {scaling.target_mean:g} in all of {scaling.rows} rows: nothing to learn{skipped}"

@@ -221,9 +221,7 @@ class MemoryStore:
                 _log.warning(
                     "this node's state was damaged and is now %s; it starts again: %s", damaged, error
                 )
-        before = {} if self.held is None else self.held.clients
-        fresh = {name: ClientMemory(None, old.records) for name, old in before.items()}
-        return NodeMemory(session, node, fresh)
+        return NodeMemory(session, node)
 
     def commit(self, memory: NodeMemory, changed: Mapping[str, ClientMemory]) -> None:
         """Keep `memory` with the clients that have `changed`. If that fails, nothing has changed."""

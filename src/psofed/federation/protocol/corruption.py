@@ -27,7 +27,7 @@ def corrupt_upload(
         return upload
     corrupt: Callable[..., FloatArray] = corrupt_uploads
     if upload.size >= _LARGE:
-        from psofed.engine.corrupt import corrupt_compiled as corrupt
+        from psofed.engine.attacks import corrupt_compiled as corrupt
     received = corrupt(
         attack, uploads=np.asarray(upload, np.float64)[None], attacking=np.array([True]),
         server=np.asarray(server, np.float64), clients=np.array([client]), iteration=round_number,

@@ -44,7 +44,7 @@ def _gains(advice: "Advice") -> RowChart:
             shown_here = [np.where(mask, column, np.nan) for column in (values, low, high)]
             groups.append(Rows("", shown_here[0], shown_here[1], shown_here[2], colour=colour))
     return RowChart(
-        "gain over learning alone, 95 % intervals (★: see above)",
+        "gain over learning alone, 95 % intervals (★: recommended)",
         Scale("reduction of the error (%)", limits=_limits(ends, values)),
         tuple(shortened(name, 40) for name in names),
         tuple(groups),

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _METHOD_COLUMNS = (
     Column("method"),
     Column("M", Kind.COUNT),
-    Column("stepsize", Kind.NUMBER, digits=3),
+    Column("stepsize", Kind.NUMBER, digits=3, minor=1),
     Column("error", Kind.NUMBER),
     Column("gain", Kind.PERCENT, interval=True),
-    Column("values sent per iteration", Kind.COUNT),
+    Column("values sent per iteration", Kind.COUNT, minor=2),
 )
 
 _NOT_OPTIONS = ("kind", "clients", "byzantine_set")  # of an attack: the others say what Byzantine clients do
@@ -117,9 +117,9 @@ def _stations(advice: "Advice") -> Table:
         )
     columns = (
         Column("client"),
-        Column("rows", Kind.COUNT),
-        Column("alone", Kind.NUMBER),
-        Column("federation", Kind.NUMBER),
+        Column("rows", Kind.COUNT, minor=3),
+        Column("alone", Kind.NUMBER, minor=1),
+        Column("federation", Kind.NUMBER, minor=2),
         Column("gain", Kind.PERCENT, interval=True),
         Column("remark"),
     )

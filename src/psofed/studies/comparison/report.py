@@ -28,7 +28,7 @@ def comparison_report(found: "Comparison") -> Report:
         Column("simulated", Kind.LEVEL, interval=True),
         Column("predicted", Kind.LEVEL),
         Column("difference", Kind.PERCENT, digits=2),
-        Column("standard errors", Kind.NUMBER, digits=3),
+        Column("standard errors", Kind.NUMBER, digits=3, minor=1),
         Column("verdict"),
     )
     rows = tuple(

@@ -95,7 +95,7 @@ def sweep_chart(
         right=()
         if layout.row is None
         else tuple(_named(result, layout.row, place, 30) for place in range(rows)),
-        size=(panel[0] * across + _legend_width(result, layout) + 0.5, panel[1] * down + 0.6),
+        size=(panel[0] * across + 0.5, panel[1] * down + 0.6),
     )
 
 
@@ -251,13 +251,6 @@ def _style(
 def _hue_labels(result: "SweepResult", layout: FacetLayout) -> list[str]:
     labels = itertools.product(*(result.grid.axes[number].labels for number in layout.hue))
     return [shortened(", ".join(_text(label) for label in chosen), _LONGEST_LABEL) for chosen in labels]
-
-
-def _legend_width(result: "SweepResult", layout: FacetLayout) -> float:
-    if not layout.hue:
-        return 0.0
-    titles = ", ".join(field_title(result.grid.axes[number].name) for number in layout.hue)
-    return min(0.6 + 0.075 * max(map(len, [*_hue_labels(result, layout), titles])), 2.6)
 
 
 def _title(result: "SweepResult", layout: FacetLayout, place: tuple[int, int]) -> str:

@@ -69,7 +69,8 @@ class Ranking:
     def _describe_best(self, conditions: list[str], designs: list[str], levels: FloatArray) -> str:
         varying = _varying(self.conditions)
         field = varying[0].name if len(varying) == 1 else ""
-        every = _all(len(conditions), f"value of {field}" if field else "condition")
+        noun = ("stable " if len(conditions) < len(self.levels) else "") + ("value" if field else "condition")
+        every = _all(len(conditions), noun) + (f" of {field}" if field else "")
         lowest, worst = levels.min(axis=1, keepdims=True), levels.max(axis=0)
         always = (levels <= _NEARLY_AS_GOOD * lowest).all(axis=0)
         safest = int(np.where(always, worst, math.inf).argmin() if always.any() else worst.argmin())
@@ -138,10 +139,8 @@ def _names(axes: Sequence[Axis]) -> list[str]:
 
 
 def _all(number: int, singular: str) -> str:
-    """Write "both points", or "all 3 values of stepsize"."""
-    noun, _, rest = singular.partition(" ")
-    plural = " ".join(filter(None, (f"{noun}s", rest)))
-    return {1: f"the {singular}", 2: f"both {plural}"}.get(number, f"all {number:,} {plural}")
+    """Write "the point", "both points" or "all 3 points"."""
+    return {1: f"the {singular}", 2: f"both {singular}s"}.get(number, f"all {number:,} {singular}s")
 
 
 def _describe_one_design(design: str, conditions: list[str], levels: FloatArray) -> str:

@@ -244,6 +244,27 @@ class SweepResult(Reported):
 
         return sweep_report(self)
 
+    def to_latex(self, columns: str | None = None, metric: str = "network_mse") -> str:
+        r"""Return a metric's steady states as a LaTeX table (``booktabs``), the lowest of each column in bold.
+
+        Parameters
+        ----------
+        columns : str, optional
+            The field whose values are the columns; the last one by default. All others are rows.
+        metric : str
+
+        Examples
+        --------
+        >>> from psofed.scenario import Scenario
+        >>> base = Scenario(num_clients=10, dimension=3, iterations=200)
+        >>> table = sweep(base, {"num_shared": [1, 3], "stepsize": [0.1, 0.2]}, trials=8).to_latex("stepsize")
+        >>> print(table.splitlines()[5].strip())
+        shared parameters M & stepsize $\mu$ = 0.1 (dB) & stepsize $\mu$ = 0.2 (dB) \\
+        """
+        from psofed.studies.sweeps.latex import sweep_to_latex
+
+        return sweep_to_latex(self, columns, metric)
+
     def chart(
         self, metric: str = "network_mse", theory: bool = False, **fields: "Unpack[FacetFields]"
     ) -> "Panels":
