@@ -742,7 +742,7 @@ def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
 
 def test_the_default_rule_resumes_with_the_same_bits(tmp_path):
     """Whatever it remembers is in the checkpoint; every node that was heard from has its D numbers."""
-    given = {"num_participants": 2, "seed": 3, "num_shared": 2}
+    given = {"aggregation": None, "num_participants": 2, "seed": 3, "num_shared": 2}
 
     def hub():
         return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})

@@ -77,8 +77,9 @@ class RememberedClipping(Aggregation):
         for p in range(answered):
             kept = self.decay ** (size / np.sum(shared[p]))
             own = memories[updates.clients[p]]
-            for j in np.flatnonzero(shared[p]):
-                own[entries[j]] = kept * own[entries[j]] + (1.0 - kept) * updates.changes[p, j]
+            for place in np.flatnonzero(shared[p]):
+                i = entries[place]
+                own[i] = kept * own[i] + (1.0 - kept) * updates.changes[p, place]
         known = np.zeros(clients, np.bool_)
         for client in range(clients):
             known[client] = np.any(memories[client] != 0.0)
