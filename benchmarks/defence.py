@@ -8,13 +8,14 @@ import argparse
 import csv
 import math
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import psofed
-from psofed import Scenario, Selection, simulate
+from psofed import Attack, Scenario, Selection, simulate
 from psofed.parts.attacks import (
     ColludingGaussian,
     ConstantBias,
@@ -28,6 +29,7 @@ from psofed.parts.attacks import (
     ScaledUpdate,
     SignFlip,
 )
+from psofed.parts.contexts import Upload
 from psofed.parts.defences import Cusum
 from psofed.theory.residuals import honest_variance
 
@@ -54,6 +56,16 @@ ATTACKS = {
     "noise of 0.5 on inputs": DataPoisoning(**BYZANTINE),
     "not finite": NonFinite(**BYZANTINE),
 }
+
+
+class LateNoise(Attack):
+    """Noise of variance 0.01 from iteration 500 on."""
+
+    def corrupt(self, upload: Upload) -> float:
+        """Add it."""
+        return upload.value + 0.1 * upload.normal if upload.iteration >= 500 else upload.value
+
+
 Row = dict[str, int | float | str]
 
 SIZES, RULES = (1, 5), ("mean", "median", "krum")
@@ -64,15 +76,19 @@ def main() -> None:
     """Measure, print the rows, and write them as CSV files if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few trials")
+    parser.add_argument("--only", default="", help="one table")
     parser.add_argument("--out", type=Path, help="folder for the CSV files")
     arguments = parser.parse_args()
     trials = 16 if arguments.quick else TRIALS
     for name, measure in (
         ("false_alarms", measure_false_alarms),
+        ("past", measure_past),
         ("attacks", measure_attacks),
         ("settings", measure_settings),
         ("stealth", measure_stealth),
     ):
+        if arguments.only not in ("", name):
+            continue
         rows = []
         for row in measure(trials):
             print(name, *row.values(), sep=" | ", flush=True)
@@ -92,6 +108,8 @@ def measure_false_alarms(trials: int) -> Iterator[Row]:
         "M = 5": PAPER.replace(num_shared=5),
         "M = 1, estimated": PAPER.replace(defence=Cusum(variance="estimated")),
         "M = 5, estimated": PAPER.replace(num_shared=5, defence=Cusum(variance="estimated")),
+        "M = 1, past": PAPER.replace(defence=Cusum(variance="past")),
+        "M = 5, past": PAPER.replace(num_shared=5, defence=Cusum(variance="past")),
         "M = 1, a mask each": PAPER.replace(selection=Selection(coordinated=False)),
         "M = 2, round-robin": PAPER.replace(num_shared=2, selection=Selection(pattern="round-robin")),
         "M = 1, uplink redrawn": PAPER.replace(uplink="redrawn"),
@@ -116,6 +134,43 @@ def measure_false_alarms(trials: int) -> Iterator[Row]:
             "threshold": round(record.threshold, 1),
             "variance": record.variance,
         }
+
+
+def measure_past(trials: int) -> Iterator[Row]:
+    """Compare variances over the fleet's level with those by each client's past, which a federation uses."""
+    always: dict[str, Any] = {"probability": 1.0}
+    for stepsize, clients in product((0.1, 0.02), (5, 10)):
+        fleet = PAPER.replace(
+            num_clients=clients, num_participants=clients, num_shared=2, stepsize=stepsize, iterations=2000
+        )
+        third, quiet = (1, 2) if clients == 5 else (3, 4)
+        attacks: dict[str, Attack | None] = {
+            "none": None,
+            f"{quiet} echo the server": ScaledUpdate(num_byzantine=quiet, scale=0.0, **always),
+            f"{third} noise 0.25": Gaussian(num_byzantine=third, variance=0.25, **always),
+            f"{third} noise 0.01": Gaussian(num_byzantine=third, variance=0.01, **always),
+            f"{third} noise 0.01 from 500": LateNoise(num_byzantine=third, **always),
+            f"{third} bias 0.1": ConstantBias(num_byzantine=third, bias=0.1, **always),
+        }
+        for name, attack in attacks.items():
+            for variance in ("estimated", "past"):
+                scenario = fleet.replace(attack=attack, defence=Cusum(variance=variance))
+                result = simulate(scenario, trials=trials, seed=1)
+                record = result.defence
+                assert record is not None
+                yield {
+                    "stepsize": stepsize,
+                    "clients": clients,
+                    "attack": name,
+                    "variance": variance,
+                    "threshold": round(record.threshold, 1),
+                    "honest time out, %": _percent(record.honest_time_out, 1),
+                    "one false alarm in": _whole(record.iterations_per_false_alarm),
+                    "found, %": "" if attack is None else _percent(record.found, 0),
+                    "half found by": "" if attack is None else _whole(record.median_delay),
+                    "Byzantine time out, %": "" if attack is None else _percent(record.byzantine_time_out, 1),
+                    "network MSE, dB": f"{result.network_mse.decibels:.1f}",
+                }
 
 
 def measure_attacks(trials: int) -> Iterator[Row]:
@@ -195,6 +250,10 @@ def _defended(scenario: Scenario, trials: int) -> Row:
         "honest time out, %": round(100 * record.honest_time_out, 2),
         "one false alarm in": _whole(record.iterations_per_false_alarm),
     }
+
+
+def _percent(share: float, digits: int) -> str:
+    return f"{100 * share:.{digits}f}"
 
 
 def _whole(number: float) -> int | str:

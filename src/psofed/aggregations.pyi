@@ -11,4 +11,5 @@ from psofed.parts.aggregations.median import Median as Median
 from psofed.parts.aggregations.multi_krum import MultiKrum as MultiKrum
 from psofed.parts.aggregations.norm_clipping import NormClipping as NormClipping
 from psofed.parts.aggregations.phocas import Phocas as Phocas
+from psofed.parts.aggregations.remembered_clipping import RememberedClipping as RememberedClipping
 from psofed.parts.aggregations.trimmed_mean import TrimmedMean as TrimmedMean

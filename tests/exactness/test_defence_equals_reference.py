@@ -29,6 +29,11 @@ BASE = Scenario(
 CASES = {
     "theory": {},
     "estimated": {"defence": QUICK.replace(variance="estimated")},
+    "past": {"defence": QUICK.replace(variance="past")},
+    "past, a mask each": {
+        "defence": QUICK.replace(variance="past"),
+        "selection": Selection(coordinated=False),
+    },
     "by the server": {"defence": QUICK.replace(reference="server")},
     "who is out learns alone": {"defence": QUICK.replace(excluded_download=False)},
     "for ever": {"defence": QUICK.replace(return_after=0)},

@@ -23,7 +23,7 @@ from psofed.engine.defence import all_peaks, make_watching
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
 from psofed.parts.defences import Cusum
-from psofed.parts.watching import Watch, WatchPlan
+from psofed.parts.watching import MEDIAN_SQUARE, Watch, WatchPlan
 from psofed.scenario.changes import with_values
 from psofed.simulation.watch_plan import find_threshold, make_plan
 from psofed.theory import residuals
@@ -247,8 +247,6 @@ def test_no_defence_suspects_nobody() -> None:
 def test_the_median_square_is_that_of_a_standard_normal() -> None:
     from scipy.stats import chi2
 
-    from psofed.parts.watching import MEDIAN_SQUARE
-
     assert pytest.approx(chi2(1).median(), rel=1e-14) == MEDIAN_SQUARE
 
 
@@ -257,3 +255,66 @@ def test_where_theory_has_no_finite_variance_it_is_estimated() -> None:
     assert psofed.simulate(fleet, trials=1).defence.variance == "estimated"
     with pytest.raises(psofed.NotCoveredError, match=r"grows without bound at stepsize = 1e\+06"):
         psofed.simulate(fleet.replace(defence=psofed.defences.Cusum(variance="theory")), trials=1)
+
+
+def watch_past(threshold: float, num_clients: int) -> Watch:
+    return Watch(Cusum(reference="server"), WatchPlan(threshold, np.zeros((0, 0)), by_past=True), num_clients)
+
+
+def test_a_client_is_compared_with_its_own_past() -> None:
+    """The fleet begins at its upper median: of 0, 1, 1, 4 without the 0, over that of a normal number's square."""
+    watch = watch_past(1e300, 5)
+    watch.judge(np.array([[0.0], [1.0], [-1.0], [2.0]]), np.zeros(1), np.arange(4), 0)
+    begins = 1.0 / MEDIAN_SQUARE
+    moved = [begins + 0.05 * (square - begins) for square in (0.0, 1.0, 1.0, 4.0)]
+    assert watch._relative == pytest.approx([*moved, 0.0])
+    # A newcomer begins with the fleet's, and one upload counts as at most nine times the variance.
+    watch.judge(np.array([[100.0]]), np.zeros(1), np.array([4]), 1)
+    fleet = moved[1]  # of the four, without the lowest, the median
+    assert watch._relative == pytest.approx([*moved, fleet + 0.05 * 8 * fleet])
+
+
+def test_a_variance_stays_within_a_range_of_the_fleets() -> None:
+    watch = watch_past(1e300, 4)
+    for n in range(300):
+        watch.judge(np.array([[0.0], [1.0], [1.0], [100.0]]), np.zeros(1), np.arange(4), n)
+    assert watch._relative == pytest.approx([0.05, 1.0, 1.0, 20.0], rel=1e-3)
+
+
+def test_at_most_a_third_is_excluded_at_a_time_by_the_past() -> None:
+    watch = watch_past(10.0, 7)
+    rng = np.random.default_rng(0)
+    for n in range(60):
+        uploads = 0.1 * rng.normal(size=(7, 2))
+        if n >= 30:
+            uploads[:3] += 10.0
+        watch.judge(uploads, np.zeros(2), np.arange(7), n)
+        assert watch.is_out.sum() <= 2
+    assert watch.is_out.tolist() == [True, True, False, False, False, False, False]
+    few = watch_past(0.0, 3)
+    assert not few.judge(np.array([[9.0], [1.0], [-2.0]]), np.zeros(1), np.arange(3), 0).any()
+
+
+@pytest.mark.parametrize(("clients", "echoes", "most"), [(5, 2, 0.08), (10, 4, 0.12)])
+def test_clients_that_echo_the_server_do_not_get_honest_ones_excluded(
+    clients: int, echoes: int, most: float
+) -> None:
+    """Today's estimate over the fleet's level excludes them for most of the time."""
+    quiet = psofed.attacks.ScaledUpdate(num_byzantine=echoes, probability=1.0, scale=0.0)
+    fleet = Scenario(
+        num_clients=clients, num_participants=clients, dimension=5, num_shared=2, stepsize=0.1, iterations=1000,
+        attack=quiet, defence=Cusum(variance="past", threshold=50.0),
+    )  # fmt: skip
+    assert simulate(fleet, trials=16, seed=1).defence.honest_time_out < most
+    by_level = fleet.replace(defence=Cusum(variance="estimated", threshold=90.0))
+    assert simulate(by_level, trials=16, seed=1).defence.honest_time_out > 0.5
+
+
+def test_false_alarms_by_the_past_are_as_rare_as_promised() -> None:
+    fleet = Scenario(
+        num_clients=6, num_participants=6, dimension=5, num_shared=2, iterations=1000,
+        defence=Cusum(variance="past", false_alarm_every=500.0),
+    )  # fmt: skip
+    record = simulate(fleet, trials=128, seed=1).defence
+    assert record.variance == "past"
+    assert 300 < record.iterations_per_false_alarm < 800

@@ -31,7 +31,7 @@ SCENARIO = Scenario(
 
 def test_suspects_are_those_of_the_literal_form() -> None:
     """The federation's step receives the same uploads as the literal run's server, with a restart halfway."""
-    scenario = SCENARIO.replace(defence=SCENARIO.defence.replace(variance="estimated"))
+    scenario = SCENARIO.replace(defence=SCENARIO.defence.replace(variance="past"))
     plan, rounds = make_plan(scenario), []
 
     class Listening(Watch):
@@ -113,8 +113,9 @@ def test_what_a_federation_cannot_do_is_refused_by_name() -> None:
         RunSettings(scenario=alone)
     with pytest.raises(NotCoveredError, match="excluded_download"):
         Server(num_shared=0.1, defence=alone.defence.replace(threshold=1.0))
-    exact = SCENARIO.replace(defence=Cusum(variance="theory"))
-    with pytest.raises(NotCoveredError, match=r"defence.variance.*estimated"):
-        RunSettings(scenario=exact)
-    with pytest.raises(NotCoveredError, match=r"defence.variance.*estimated"):
-        Server(num_shared=0.1, defence=exact.defence)
+    for variance in ("theory", "estimated"):
+        other = SCENARIO.replace(defence=Cusum(variance=variance))
+        with pytest.raises(NotCoveredError, match=rf'defence.variance = "{variance}".*past'):
+            RunSettings(scenario=other)
+        with pytest.raises(NotCoveredError, match=rf'defence.variance = "{variance}".*past'):
+            Server(num_shared=0.1, defence=other.defence)

@@ -1,4 +1,7 @@
-"""Models have the bits that they had before the federation's transport was replaced, for the same numbers and seeds."""
+"""Models have the bits that they had before the federation's transport was replaced, for the same numbers and seeds.
+
+The default rule is younger: its bits are the first it had.
+"""
 
 import hashlib
 
@@ -15,7 +18,7 @@ from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.loop import Server
-from psofed.federation.server.step import Combination
+from psofed.federation.server.step import WITHOUT_MEMORY, Combination
 from psofed.federation.transport.in_process import InProcessHub
 
 pytestmark = pytest.mark.federation
@@ -27,7 +30,8 @@ BYZANTINE = 2  # the client that attacks
 
 CASES = {
     "mean": ("ff01c3e6a1cd84fe", {"aggregation": "mean"}),
-    "default": ("c22b168a244c3d39", {}),
+    "clipping": ("c22b168a244c3d39", {}),
+    "default": ("7cd554372ebbdb21", {"aggregation": None}),
     "median": ("71ce5c6fd9292fce", {"aggregation": "median", "newcomers": "current"}),
     "nnm": ("b9c5c97af2782359", {"aggregation": "median", "pre": "nnm", "num_participants": 6}),
     "bucketing": ("06b251d3455c3450", {"aggregation": "median", "pre": "bucketing", "num_participants": 6}),
@@ -77,10 +81,11 @@ def run(case):
             lies = attack is not None and not poisons and k == BYZANTINE
             corruption = Rehearsal(attack, SEED) if lies else None
             nodes[str(k + 1)] = make_node(str(k + 1), learner(k).learn, catch_up=True, corruption=corruption)
+    usual = "mean" if case.get("weighted") else WITHOUT_MEMORY  # once the default
     server = Server(
         Sharing(SCENARIO.num_shared, case.get("pattern", "random"), case.get("coordinated", True)),
         num_participants=case.get("num_participants", 4),
-        aggregation=Combination(case.get("aggregation"), case.get("pre"), case.get("weighted", False)),
+        aggregation=Combination(case.get("aggregation", usual), case.get("pre"), case.get("weighted", False)),
         defence=Cusum(threshold=8.0) if case.get("defence") else None,
         rounds=RoundPlan(newcomers=case.get("newcomers", "zeros"), sync_every=case.get("sync_every", 0)),
         seed=SEED,

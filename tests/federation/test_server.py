@@ -10,19 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nodes import Adder, change_reply, fast_time, make_hub, make_node, run, spoil
 
+from psofed.aggregations import RememberedClipping
 from psofed.attacks import Gaussian
-from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.client.attacks import Rehearsal, perturbing
+from psofed.federation.protocol.aggregate import aggregate
 from psofed.federation.protocol.announcements import RunDescription
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.frames import REPLY, decode_frame
 from psofed.federation.protocol.instructions import decode_instruction
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server import rule_memory
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.checks import KINDS
 from psofed.federation.server.loop import Server
-from psofed.federation.server.step import Combination, ServerStep
+from psofed.federation.server.step import WITHOUT_MEMORY, Combination, ServerStep
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.parts import Aggregation
 
@@ -700,10 +703,17 @@ class Remembering(Aggregation):
 
     over = "vectors"
 
-    def combine(self, updates, clients, memory, out):
-        for row, k in zip(updates, clients, strict=True):
-            memory[k] = np.where(np.isnan(row), memory[k], 0.5 * memory[k] + 0.5 * row)
-        out += memory.mean(axis=0)
+    def memory_size(self, num_clients, dimension):
+        return num_clients * dimension
+
+    def combine(self, updates, memory, out):
+        memories = memory.reshape((updates.num_clients, -1))
+        for p, k in enumerate(updates.clients):
+            for j, i in enumerate(updates.entries):
+                if updates.shared[p, j]:
+                    memories[k, i] = 0.5 * memories[k, i] + 0.5 * updates.changes[p, j]
+        for j, i in enumerate(updates.entries):
+            out[j] = np.mean(memories[:, i])
 
 
 def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
@@ -728,3 +738,41 @@ def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
     again = run(nodes, 7, checkpoint=path, resume=True, **given)
     np.testing.assert_array_equal(again.state.model, server.state.model)
     assert sorted(again.state.memory.names) == NAMES
+
+
+def test_the_default_rule_resumes_with_the_same_bits(tmp_path):
+    """Whatever it remembers is in the checkpoint; every node that was heard from has its D numbers."""
+    given = {"aggregation": None, "num_participants": 2, "seed": 3, "num_shared": 2}
+
+    def hub():
+        return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})
+
+    whole, nodes, path = run(hub(), 9, **given), hub(), tmp_path / "c.npz"
+    assert whole.step.rule == RememberedClipping()
+    run(nodes, 4, checkpoint=path, **given)
+    again = run(nodes, 9, checkpoint=path, resume=True, **given)
+    np.testing.assert_array_equal(again.state.model, whole.state.model)
+    np.testing.assert_array_equal(again.state.memory.values, whole.state.memory.values)
+    assert whole.state.memory.values.size == 6 * len(NAMES)
+
+
+def test_a_memory_beyond_its_limit_is_given_up_with_a_warning(monkeypatch, caplog):
+    monkeypatch.setattr(rule_memory, "MOST_REMEMBERED", 12)
+    step, shared = ServerStep(Combination()), np.arange(6)
+    uploads = {name: (shared, np.full(6, 4.0)) for name in "ab"}
+    first = step.take(1, np.zeros(6), uploads, dict.fromkeys(uploads, 1)).model
+    assert step.memory.values.size == 12
+    uploads["c"] = uploads["a"]
+    for n in (2, 3):
+        model = step.take(n, first, uploads, dict.fromkeys(uploads, 1)).model
+        np.testing.assert_array_equal(model, aggregate(first, list(uploads.values()), rule=WITHOUT_MEMORY))
+    assert step.memory.values.size == 0
+    (warning,) = caplog.messages
+    assert '"remembered-clipping" would remember 18 numbers (3 nodes, 6 parameters)' in warning
+    assert '"centred-clipping" is used from now on' in warning
+
+
+def test_a_rule_that_remembers_nodes_is_refused_after_mixing():
+    with pytest.raises(NotCoveredError, match=r'"remembered-clipping" remembers each node.*remove one'):
+        Combination("remembered-clipping", pre_aggregation="nnm")
+    assert Combination(pre_aggregation="nnm").rule == WITHOUT_MEMORY

@@ -100,7 +100,10 @@ def run_server_model_reference(
         if exchange.sends_model:
             uploads = network.weigh_by_delay(arrivals, model)
             uploads = mix_literally(scenario, seed, trial, n, clients, uploads, model)
-            models[n + 1] = combine_uploads(scenario.aggregation, uploads, model, memory=rule_memory)
+            senders = clients if scenario.pre_aggregation is None else None
+            models[n + 1] = combine_uploads(
+                scenario.aggregation, uploads, model, None, rule_memory, senders, scenario.num_clients
+            )
             continue
 
         receive = partial(
@@ -115,7 +118,10 @@ def run_server_model_reference(
             clients, uploads = np.arange(scenario.num_clients), server_momenta
         zeros = np.zeros(uploads.shape[1])
         uploads = mix_literally(scenario, seed, trial, n, clients, uploads, zeros)
-        joined = combine_uploads(scenario.aggregation, uploads, zeros, memory=rule_memory)
+        senders = clients if scenario.pre_aggregation is None else None
+        joined = combine_uploads(
+            scenario.aggregation, uploads, zeros, None, rule_memory, senders, scenario.num_clients
+        )
         if algorithm.decodes() and exchange.decode_joined:
             joined = _decode(scenario, receive(joined))
         change = np.empty(scenario.dimension)

@@ -56,12 +56,13 @@ def make_watching(
         threshold=plan.threshold,
         return_after=defence.return_after if defence is not None and defence.return_after else -1,
         by_server=defence is not None and defence.reference == "server",
+        by_past=plan.by_past,
         variance=np.zeros((0, clients)) if plan.is_estimated else plan.variance.copy(),
         memory=np.zeros((*whole, 0 if defence is None else defence.memory_size)),
         usual_level=plan.usual_level,
         level=np.full(trials, 0.0 if plan.is_estimated else plan.usual_level),
         log_levels=np.zeros(trials),
-        relative=np.ones(whole),
+        relative=np.full(whole, 0.0 if plan.by_past else 1.0),
         left=np.zeros(whole, np.int64),
         first=np.full(whole, -1, np.int64),
         since=np.zeros(whole, np.int64),
@@ -69,7 +70,7 @@ def make_watching(
         finished=np.zeros(whole, np.int64),
         peak=np.zeros(whole),
         peaks=np.zeros((trials, PEAK_BINS if plan.threshold == inf else 0), np.int64),
-        numbers=np.empty(participants * (numbers + rows + 4) + numbers + 1),
+        numbers=np.empty(participants * (numbers + rows + 4) + numbers + 1 + clients),
         row_of=np.full(dimension, -1),
         entry_of=np.empty(rows, np.int64),
     )
@@ -113,6 +114,55 @@ def _middle_of_others(p: int, participants: int, values: FloatArray, scratch: Fl
             scratch[count] = values[q]
             count += 1
     return middle(part_of(scratch, 0, (count,))) if count else nan
+
+
+@register_jitable
+def _upper_middle(count: int, values: FloatArray) -> float:
+    """Return the median of the first `count` values without the lowest third; they are left in order."""
+    part_of(values, 0, (count,)).sort()
+    dropped = (count - 1) // 3
+    return middle(part_of(values, dropped, (count - dropped,)))
+
+
+@register_jitable
+def _upper_variance(trial: int, watch: Watching, scratch: FloatArray) -> float:
+    """Return the fleet's variance by the clients' pasts; 0 if none has one."""
+    count = 0
+    for variance in watch.relative[trial]:
+        if variance > 0.0:
+            scratch[count] = variance
+            count += 1
+    return _upper_middle(count, scratch) if count else 0.0
+
+
+@register_jitable
+def _begin_past(trial: int, clients: Any, squares: FloatArray, watch: Watching, scratch: FloatArray) -> None:
+    """Let clients without a past begin with the fleet's variance, or with the squares of the first iteration."""
+    fleet, count = _upper_variance(trial, watch, scratch), 0
+    if fleet == 0.0:
+        for square in squares:
+            if square == square:
+                scratch[count] = square / MEDIAN_SQUARE
+                count += 1
+        if count:
+            fleet = _upper_middle(count, scratch)
+    for p in range(squares.size):
+        if squares[p] == squares[p] and watch.relative[trial, clients[trial, p]] == 0.0:
+            watch.relative[trial, clients[trial, p]] = fleet
+
+
+@register_jitable
+def _learn_past(trial: int, clients: Any, squares: FloatArray, watch: Watching, scratch: FloatArray) -> None:
+    """Move the variances of those who are in towards their squares, and hold all within a range of the fleet's."""
+    relative = watch.relative[trial]
+    for p in range(squares.size):
+        k = clients[trial, p]
+        if squares[p] == squares[p] and watch.left[trial, k] == 0:
+            relative[k] += OWN_RATE * (min(squares[p], OWN_MOST * relative[k]) - relative[k])
+    fleet = _upper_variance(trial, watch, scratch)
+    for k in range(relative.size):
+        if relative[k] > 0.0:
+            relative[k] = min(max(relative[k], OWN_LOW * fleet), OWN_HIGH * fleet)
 
 
 @register_jitable
@@ -169,6 +219,11 @@ def _take_note(suspicion: float, n: int, trial: int, k: int, watch: Watching) ->
     if watch.peaks.shape[1]:
         _count_peak(suspicion, trial, k, watch)
     if not suspicion <= watch.threshold:
+        if watch.by_past and watch.left[trial, k] == 0:
+            excluded = np.sum(watch.left[trial] != 0)
+            if excluded >= (watch.left.shape[1] - 1) // 3:
+                watch.memory[trial, k] = 0.0
+                return
         if watch.left[trial, k] == 0:
             watch.exclusions[trial, k] += 1
             watch.since[trial, k] = n
@@ -198,9 +253,10 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
             squares = part_of(numbers, offset, (participants,))
             scales = part_of(numbers, offset + participants, (participants,))
             ratios = part_of(numbers, offset + 2 * participants, (participants,))
-            scratch = part_of(numbers, offset + 3 * participants, (participants + 1,))
-            scores = part_of(numbers, offset + 4 * participants + 1, (shared,))
-            groups = offset + 4 * participants + 1 + shared
+            space = participants + 1 + watch.left.shape[1]
+            scratch = part_of(numbers, offset + 3 * participants, (space,))
+            scores = part_of(numbers, offset + 3 * participants + space, (shared,))
+            groups = offset + 3 * participants + space + shared
             values = part_of(numbers, groups, (numbers.size - groups,))
             if not watch.by_server:
                 met = _group(trial, uploads, watch, values)
@@ -221,20 +277,23 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
                 squares[p] = square / count if count else nan
             for row in range(met):
                 row_of[watch.entry_of[row]] = -1
+            if watch.by_past:
+                _begin_past(trial, clients, squares, watch, scratch)
             for p in range(participants):
                 k = clients[trial, p]
                 scales[p] = watch.relative[trial, k] if estimated else max(watch.variance[at, k], 1e-300)
                 ratios[p] = squares[p] / scales[p] if watch.left[trial, k] == 0 else nan
             typical = _middle_of_others(-1, participants, ratios, scratch)
-            if typical == typical:
+            if typical == typical and not watch.by_past:
                 _follow(typical / MEDIAN_SQUARE, trial, watch)
-            level = watch.level[trial]
+            level = 1.0 if watch.by_past else watch.level[trial]
             if not estimated:
                 watch.log_levels[trial] += log(level)
                 level = max(1.0, level / watch.usual_level)
             for p in range(participants):
                 scales[p] = max(level * scales[p], 1e-300)
-                ratios[p] = squares[p] / scales[p] if watch.left[trial, clients[trial, p]] == 0 else nan
+                counts = watch.by_past or watch.left[trial, clients[trial, p]] == 0
+                ratios[p] = squares[p] / scales[p] if counts else nan
             for p in range(participants):
                 if squares[p] != squares[p]:
                     continue
@@ -257,9 +316,11 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
                 if watch.left[trial, k] != 0:
                     for m in range(shared):
                         sent[trial, p, m] = nan
-                elif estimated and watch.level[trial] > 0.0:
+                elif estimated and not watch.by_past and watch.level[trial] > 0.0:
                     own = watch.relative[trial, k]
                     own += OWN_RATE * (min(squares[p] / watch.level[trial], OWN_MOST * own) - own)
                     watch.relative[trial, k] = min(max(own, OWN_LOW), OWN_HIGH)
+            if watch.by_past:
+                _learn_past(trial, clients, squares, watch, scratch)
 
     return frame

@@ -16,7 +16,7 @@ from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Numbers, Updates, scratch_size
 from psofed.parts.part import takes_memory
-from psofed.parts.plain import LARGEST
+from psofed.parts.plain import LARGEST, check_size
 from psofed.parts.vectors import part_of
 
 if TYPE_CHECKING:
@@ -83,10 +83,12 @@ def make_rule_side(
             entries = min(scenario.dimension, joined * numbers)
         after = [0, *(pre.uploads_after(count) for count in range(1, joined + 1))]
     clients = scenario.num_clients
+    remembered = rule.memory_size(clients, dimension)
+    check_size(f'aggregation.kind = "{rule.kind}" with {clients} clients and {dimension} entries', remembered)
     side = RuleSide(
         address=hook.address,
         options=hook.options,
-        memory=np.zeros((trials, rule.memory_size(clients, dimension))),
+        memory=np.zeros((trials, remembered)),
         step=np.zeros((trials, dimension)),
         mix=mix.address,
         mix_options=mix.options,
@@ -389,7 +391,14 @@ class _Owner:
     """Holds the hook of a single call."""
 
 
-def combine_compiled(rule: Aggregation, uploads: FloatArray, server: FloatArray) -> FloatArray:
+def combine_compiled(
+    rule: Aggregation,
+    uploads: FloatArray,
+    server: FloatArray,
+    memory: FloatArray | None = None,
+    clients: IntArray | None = None,
+    num_clients: int | None = None,
+) -> FloatArray:
     """Return the server's next model, as :func:`psofed.parts.plain.combine_uploads` does, for large models.
 
     Examples
@@ -399,15 +408,17 @@ def combine_compiled(rule: Aggregation, uploads: FloatArray, server: FloatArray)
     array([3.        , 1.66666667])
     """
     participants, size = uploads.shape
+    total = participants if num_clients is None else num_clients
+    kept = np.zeros(rule.memory_size(total, size)) if memory is None else memory
+    senders = np.arange(participants) if clients is None else clients
     hook, owner = rule_hook(rule), _Owner()
     check = watch_hooks(owner, (hook,))
     # Kernels hold errors; counted from a target of zero an error is the model with the other sign.
     every, counts = np.arange(size, dtype=np.int32)[None, None], np.full(1, participants)
-    given = Uploads(np.arange(participants, dtype=np.int32)[None], every, -uploads[None], counts, counts)
+    given = Uploads(senders.astype(np.int32)[None], every, -uploads[None], counts, counts)
     error, nothing = -server.astype(np.float64)[None], np.zeros((1, size))
-    memory = np.zeros((1, rule.memory_size(participants, size)))
     _call(
-        hook.address, hook.options, participants, np.zeros(size), given, nothing, memory,
+        hook.address, hook.options, total, np.zeros(size), given, nothing, kept[None],
         make_work(participants, size, size), error,
     )  # fmt: skip
     check()

@@ -103,6 +103,8 @@ class Watching(NamedTuple):
         Uploads without an alarm until a client is readmitted; −1: never.
     by_server : bool
         Whether an upload is compared with the server's own number alone.
+    by_past : bool
+        Whether each client's variance is estimated from its own past alone.
     variance : array (N, K)
         Of honest residuals, by iteration; empty if it is estimated on the way.
     memory : array (L, K, any)
@@ -110,7 +112,8 @@ class Watching(NamedTuple):
     usual_level : float
         The fleet's level without an attack, where variances are known.
     level, log_levels, relative : arrays (L,), (L,) and (L, K)
-        The fleet's level, the sum of its logarithms, and each client's variance over it, estimated on the way.
+        The fleet's level, the sum of its logarithms, and each client's variance over it, estimated on the way; or its
+        variance by its past, 0 if it has none.
     left, first, since, exclusions, finished : int arrays (L, K)
         Uploads until a client is readmitted, 0 if it is in; when it was excluded first, and last; how often; for how
         long, not counting now.
@@ -123,6 +126,7 @@ class Watching(NamedTuple):
     threshold: float
     return_after: int
     by_server: bool
+    by_past: bool
     variance: FloatArray
     memory: FloatArray
     usual_level: float
@@ -153,8 +157,8 @@ UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE, _PLACES, _PL
 WORK = types.NamedTuple((_NUMBERS, boolean[::1], _PLACES, _PLACES, _PLACES), Work)
 WATCHING = types.NamedTuple(
     (
-        float64, int64, boolean, _TABLE, _CUBE, float64, _NUMBERS, _NUMBERS, _TABLE, _PLACE_TABLE, _PLACE_TABLE,
-        _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _TABLE, _PLACE_TABLE, _NUMBERS, _PLACES, _PLACES,
+        float64, int64, boolean, boolean, _TABLE, _CUBE, float64, _NUMBERS, _NUMBERS, _TABLE, _PLACE_TABLE,
+        _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _TABLE, _PLACE_TABLE, _NUMBERS, _PLACES, _PLACES,
     ),
     Watching,
 )  # fmt: skip

@@ -24,13 +24,14 @@ MEDIAN_SQUARE = 0.4549364231195728
 LARGEST_SCORE = 1000.0
 
 # Estimating on the way: how fast the fleet's level follows an iteration's median, by what factor at most in one
-# iteration; how fast a client's own variance follows, how much one upload counts at most, and its range.
+# iteration; how fast a client's own variance follows, how much one upload counts at most, and its range over the
+# fleet's.
 LEVEL_RATE, LEVEL_FACTOR = 0.2, 4.0
 OWN_RATE, OWN_MOST = 0.05, 9.0
 OWN_LOW, OWN_HIGH = 0.05, 20.0
 
 
-# What is kept of each client, and what it begins with.
+# What is kept of each client, and what it begins with; its own past begins with 0, which is nothing.
 _BEGINNINGS = {
     "_memory": 0.0, "_relative": 1.0, "left": 0, "first": -1, "since": 0, "exclusions": 0, "_finished": 0,
     "suspicion": 0.0,
@@ -51,11 +52,14 @@ class WatchPlan:
     usual_level : float
         What the fleet's level of squared residuals over `variance` is without an attack. Where it is above that, all
         variances are taken to be larger by as much: a poisoned server is far from everybody.
+    by_past : bool
+        Whether each client's variance is estimated from its own past alone, instead of over the fleet's level.
     """
 
     threshold: float
     variance: FloatArray
     usual_level: float = 1.0
+    by_past: bool = False
 
     @property
     def is_estimated(self) -> bool:
@@ -63,8 +67,28 @@ class WatchPlan:
         return self.variance.size == 0
 
 
+def upper_median(values: FloatArray, dropped: int) -> float:
+    """Return the median of the values without the `dropped` lowest: quiet clients, a third at most, cannot lower it.
+
+    Examples
+    --------
+    >>> upper_median(np.array([3.0, 0.0, 1.0, 2.0]), 1)
+    2.0
+    """
+    return float(np.median(np.sort(values)[dropped:]))
+
+
 class Watch:
     """A defence with its memory, for one trial or one federation.
+
+    With `by_past` a client's variance v_k is learned from its own uploads, so that no minority can shift what others
+    are compared with. It begins at the fleet's (in the first iteration, at the squares of that iteration), moves by
+
+        v_k ← v_k + 0.05 (min(r², 9 v_k) − v_k)
+
+    with every upload that counts, r² its mean square, and is held within 0.05 and 20 times the fleet's: the median over
+    the clients without the lowest third. What the others show in an iteration includes excluded clients. At most a
+    third of the clients, ⌊(K − 1)/3⌋, are excluded at a time.
 
     Attributes
     ----------
@@ -83,7 +107,8 @@ class Watch:
     def __init__(self, defence: Defence, plan: WatchPlan, num_clients: int) -> None:
         self._defence, self._plan = defence, plan
         self._memory = np.zeros((num_clients, defence.memory_size))
-        self._level, self._relative = 0.0 if plan.is_estimated else plan.usual_level, np.ones(num_clients)
+        self._level = 0.0 if plan.is_estimated else plan.usual_level
+        self._relative = np.full(num_clients, 0.0 if plan.by_past else 1.0)
         self.left: IntArray = np.zeros(num_clients, np.int64)
         self.first: IntArray = np.full(num_clients, -1, np.int64)
         self.since: IntArray = np.zeros(num_clients, np.int64)
@@ -98,7 +123,8 @@ class Watch:
             return
         for name, beginning in _BEGINNINGS.items():
             known = getattr(self, name)
-            new = np.full((more, *known.shape[1:]), beginning, known.dtype)
+            value = 0.0 if name == "_relative" and self._plan.by_past else beginning
+            new = np.full((more, *known.shape[1:]), value, known.dtype)
             setattr(self, name, np.concatenate([known, new]))
 
     def to_mapping(self) -> dict[str, Any]:
@@ -144,16 +170,22 @@ class Watch:
             [np.mean(r[s] ** 2) if s.any() else np.nan for r, s in zip(residuals, sent, strict=True)]
         )
         spoke = np.asarray(sent.any(axis=1))
-        scale = self._variances(squares, spoke & ~out, clients, iteration)
+        by_past = self._plan.by_past
+        if by_past:
+            scale = self._past_variances(squares, spoke, clients)
+        else:
+            scale = self._variances(squares, spoke & ~out, clients, iteration)
         with np.errstate(over="ignore"):
             ratios = squares / scale
         for p in np.flatnonzero(spoke):
-            others = spoke & ~out
+            others = spoke.copy() if by_past else spoke & ~out
             others[p] = False
             calm = max(1.0, float(np.median(ratios[others])) / MEDIAN_SQUARE) if others.any() else 1.0
             scores = residuals[p, sent[p]] / math.sqrt(scale[p] * calm)
             self._take_note(int(clients[p]), np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE), iteration)
-        if self._plan.is_estimated:
+        if by_past:
+            self._learn_past(squares, spoke, clients)
+        elif self._plan.is_estimated:
             self._learn(squares, spoke, clients)
         return np.asarray(self.left[clients] != 0)
 
@@ -188,12 +220,37 @@ class Watch:
         level = self._level if plan.is_estimated else max(1.0, self._level / plan.usual_level)
         return np.asarray(np.maximum(level * own, 1e-300))
 
+    def _past_variances(
+        self, squares: FloatArray, spoke: NDArray[np.bool_], clients: NDArray[Any]
+    ) -> FloatArray:
+        """Return the variance of each upload by its client's past; those without one begin with the fleet's."""
+        own = self._relative
+        if spoke.any() and (own[clients[spoke]] == 0.0).any():
+            values = own[own > 0.0] if own.any() else squares[spoke] / MEDIAN_SQUARE
+            new = clients[spoke & (own[clients] == 0.0)]
+            own[new] = upper_median(values, (len(values) - 1) // 3)
+        return np.asarray(np.maximum(own[clients], 1e-300))
+
+    def _learn_past(self, squares: FloatArray, spoke: NDArray[np.bool_], clients: NDArray[Any]) -> None:
+        own = self._relative
+        for p in np.flatnonzero(spoke):
+            k = clients[p]
+            if self.left[k] == 0:
+                own[k] += OWN_RATE * (min(squares[p], OWN_MOST * own[k]) - own[k])
+        begun = own > 0.0
+        if begun.any():
+            fleet = upper_median(own[begun], (int(begun.sum()) - 1) // 3)
+            own[begun] = np.clip(own[begun], OWN_LOW * fleet, OWN_HIGH * fleet)
+
     def _take_note(self, client: int, scores: FloatArray, iteration: int) -> None:
         defence = self._defence
         suspicion = defence.suspicion(Evidence(scores, client, iteration), self._memory[client])
         self.suspicion[client] = suspicion
         if not suspicion <= self._plan.threshold:
             if self.left[client] == 0:
+                if self._plan.by_past and np.sum(self.is_out) >= (len(self.left) - 1) // 3:
+                    self._memory[client] = 0.0
+                    return
                 self.exclusions[client] += 1
                 self.since[client] = iteration
                 if self.first[client] < 0:

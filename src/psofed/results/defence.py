@@ -34,7 +34,7 @@ class DefenceRecord:
     threshold : float
         Of the suspicion.
     variance : str
-        Where the variance of honest residuals comes from: ``"theory"`` or ``"estimated"``.
+        Where the variance of honest residuals comes from: ``"theory"``, ``"estimated"`` or ``"past"``.
     iterations : int
         Length of the run.
     is_byzantine : bool array (K,)

@@ -287,7 +287,7 @@ class _Total:
         arrays = {name: np.concatenate([own[name] for own in watched], axis=1).T for name in watched[0]}
         return DefenceRecord(
             threshold=plan.threshold,
-            variance="estimated" if plan.is_estimated else "theory",
+            variance="past" if plan.by_past else "estimated" if plan.is_estimated else "theory",
             iterations=scenario.iterations,
             is_byzantine=DefenceRecord.who_attacks(scenario, fleet),
             **arrays,

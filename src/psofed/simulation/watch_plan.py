@@ -62,7 +62,7 @@ def _make_plan(honest: Scenario) -> WatchPlan:
         except NotCoveredError:
             if defence.variance == "theory":
                 raise
-    plan = WatchPlan(math.inf, variance, measure_level(honest, variance))
+    plan = WatchPlan(math.inf, variance, measure_level(honest, variance), defence.variance == "past")
     if defence.threshold is not None:
         return replace(plan, threshold=defence.threshold)
     counts, iterations = count_peaks(honest, plan)

@@ -88,7 +88,7 @@ def run(
 
 def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, str]":
     """Return the scenario of a run and a remark; unless a rule is named, the federation's own default is used."""
-    from psofed.federation.server.step import ROBUST
+    from psofed.federation.server.step import Combination
     from psofed.parts.aggregations.mean import Mean
     from psofed.scenario.file import refuse_table
 
@@ -98,10 +98,11 @@ def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, str]":
     if synthetic:  # to be compared with the simulation of the same scenario
         return scenario, ""
     if not source.gives("aggregation"):
+        rule: Any = Combination(pre_aggregation=scenario.pre_aggregation).rule
         remark = (
-            f'The scenario names no aggregation rule: using "{ROBUST.kind}", which resists a Byzantine node.'
+            f'The scenario names no aggregation rule: using "{rule.kind}", which resists a Byzantine node.'
         )
-        return scenario.replace(aggregation=ROBUST), remark
+        return scenario.replace(aggregation=rule), remark
     if isinstance(scenario.aggregation, Mean):
         return scenario, (
             'WARNING: with aggregation = "mean" one Byzantine node can lead the model away; '

@@ -1,6 +1,6 @@
 """The server's arithmetic: eq. (5) of the paper on flat vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,12 +8,25 @@ from numpy.typing import NDArray
 
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.part import takes_memory
 from psofed.parts.plain import combine_uploads, mix_uploads
 
 Vector = NDArray[Any]
 
-# From this many entries on a rule is worth compiling, which takes a second or two once.
-_LARGE = 500
+# From this many entries, or numbers in its memory, on a rule is worth compiling, which takes a second or two once.
+_LARGE, _LARGE_MEMORY = 500, 20_000
+
+
+def why_uncovered(rule: Aggregation, pre: PreAggregation | str | None) -> str | None:
+    """Return why a federation cannot use a rule, if so."""
+    if rule.has_root_data:
+        return f'aggregation = "{rule.kind}" needs root data on the server; a federation has none'
+    if pre is not None and takes_memory(type(rule).combine):
+        return (
+            f'aggregation = "{rule.kind}" remembers each node, and a pre_aggregation mixes the uploads of several; '
+            "remove one of the two"
+        )
+    return None
 
 
 def aggregate(
@@ -23,6 +36,9 @@ def aggregate(
     rule: Aggregation | None = None,
     pre: PreAggregation | None = None,
     uniforms: Vector | None = None,
+    memory: Vector | None = None,
+    clients: NDArray[np.int64] | None = None,
+    num_clients: int | None = None,
 ) -> Vector:
     """Return w_{n+1}: by default the average over participants of (uploaded entry, or w_n's where not shared).
 
@@ -42,6 +58,8 @@ def aggregate(
         What is done with the uploads before that.
     uniforms : array (participants,), optional
         The random numbers in [0, 1) that it needs, one for each participant.
+    memory, clients, num_clients : optional
+        For a rule with memory: as in :func:`psofed.parts.plain.combine_uploads`.
 
     Returns
     -------
@@ -58,7 +76,7 @@ def aggregate(
         return model.copy()
     result = model.astype(np.float64)
     if pre is not None or (rule is not None and not isinstance(rule, Mean)):
-        joined = _combine(result, uploads, rule or Mean(), pre, uniforms)
+        joined = _combine(result, uploads, rule or Mean(), pre, uniforms, memory, clients, num_clients)
         return np.asarray(joined.astype(model.dtype, copy=False))
     shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
     shares = shares / shares.sum()
@@ -82,8 +100,13 @@ def _combine(
     rule: Aggregation,
     pre: PreAggregation | None,
     uniforms: Vector | None,
+    memory: Vector | None,
+    clients: NDArray[np.int64] | None,
+    num_clients: int | None,
 ) -> Vector:
-    entries = np.unique(np.concatenate([indices for indices, _ in uploads]))
+    # A memory is of all entries.
+    shared = [indices for indices, _ in uploads] if memory is None else [np.arange(model.size)]
+    entries = np.unique(np.concatenate(shared))
     sent = np.full((len(uploads), len(entries)), np.nan)
     for row, (indices, values) in zip(sent, uploads, strict=True):
         row[np.searchsorted(entries, indices)] = values
@@ -92,12 +115,13 @@ def _combine(
             pre, sent, model[entries], uniforms=np.zeros(len(sent)) if uniforms is None else uniforms
         )
     rule.check_participants(len(sent))
-    if len(entries) >= _LARGE:
+    combine: Callable[..., Vector] = combine_uploads
+    if len(entries) >= _LARGE or (memory is not None and memory.size >= _LARGE_MEMORY):
         from psofed.engine.server import combine_compiled as combine
-    else:
-        combine = combine_uploads
     following = model.copy()
-    following[entries] = combine(rule, sent, model[entries])
+    following[entries] = combine(
+        rule, sent, model[entries], memory=memory, clients=clients, num_clients=num_clients
+    )
     return following
 
 

@@ -16,7 +16,7 @@ from psofed.common.files import reason_of, remove_leftovers, replace_by_link
 from psofed.federation.protocol.archive import read_archive, write_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.server.history import ROUNDS_PER_FILE, RoundHistory, forget_old
-from psofed.federation.server.rule_memory import RememberedUpdates
+from psofed.federation.server.rule_memory import RuleMemory
 
 CHECKPOINT_FORMAT = 4
 KEEP = 10
@@ -48,7 +48,7 @@ class ServerState:
         See :class:`psofed.federation.server.checks.Strikes`.
     suspects : dict
         See :class:`psofed.federation.server.suspects.Suspects`; empty without a defence.
-    memory : RememberedUpdates
+    memory : RuleMemory
         See :class:`psofed.federation.server.step.ServerStep`.
     history : list of dict
         One entry for each of the latest rounds, at most 1,000; the checkpoint's
@@ -66,7 +66,7 @@ class ServerState:
     clients: dict[str, Any] = field(default_factory=dict)
     strikes: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
     suspects: dict[str, Any] = field(default_factory=dict)
-    memory: RememberedUpdates = field(default_factory=RememberedUpdates)
+    memory: RuleMemory = field(default_factory=RuleMemory)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def add_round(self, entry: dict[str, Any]) -> None:
@@ -263,7 +263,7 @@ def _from_archive(path: Path) -> ServerState:
             model=arrays["model"],
             layout=ModelLayout.from_text(document["layout"]),
             kept={k[5:]: v for k, v in arrays.items() if k.startswith("kept/")},
-            memory=RememberedUpdates(list(document["remembered"]), arrays["memory"]),
+            memory=RuleMemory(list(document["remembered"]), arrays["memory"]),
             seen=dict(document["seen"]),
             clients=dict(document.get("clients", {})),
             strikes=document["strikes"],

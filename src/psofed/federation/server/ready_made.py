@@ -72,11 +72,11 @@ def evaluate_model(scenario: Scenario, model: FloatArray, seed: int) -> dict[str
 
 
 def _planned_defence(scenario: Scenario) -> Defence | None:
-    """Return the scenario's defence with its threshold; nodes have no numbers, so variances are estimated."""
+    """Return the scenario's defence with its threshold; each node is compared with its past."""
     if scenario.defence is None:
         return None
     from psofed.simulation.watch_plan import make_plan
 
-    plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="estimated")))
+    plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="past")))
     assert plan is not None  # there is a defence
     return scenario.defence.replace(threshold=plan.threshold)

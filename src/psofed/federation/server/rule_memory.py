@@ -6,28 +6,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.federation.protocol.layout import Vector
+from psofed.parts.base import Aggregation
+
+# Every checkpoint holds the memory: at 8 bytes a number, 8 MB.
+MOST_REMEMBERED = 1_000_000
 
 
 @dataclass(eq=False)
-class RememberedUpdates:
-    """Memory that a rule keeps of each client: a row of D numbers, zeros at first, by name.
+class RuleMemory:
+    """The array of a rule with memory, for clients that join later: numbered by name, it grows at its end.
 
     Examples
     --------
-    >>> memory = RememberedUpdates()
-    >>> memory.rows(["pump-1", "pump-2"], 3), memory.rows(["pump-2", "pump-3"], 3), memory.values.shape
-    (array([0, 1]), array([1, 2]), (3, 3))
+    >>> from psofed.aggregations import RememberedClipping
+    >>> rule, memory = RememberedClipping(), RuleMemory()
+    >>> memory.rows(rule, ["pump-1", "pump-2"], 3), memory.rows(rule, ["pump-2", "pump-3"], 3), memory.values.size
+    (array([0, 1]), array([1, 2]), 9)
     """
 
     names: list[str] = field(default_factory=list)
-    values: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    values: Vector = field(default_factory=lambda: np.zeros(0))
 
-    def rows(self, names: list[str], size: int) -> NDArray[np.int64]:
-        """Return the rows of these clients, after adding those that are new."""
+    def rows(self, rule: Aggregation, names: list[str], size: int) -> NDArray[np.int64]:
+        """Return the numbers of these clients, after adding those that are new, for a model of `size` entries."""
         known = {name: row for row, name in enumerate(self.names)}
         for name in names:
             known.setdefault(name, len(known))
-        new = np.zeros((len(known) - len(self.names), size))
-        self.values = np.concatenate([self.values.reshape(-1, size), new])
         self.names = list(known)
+        needed = rule.memory_size(len(known), size)
+        if needed > MOST_REMEMBERED:
+            self.values = np.zeros(0)
+        elif needed > self.values.size:
+            self.values = np.concatenate([self.values, np.zeros(needed - self.values.size)])
         return np.array([known[name] for name in names])
+
+    def fits(self, rule: Aggregation, size: int) -> bool:
+        """Whether the memory of all clients is within the limit; once it is not, it never is again."""
+        return rule.memory_size(len(self.names), size) <= MOST_REMEMBERED

@@ -4,6 +4,7 @@ Every upload has passed the checks on its own (:mod:`psofed.federation.server.re
 together, by client name and with the entries that each of them is about: first by the defence, then by the rule.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,13 +15,14 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.validation import check_boolean
-from psofed.federation.protocol.aggregate import aggregate
+from psofed.federation.protocol.aggregate import aggregate, why_uncovered
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, derive_words
-from psofed.federation.server.rule_memory import RememberedUpdates
+from psofed.federation.server.rule_memory import MOST_REMEMBERED, RuleMemory
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.aggregations.centred_clipping import CentredClipping
 from psofed.parts.aggregations.mean import Mean
+from psofed.parts.aggregations.remembered_clipping import RememberedClipping
 from psofed.parts.base import Aggregation, PreAggregation
 from psofed.parts.part import takes_memory
 from psofed.scenario.accepted import as_part
@@ -28,8 +30,13 @@ from psofed.scenario.accepted import as_part
 Upload = tuple[NDArray[np.int64], Vector]
 """The entries S_{k,n+1} that a client has shared, ascending, and its values there; both of shape (M,)."""
 
-ROBUST: Aggregation = CentredClipping(factor=1.0, iterations=5)
+ROBUST: Aggregation = RememberedClipping()
 """The default rule. It needs no guess of the number of Byzantine nodes, and takes any number of uploads."""
+
+WITHOUT_MEMORY: Aggregation = CentredClipping(factor=1.0, iterations=5)
+"""The default after a pre-aggregation, and what replaces a rule whose memory has grown too large."""
+
+_log = logging.getLogger("psofed.federation")
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Combination:
     Parameters
     ----------
     rule : Aggregation, or its name, optional
-        By default :data:`ROBUST`, or the mean if `weighted`.
+        By default :data:`ROBUST`; :data:`WITHOUT_MEMORY` after a pre-aggregation; the mean if `weighted`.
     pre_aggregation : PreAggregation, or its name, optional
         A step before the rule: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
     weighted : bool
@@ -58,15 +65,13 @@ class Combination:
 
     def __post_init__(self) -> None:
         check_boolean("weighted", self.weighted)
-        default = Mean() if self.weighted else ROBUST
-        rule: Aggregation = as_part("aggregation", default if self.rule is None else self.rule)
         pre = self.pre_aggregation
+        default = Mean() if self.weighted else ROBUST if pre is None else WITHOUT_MEMORY
+        rule: Aggregation = as_part("aggregation", default if self.rule is None else self.rule)
         object.__setattr__(self, "rule", rule)
         object.__setattr__(self, "pre_aggregation", None if pre is None else as_part("pre_aggregation", pre))
-        if rule.has_root_data:
-            raise NotCoveredError(
-                f'aggregation = "{rule.kind}" needs root data on the server; a federation has none'
-            )
+        if reason := why_uncovered(rule, self.pre_aggregation):
+            raise NotCoveredError(reason)
         if self.weighted and not isinstance(rule, Mean):
             raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
         if self.weighted and pre is not None:
@@ -106,8 +111,8 @@ class ServerStep:
 
     Attributes
     ----------
-    memory : RememberedUpdates
-        What a rule with memory keeps of each client; the checkpoint keeps it, too.
+    memory : RuleMemory
+        What a rule with memory keeps, at most :data:`MOST_REMEMBERED` numbers; the checkpoint keeps it, too.
 
     Examples
     --------
@@ -123,7 +128,7 @@ class ServerStep:
         self.weighted: bool = combination.weighted
         self.seed: int = seed
         self.suspects = suspects
-        self.memory: RememberedUpdates = RememberedUpdates()
+        self.memory: RuleMemory = RuleMemory()
 
     def take(
         self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
@@ -134,21 +139,28 @@ class ServerStep:
         suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
         received = {name: upload for name, upload in received.items() if name not in suspects}
         weights = [float(examples[name]) for name in received] if self.weighted else None
-        if received and takes_memory(type(self.rule).combine):
-            model = self._remember(model, received)
-        elif weights is None or sum(weights) > 0:
+        if weights is None or sum(weights) > 0:
             drawn = self._uniforms(round_number, list(received))
-            model = aggregate(model, list(received.values()), weights, self.rule, self.pre, drawn)
+            rule, *remembered = self._recall(list(received), model.size)
+            model = aggregate(model, list(received.values()), weights, rule, self.pre, drawn, *remembered)
         return Outcome(model, tuple(received), suspects)
 
-    def _remember(self, model: Vector, received: Mapping[str, Upload]) -> Vector:
-        """Combine the uploads by a rule that keeps a row of numbers for every client it has ever heard from."""
-        updates = np.full((len(received), model.size), np.nan)
-        for row, (indices, values) in zip(updates, received.values(), strict=True):
-            row[indices] = values - model[indices].astype(np.float64)
-        rows, change = self.memory.rows(list(received), model.size), np.zeros(model.size)
-        self.rule.combine(updates, rows, self.memory.values, change)
-        return np.asarray((model + change).astype(model.dtype))
+    def _recall(self, names: list[str], size: int) -> tuple[Any, ...]:
+        """Return the rule and, if it has one, its memory, the clients' numbers in it and how many there are."""
+        if not names or not takes_memory(type(self.rule).combine):
+            return (self.rule,)
+        memory = self.memory
+        did_fit, rows = memory.fits(self.rule, size), memory.rows(self.rule, names, size)
+        if memory.fits(self.rule, size):
+            return self.rule, memory.values, rows, len(memory.names)
+        if did_fit:
+            _log.warning(
+                'aggregation = "%s" would remember %s numbers (%s nodes, %s parameters); the limit is %s, so "%s" is '
+                "used from now on",
+                self.rule.kind, f"{self.rule.memory_size(len(memory.names), size):,}", f"{len(memory.names):,}",
+                f"{size:,}", f"{MOST_REMEMBERED:,}", WITHOUT_MEMORY.kind,
+            )  # fmt: skip
+        return (WITHOUT_MEMORY,)
 
     def _uniforms(self, round_number: int, names: list[str]) -> Vector:
         """Return a random number in [0, 1) for each node, which depends on seed, round and name alone."""

@@ -18,6 +18,9 @@ _MOST_SHARED = 1000
 class Suspects:
     """Watches the nodes of a federation, which come and go.
 
+    Each is compared with its own past (:class:`psofed.parts.watching.Watch`). At most a third of the known nodes are
+    excluded at a time, so with fewer than four nodes none ever is.
+
     Parameters
     ----------
     defence : Defence
@@ -41,14 +44,15 @@ class Suspects:
             raise NotCoveredError(
                 "defence.excluded_download = false: in a federation every participant is sent its share"
             )
-        if defence.variance == "theory":
+        if defence.variance not in ("auto", "past"):
             raise NotCoveredError(
-                'defence.variance = "theory": nodes come and go, so in a federation their variances are estimated'
+                f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its '
+                "past"
             )
         if defence.threshold is None:
             allowed = "a number, such as psofed.federation.plan_defence finds"
             raise InvalidValueError("defence.threshold", None, allowed)
-        plan = WatchPlan(defence.threshold, np.zeros((0, 0)))  # variances are estimated on the way
+        plan = WatchPlan(defence.threshold, np.zeros((0, 0)), by_past=True)
         self.defence: Defence = defence
         known = dict(state or {})
         self._names: list[str] = list(known.get("names", []))
@@ -133,7 +137,7 @@ def plan_defence(
     twin = Scenario(
         num_clients=max(num_nodes, 2), dimension=dimension, num_shared=num_shared, iterations=rounds,
         num_participants=min(num_participants or num_nodes, max(num_nodes, 2)), stepsize=stepsize,
-        defence=defence.replace(variance="estimated"),
+        defence=defence.replace(variance="past"),
     )  # fmt: skip
     plan = make_plan(twin)
     assert plan is not None

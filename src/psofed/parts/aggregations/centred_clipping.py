@@ -2,8 +2,8 @@
 
 from psofed.common.types import FloatArray
 from psofed.parts import Aggregation, option
+from psofed.parts.aggregations._clipping import move_centre
 from psofed.parts.contexts import Updates
-from psofed.parts.vectors import TINY, add_scaled, distance, middle, part_of, scale
 
 
 class CentredClipping(Aggregation):
@@ -52,20 +52,4 @@ class CentredClipping(Aggregation):
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Move the centre by the mean of the clipped differences to it."""
-        changes = updates.changes
-        count = changes.shape[0]
-        # What a median is taken of may be reordered.
-        factors, ordered = part_of(updates.scratch, 0, (count,)), part_of(updates.scratch, count, (count,))
-        radius = self.radius
-        for _ in range(self.iterations):
-            for p in range(count):
-                factors[p] = ordered[p] = distance(changes[p], out)
-            if self.factor > 0.0:
-                radius = self.factor * middle(ordered)
-            total = 0.0
-            for p in range(count):
-                factors[p] = radius / count / max(radius, factors[p], TINY)
-                total += factors[p]
-            scale(1.0 - total, out)
-            for p in range(count):
-                add_scaled(factors[p], changes[p], out)
+        move_centre(updates.changes, self.radius, self.factor, self.iterations, updates.scratch, out)

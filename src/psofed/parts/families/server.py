@@ -121,7 +121,9 @@ class Defence(Part):
         entry and of the server's own number; or ``"server"``, the server's own number alone.
     variance : str
         Where the variance of honest residuals comes from: exact ``"theory"``, iteration by iteration; ``"estimated"``
-        on the way; or ``"auto"``, theory where it covers the scenario.
+        on the way, over the fleet's level; each client's own ``"past"``, which Byzantine clients that send hardly any
+        change cannot shift, and then at most a third of the clients are excluded at a time; or ``"auto"``, theory where
+        it covers the scenario, else estimated. A federation uses the past.
 
     Attributes
     ----------
@@ -151,7 +153,7 @@ class Defence(Part):
     )
     variance: str = option(
         default="auto",
-        choices=("auto", "theory", "estimated"),
+        choices=("auto", "theory", "estimated", "past"),
         text="source of the honest residuals' variance",
     )
 
