@@ -34,7 +34,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, PoisonedSamples
 from psofed.theory.groups import Groups, group_clients
-from psofed.theory.presence import PresenceMoments, PresenceLaw
+from psofed.theory.presence import PresenceLaw, PresenceMoments
 
 if TYPE_CHECKING:
     from psofed.parts.network import Channel

@@ -97,7 +97,7 @@ class FederationRun:
         self._sampled: dict[str, float] = {}
 
     def carry_out(self, hub: Hub) -> str:
-        """FederationRun the rounds, and return how the run has ended; whatever goes wrong is a status."""
+        """Run the rounds, and return how the run has ended; whatever goes wrong is a status."""
         began = scheduler().monotonic()
         try:
             settings = self.request.run_settings()
