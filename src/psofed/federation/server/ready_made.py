@@ -73,8 +73,8 @@ def evaluate_model(scenario: Scenario, model: FloatArray, seed: int) -> dict[str
 
 def _planned_defence(scenario: Scenario) -> Defence | None:
     """Return the scenario's defence with its threshold; each node is compared with its past."""
-    if scenario.defence is None:
-        return None
+    if scenario.defence is None or scenario.defence.threshold is not None:
+        return scenario.defence
     from psofed.simulation.watch_plan import make_plan
 
     plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="past")))
