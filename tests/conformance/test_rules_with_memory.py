@@ -80,6 +80,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "own masks": {"selection": Selection(coordinated=False)},
     "mixed": {"pre_aggregation": "nnm"},
     "online-fed": {"algorithm": "online-fed"},
+    "delayed": {"delay": "geometric"},
 }
 
 
@@ -96,6 +97,12 @@ def test_a_rule_with_memory_computes_what_its_plain_python_says(
     scenario = BASE.replace(aggregation=rules[kind](), **CHANGES[change])
     result = as_literally(scenario, 3, 5, rtol=1e-9, atol=1e-13)
     assert result.notes == (), "it is compiled"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_remembered_clipping_computes_what_its_plain_python_says(as_literally: Callable, change: str) -> None:
+    scenario = BASE.replace(aggregation="remembered-clipping", **CHANGES[change])
+    assert as_literally(scenario, 3, 5, rtol=1e-9, atol=1e-13).notes == (), "it is compiled"
 
 
 def test_the_conformance_kit_accepts_a_rule_with_memory(rules: dict[str, type[Aggregation]]) -> None:
