@@ -773,6 +773,6 @@ def test_a_memory_beyond_its_limit_is_given_up_with_a_warning(monkeypatch, caplo
 
 
 def test_a_rule_that_remembers_nodes_is_refused_after_mixing():
-    with pytest.raises(NotCoveredError, match=r'"remembered-clipping" remembers each node.*remove one'):
+    with pytest.raises(NotCoveredError, match=r'"remembered-clipping" remembers each client.*remove one'):
         Combination("remembered-clipping", pre_aggregation="nnm")
     assert Combination(pre_aggregation="nnm").rule == WITHOUT_MEMORY
