@@ -228,11 +228,11 @@ def compile_run(combine, decay):
     @njit
     def attack_uploads(fleet, attack, options, updates, clients, memory, away):
         """Replace the Byzantine updates by the candidate that moves the server farthest."""
-        size, liars = updates.shape[1], np.sum(clients < fleet.byzantine)
-        rows, kept = updates[liars:], 0.0
+        size, attackers = updates.shape[1], np.sum(clients < fleet.byzantine)
+        rows, kept = updates[attackers:], 0.0
         if decay > 0.0:  # what the rule sees of honest clients is what it remembers of them
             seen, kept = memory.copy(), decay ** (size / fleet.shared)
-            combine(options, rows, clients[liars:], seen, np.zeros(size))
+            combine(options, rows, clients[attackers:], seen, np.zeros(size))
             rows = seen[fleet.byzantine :]
         entries, typical = _describe(rows)
         best, chosen, tried = -np.inf, updates.copy(), updates.copy()
@@ -241,7 +241,7 @@ def compile_run(combine, decay):
             (4, 5) if attack == STEADY else (0, 16 if fleet.absent > 0.0 or fleet.leavers > 0 else 15)
         )
         for c in range(first, last):
-            for p in range(liars):
+            for p in range(attackers):
                 # Of a memory, all entries count.
                 along = np.sqrt(np.sum(away**2) if decay > 0.0 else np.sum(away**2 * sent[p])) + 1e-300
                 _candidate(c, sent[p], entries, typical, away / along, tried[p])

@@ -130,7 +130,7 @@ def test_the_order_of_the_participants_does_not_matter(run_rule: Callable, rule:
     ],
 )
 def test_if_all_send_the_same_the_server_takes_it(run_rule: Callable, rule: str) -> None:
-    """A rule with root data need not (FLTrust gives every update the length of its own step), nor one with memory."""
+    """Rules with root data or memory need not: FLTrust gives every update the length of its own step."""
     case = Case(6, 5, 4, 4, 0.0)
     case.entries[:] = np.arange(4)[None, :, None]
     case.sent[:] = case.server[None] + 0.01

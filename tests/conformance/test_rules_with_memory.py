@@ -80,6 +80,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "own masks": {"selection": Selection(coordinated=False)},
     "mixed": {"pre_aggregation": "nnm"},
     "online-fed": {"algorithm": "online-fed"},
+    "delayed": {"delay": psofed.delays.Geometric(ratio=0.5, longest=3)},
 }
 
 
@@ -87,7 +88,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     ("kind", "change"),
     [
         *((kind, change) for kind in ("smoothed-mean", "slowing-mean") for change in CHANGES),
-        *(("client-memory", change) for change in ("one mask", "own masks", "mixed")),
+        *(("client-memory", change) for change in ("one mask", "own masks")),
     ],
 )
 def test_a_rule_with_memory_computes_what_its_plain_python_says(
@@ -96,6 +97,20 @@ def test_a_rule_with_memory_computes_what_its_plain_python_says(
     scenario = BASE.replace(aggregation=rules[kind](), **CHANGES[change])
     result = as_literally(scenario, 3, 5, rtol=1e-9, atol=1e-13)
     assert result.notes == (), "it is compiled"
+
+
+@pytest.mark.parametrize("change", sorted(set(CHANGES) - {"mixed"}))
+def test_remembered_clipping_computes_what_its_plain_python_says(as_literally: Callable, change: str) -> None:
+    scenario = BASE.replace(aggregation="remembered-clipping", **CHANGES[change])
+    assert as_literally(scenario, 3, 5, rtol=1e-9, atol=1e-13).notes == (), "it is compiled"
+
+
+def test_a_rule_that_remembers_each_client_is_refused_after_mixing() -> None:
+    scenario = BASE.replace(aggregation="remembered-clipping", pre_aggregation="nnm")
+    with pytest.raises(
+        psofed.NotCoveredError, match=r'"remembered-clipping" remembers each client.*"nnm" mixes'
+    ):
+        psofed.simulate(scenario, trials=1)
 
 
 def test_the_conformance_kit_accepts_a_rule_with_memory(rules: dict[str, type[Aggregation]]) -> None:

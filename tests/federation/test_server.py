@@ -698,26 +698,26 @@ def test_a_run_that_is_stopped_ends_soon_wherever_it_is(where, tmp_path, monkeyp
 # --- rules with memory ----------------------------------------------------------------------------------
 
 
-class Remembering(Aggregation):
-    """The mean over all clients ever heard from of half their last update and half their update before it."""
-
-    over = "vectors"
-
-    def memory_size(self, num_clients, dimension):
-        return num_clients * dimension
-
-    def combine(self, updates, memory, out):
-        memories = memory.reshape((updates.num_clients, -1))
-        for p, k in enumerate(updates.clients):
-            for j, i in enumerate(updates.entries):
-                if updates.shared[p, j]:
-                    memories[k, i] = 0.5 * memories[k, i] + 0.5 * updates.changes[p, j]
-        for j, i in enumerate(updates.entries):
-            out[j] = np.mean(memories[:, i])
-
-
 def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
     """Node k adds k; two of three take part in a round; all three count once they were heard from."""
+
+    class Remembering(Aggregation):
+        """The mean over all clients ever heard from of half their last update and half their update before it."""
+
+        over = "vectors"
+
+        def memory_size(self, num_clients, dimension):
+            return num_clients * dimension
+
+        def combine(self, updates, memory, out):
+            memories = memory.reshape((updates.num_clients, -1))
+            for p, k in enumerate(updates.clients):
+                for j, i in enumerate(updates.entries):
+                    if updates.shared[p, j]:
+                        memories[k, i] = 0.5 * memories[k, i] + 0.5 * updates.changes[p, j]
+            for j, i in enumerate(updates.entries):
+                out[j] = np.mean(memories[:, i])
+
     given = {"aggregation": Combination(Remembering()), "num_participants": 2, "seed": 3, "num_shared": 6}
 
     def hub():
@@ -773,6 +773,6 @@ def test_a_memory_beyond_its_limit_is_given_up_with_a_warning(monkeypatch, caplo
 
 
 def test_a_rule_that_remembers_nodes_is_refused_after_mixing():
-    with pytest.raises(NotCoveredError, match=r'"remembered-clipping" remembers each node.*remove one'):
+    with pytest.raises(NotCoveredError, match=r'"remembered-clipping" remembers each client.*remove one'):
         Combination("remembered-clipping", pre_aggregation="nnm")
     assert Combination(pre_aggregation="nnm").rule == WITHOUT_MEMORY

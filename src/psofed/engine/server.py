@@ -83,6 +83,7 @@ def make_rule_side(
             entries = min(scenario.dimension, joined * numbers)
         after = [0, *(pre.uploads_after(count) for count in range(1, joined + 1))]
     clients = scenario.num_clients
+    rule.check_mixing(pre)
     remembered = rule.memory_size(clients, dimension)
     check_size(f'aggregation.kind = "{rule.kind}" with {clients} clients and {dimension} entries', remembered)
     side = RuleSide(

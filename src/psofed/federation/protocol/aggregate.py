@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation, PreAggregation
-from psofed.parts.part import takes_memory
 from psofed.parts.plain import combine_uploads, mix_uploads
 
 Vector = NDArray[Any]
@@ -17,16 +17,13 @@ Vector = NDArray[Any]
 _LARGE, _LARGE_MEMORY = 500, 20_000
 
 
-def why_uncovered(rule: Aggregation, pre: PreAggregation | str | None) -> str | None:
-    """Return why a federation cannot use a rule, if so."""
+def check_rule(rule: Aggregation, pre: PreAggregation | None) -> None:
+    """Refuse a rule that a federation cannot use."""
     if rule.has_root_data:
-        return f'aggregation = "{rule.kind}" needs root data on the server; a federation has none'
-    if pre is not None and takes_memory(type(rule).combine):
-        return (
-            f'aggregation = "{rule.kind}" remembers each node, and a pre_aggregation mixes the uploads of several; '
-            "remove one of the two"
+        raise NotCoveredError(
+            f'aggregation = "{rule.kind}" needs root data on the server; a federation has none'
         )
-    return None
+    rule.check_mixing(pre)
 
 
 def aggregate(

@@ -8,7 +8,7 @@ from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
-from psofed.federation.protocol.aggregate import why_uncovered
+from psofed.federation.protocol.aggregate import check_rule
 from psofed.federation.protocol.bounds import MAX_DESCRIPTION, READY_MADE_ENTRIES
 from psofed.federation.protocol.column_names import ColumnNames, listed
 from psofed.federation.protocol.corruption import check_rehearsal
@@ -191,5 +191,4 @@ def _uncovered(scenario: Scenario, synthetic: bool) -> Iterator[str]:
         yield "defence.excluded_download = false: in a federation every participant is sent its share"
     if defence is not None and defence.variance not in ("auto", "past"):
         yield f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its past'
-    if reason := why_uncovered(scenario.aggregation, scenario.pre_aggregation):
-        yield reason
+    check_rule(scenario.aggregation, scenario.pre_aggregation)

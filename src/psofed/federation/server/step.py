@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean
-from psofed.federation.protocol.aggregate import aggregate, why_uncovered
+from psofed.federation.protocol.aggregate import aggregate, check_rule
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, derive_words
 from psofed.federation.server.rule_memory import MOST_REMEMBERED, RuleMemory
@@ -70,8 +70,7 @@ class Combination:
         rule: Aggregation = as_part("aggregation", default if self.rule is None else self.rule)
         object.__setattr__(self, "rule", rule)
         object.__setattr__(self, "pre_aggregation", None if pre is None else as_part("pre_aggregation", pre))
-        if reason := why_uncovered(rule, self.pre_aggregation):
-            raise NotCoveredError(reason)
+        check_rule(rule, self.pre_aggregation)  # type: ignore[arg-type]
         if self.weighted and not isinstance(rule, Mean):
             raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
         if self.weighted and pre is not None:

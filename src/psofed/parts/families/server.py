@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.parts.part import Part, takes_memory
 
@@ -46,6 +46,14 @@ class Aggregation(Part):
     def memory_size(self, num_clients: int, dimension: int) -> int:
         """Return how many numbers the rule keeps from iteration to iteration, zeros at first."""
         return 0
+
+    def check_mixing(self, pre: "PreAggregation | None") -> None:
+        """Refuse a rule that remembers each client after a pre-aggregation, whose uploads are of no one client."""
+        if pre is not None and self.memory_size(2, 1) != self.memory_size(1, 1):
+            raise NotCoveredError(
+                f'aggregation = "{self.kind}" remembers each client, and pre_aggregation = "{pre.kind}" mixes the '
+                "uploads of several; remove one of the two"
+            )
 
     @classmethod
     def check_methods(cls) -> None:
