@@ -399,7 +399,7 @@ def test_a_scikit_learn_regressor_learns_in_a_federation():
         return reply(message, model, 40)
 
     strategy, result = start(
-        make_app(train), 40, blank(), Sharing(2, coordinated=False), num_participants=2, aggregation=None
+        make_app(train), 120, blank(), Sharing(2, coordinated=False), num_participants=2, aggregation=None
     )
     model = load_into(blank(), result.arrays)
     np.testing.assert_allclose([*model.coef_, *model.intercept_], [*truth, 3.0], atol=0.1)
