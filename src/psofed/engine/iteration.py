@@ -14,7 +14,6 @@ from psofed.engine.attackers import ON_SAMPLES, ON_UPLOADS, AttackSide, set_byza
 from psofed.engine.channels import ChannelSide, transmit
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.delays import DelaySide, pass_time, weigh_by_delay
-from psofed.engine.hooks import borrow
 from psofed.engine.inputs import InputModel
 from psofed.engine.lanes import WIDTH
 from psofed.engine.learning import Learning, Sampling
@@ -35,6 +34,7 @@ from psofed.engine.signatures import (
     take_attack,
     take_defence,
     take_remember,
+    taken,
 )
 from psofed.engine.step import (
     Layout,
@@ -171,7 +171,6 @@ class TrialBlock(NamedTuple):
 @compiled
 def advance(phase: int, first: int, start: int, stop: int, block: TrialBlock, metrics: FloatArray) -> None:
     """Run iterations `start` to `stop` of a chunk that begins with iteration `first`; write ``metrics[t, q, l]``."""
-    block = borrow(block)
     layout, source, inputs, learning, sampling = (
         block.layout, block.source, block.inputs, block.learning, block.sampling,
     )  # fmt: skip
@@ -182,11 +181,11 @@ def advance(phase: int, first: int, start: int, stop: int, block: TrialBlock, me
         block.up,
         block.down,
     )
-    delay, arrived, defence, watching = block.delay, block.arrived, block.defence, block.watching
+    delay, arrived, defence, watching = block.delay, taken(block.arrived), block.defence, block.watching
     rule, root, rival, tests, state = block.rule, block.root, block.rival, block.tests, block.state
-    work, mixed = block.rule_scratch.work, block.rule_scratch.mixed
+    work, mixed = block.rule_scratch.work, taken(block.rule_scratch.mixed)
     client_momenta, server_momenta, read = (
-        block.rival_memory.clients, block.rival_memory.server, block.rival_memory.read,
+        block.rival_memory.clients, block.rival_memory.server, taken(block.rival_memory.read),
     )  # fmt: skip
     scratch, tally = block.scratch, block.tally
     is_plain, target, base, models, server = (

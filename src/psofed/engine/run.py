@@ -25,6 +25,7 @@ from psofed.engine.samples import FunctionSamples, TrialSamples
 from psofed.engine.server import make_rule_side
 from psofed.engine.step import SUM_BLOCK, Layout, Tally, learn_clients, make_source, make_step_scratch
 from psofed.engine.streams import Stream, make_stream
+from psofed.engine.tables import Table
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 from psofed.parts.watching import WatchPlan
 
@@ -202,6 +203,7 @@ class Run:
             DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rule_scratch, rival,
             rival_memory, tests, state, make_step_scratch(dimension), tally,
         )  # fmt: skip
+        self._table: Table | None = None
         self._check = watch_hooks(
             self,
             (
@@ -281,16 +283,17 @@ class Run:
             exchange=self._draw_exchange(first, count, drawn),
             attack=self._draw_attack(first, count),
             delay=self._delays.draw(first, drawn.uploaders, drawn.asked),
-            rival=self._block.rival._replace(exchanges=exchanges),
+            rival=self._block.rival if self._traffic is None else self._block.rival._replace(exchanges=exchanges),
             tally=self._block.tally._replace(watched_from=self.watched_from),
         )
+        table = self._table = Table(block, self._table)
         if self._threads.count == 1:
-            advance(WHOLE, first, 0, count, block, metrics)
+            advance(WHOLE, first, 0, count, table, metrics)
         else:
             for t in range(count):
-                advance(BEFORE, first, t, t + 1, block, metrics)
+                advance(BEFORE, first, t, t + 1, table, metrics)
                 self._threads.learn(first + t, block, drawn.learns[t] if drawn.learns.size else _ALL_LEARN)
-                advance(AFTER, first, t, t + 1, block, metrics)
+                advance(AFTER, first, t, t + 1, table, metrics)
         self._check()
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.

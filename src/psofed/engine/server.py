@@ -12,6 +12,7 @@ from psofed.engine.normals import uniform_at
 from psofed.engine.root_data import RootSet, draw_root, own_step
 from psofed.engine.signatures import AGGREGATION, MIX, Uploads, Work, take_aggregation, take_mix
 from psofed.engine.streams import Stream, WordArray
+from psofed.engine.tables import Table
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Numbers, Updates, scratch_size
@@ -408,7 +409,7 @@ def combine_compiled(rule: Aggregation, uploads: FloatArray, server: FloatArray)
     memory = np.zeros((1, rule.memory_size(participants, size)))
     _call(
         hook.address, hook.options, participants, np.zeros(size), given, nothing, memory,
-        make_work(participants, size, size), error,
+        Table(make_work(participants, size, size)), error,
     )  # fmt: skip
     check()
     return np.asarray(-error[0])

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from numba import boolean, float32, float64, int32, int64, types, uint8, uint64
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import hook_taker
 from psofed.engine.streams import WordArray
+from psofed.engine.tables import TableType
 
 
 class AttackState(NamedTuple):
@@ -72,6 +74,12 @@ class Uploads(NamedTuple):
     sent: FloatArray
     rows: IntArray
     asked: IntArray
+
+
+@kernel_part
+def taken(uploads: Uploads) -> Uploads:
+    """Return uploads that stand in a table as a tuple, which hooks take."""
+    return Uploads(uploads.clients, uploads.entries, uploads.sent, uploads.rows, uploads.asked)
 
 
 class Work(NamedTuple):
@@ -143,20 +151,18 @@ class Watching(NamedTuple):
 
 _NUMBERS, _TABLE, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _PLACES, _PLACE_TABLE, _STREAM = int64[::1], int64[:, ::1], uint64[:, ::1]
-ATTACKERS = types.NamedTuple(
-    (
-        _STREAM, _NUMBERS, boolean, boolean[:, ::1], _PLACE_TABLE, _PLACES, _PLACES, _TABLE, _CUBE, _PLACE_TABLE,
-    ),
+ATTACKERS = TableType(
     AttackState,
+    (_STREAM, _NUMBERS, boolean, boolean[:, ::1], _PLACE_TABLE, _PLACES, _PLACES, _TABLE, _CUBE, _PLACE_TABLE),
 )  # fmt: skip
 UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE, _PLACES, _PLACES), Uploads)
-WORK = types.NamedTuple((_NUMBERS, boolean[::1], _PLACES, _PLACES, _PLACES), Work)
-WATCHING = types.NamedTuple(
+WORK = TableType(Work, (_NUMBERS, boolean[::1], _PLACES, _PLACES, _PLACES))
+WATCHING = TableType(
+    Watching,
     (
         float64, int64, boolean, _TABLE, _CUBE, float64, _NUMBERS, _NUMBERS, _TABLE, _PLACE_TABLE, _PLACE_TABLE,
         _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _TABLE, _PLACE_TABLE, _NUMBERS, _PLACES, _PLACES,
     ),
-    Watching,
 )  # fmt: skip
 
 # attack(options, n, group, attackers, target (D,), server (L, D), uploads)
