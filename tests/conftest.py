@@ -221,8 +221,8 @@ def run_attack() -> Callable[..., np.ndarray]:
     from psofed.engine.attackers import make_attackers
     from psofed.engine.attacks import hooks_of
     from psofed.engine.signatures import Uploads, take_attack
-    from psofed.engine.tables import Table
     from psofed.engine.streams import make_stream
+    from psofed.engine.tables import Table
 
     @njit
     def call(address, options, n, attackers, target, server, uploads):
@@ -247,7 +247,15 @@ def run_attack() -> Callable[..., np.ndarray]:
         assert hook.token == 0, "it runs as plain Python"
         byzantine, stream = attack.byzantine_mask(num_clients), make_stream(seed, "attack", [0])
         attackers = make_attackers([attack], [byzantine], [stream], [len(target)], num_clients)
-        call(hook.address, hook.options, iteration, Table(attackers), target, (target - server)[None].copy(), held)
+        call(
+            hook.address,
+            hook.options,
+            iteration,
+            Table(attackers),
+            target,
+            (target - server)[None].copy(),
+            held,
+        )
         received = np.full_like(uploads, np.nan)
         for p, row in enumerate(entries):
             received[p, row] = target[row] - held.sent[0, p]

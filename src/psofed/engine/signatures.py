@@ -4,7 +4,7 @@ L is the number of trials in a block, K of clients, D of entries, P of uploads, 
 errors, w − model; a model's entry i is ``target[i]`` less that. Every hook takes the part's options first.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba import boolean, float32, float64, int32, int64, types, uint8, uint64
 
@@ -13,6 +13,9 @@ from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import hook_taker
 from psofed.engine.streams import WordArray
 from psofed.engine.tables import TableType
+
+if TYPE_CHECKING:
+    from psofed.engine.iteration import TrialBlock
 
 
 class AttackState(NamedTuple):
@@ -80,6 +83,15 @@ class Uploads(NamedTuple):
 def taken(uploads: Uploads) -> Uploads:
     """Return uploads that stand in a table as a tuple, which hooks take."""
     return Uploads(uploads.clients, uploads.entries, uploads.sent, uploads.rows, uploads.asked)
+
+
+@kernel_part
+def uploads_at(t: int, block: "TrialBlock") -> Uploads:
+    """Return the uploads that reach the server in the t-th iteration of a chunk."""
+    exchange, state = block.exchange, block.state
+    if block.delay.is_on:
+        return taken(block.arrived)
+    return Uploads(exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked)
 
 
 class Work(NamedTuple):

@@ -5,13 +5,14 @@ compiled and called in a fraction of the time. Its arrays are contiguous and bor
 runs, and compiled code counts no references to them.
 """
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import typeof, types
+from numba import cfunc, int64, typeof, types
 from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
@@ -24,7 +25,10 @@ from numba.extending import (
     unbox,
 )
 
+from psofed.engine.compiling import OPTIONS, instruction, own_cache
+
 _WORD = ir.IntType(64)
+_STAGE = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, _WORD.as_pointer()])
 
 
 class TableType(types.Type):
@@ -60,7 +64,9 @@ class Table:
                 members.append(_array_type(value.dtype, value.ndim))
             elif isinstance(value, tuple | Table):
                 is_same = previous is not None and previous.values[place] is value
-                part = previous._parts[place] if is_same else value if isinstance(value, Table) else Table(value)
+                part = (
+                    previous._parts[place] if is_same else value if isinstance(value, Table) else Table(value)
+                )
                 words.append(part.address)
                 members.append(part.kind)
             elif isinstance(value, float):
@@ -137,3 +143,22 @@ def _read(context, builder, kind, words, name):
     array.nitems = builder.sdiv(stride, size)
     array.meminfo, array.parent = array.meminfo.type(None), array.parent.type(None)
     return array._getvalue()
+
+
+@cache
+def stage_address(stage: Callable[[int, int, Any], None], kind: TableType) -> int:
+    """Return where the compiled form of a function of iteration n, its place t in a chunk, and a table stands."""
+    with own_cache():
+        address: int = cfunc(types.void(int64, int64, kind), cache=True, **OPTIONS)(stage).address
+        return address
+
+
+@instruction
+def call_stage(typing_context, address, n, t, table):
+    """Call a stage by its address, inside a kernel."""
+
+    def emit(context, builder, sig, args):
+        builder.call(builder.inttoptr(args[0], _STAGE.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(int64, int64, int64, table), emit
