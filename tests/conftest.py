@@ -222,6 +222,7 @@ def run_attack() -> Callable[..., np.ndarray]:
     from psofed.engine.attacks import hooks_of
     from psofed.engine.signatures import Uploads, take_attack
     from psofed.engine.streams import make_stream
+    from psofed.engine.tables import Table
 
     @njit
     def call(address, options, n, attackers, target, server, uploads):
@@ -246,7 +247,15 @@ def run_attack() -> Callable[..., np.ndarray]:
         assert hook.token == 0, "it runs as plain Python"
         byzantine, stream = attack.byzantine_mask(num_clients), make_stream(seed, "attack", [0])
         attackers = make_attackers([attack], [byzantine], [stream], [len(target)], num_clients)
-        call(hook.address, hook.options, iteration, attackers, target, (target - server)[None].copy(), held)
+        call(
+            hook.address,
+            hook.options,
+            iteration,
+            Table(attackers),
+            target,
+            (target - server)[None].copy(),
+            held,
+        )
         received = np.full_like(uploads, np.nan)
         for p, row in enumerate(entries):
             received[p, row] = target[row] - held.sent[0, p]
@@ -262,6 +271,7 @@ def run_rule() -> Callable[..., np.ndarray]:
 
     from psofed.engine.server import make_work, rule_hook
     from psofed.engine.signatures import Uploads, take_aggregation
+    from psofed.engine.tables import Table
 
     @njit
     def call(address, options, target, uploads, own_step, memory, work, server):
@@ -292,7 +302,7 @@ def run_rule() -> Callable[..., np.ndarray]:
         hook, work = rule_hook(rule), make_work(len(sent), sent.shape[1], len(server))
         assert hook.token == 0, "it runs as plain Python"
         memory = np.zeros((trials, rule.memory_size(9, len(server))))
-        call(hook.address, hook.options, target, held, step, memory, work, error)
+        call(hook.address, hook.options, target, held, step, memory, Table(work), error)
         return target[:, None] - error.T
 
     return run

@@ -10,22 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
-from psofed.engine.attackers import ON_SAMPLES, ON_UPLOADS, AttackSide, set_byzantine
-from psofed.engine.channels import ChannelSide, transmit
+from psofed.engine.attackers import ON_UPLOADS, AttackSide, set_byzantine
+from psofed.engine.channels import ChannelSide
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.delays import DelaySide, pass_time, weigh_by_delay
-from psofed.engine.hooks import borrow
+from psofed.engine.delays import DelaySide
 from psofed.engine.inputs import InputModel
 from psofed.engine.lanes import WIDTH
 from psofed.engine.learning import Learning, Sampling
-from psofed.engine.rivals import (
-    RivalMemory,
-    RivalSide,
-    apply_uploads,
-    draw_shared,
-    encode_updates,
-    form_updates,
-)
+from psofed.engine.rivals import RivalMemory, RivalSide
 from psofed.engine.root_data import RootSet
 from psofed.engine.server import RuleScratch, RuleSide, aggregate
 from psofed.engine.signatures import (
@@ -35,16 +27,10 @@ from psofed.engine.signatures import (
     take_attack,
     take_defence,
     take_remember,
+    uploads_at,
 )
-from psofed.engine.step import (
-    Layout,
-    StepScratch,
-    Tally,
-    WordSource,
-    learn_clients,
-    learn_in_general,
-    learn_trials,
-)
+from psofed.engine.step import Layout, StepScratch, Tally, WordSource
+from psofed.engine.tables import call_stage
 from psofed.engine.test_set import TestSet, measure
 
 # What a call of the kernel does: what precedes learning, learning, what follows; threads may share the second.
@@ -101,8 +87,6 @@ class State(NamedTuple):
 
     Attributes
     ----------
-    is_plain : bool
-        Whether clients make LMS steps on independent white samples of one fixed target.
     target, base : array (D,)
         w, and what uploads are counted from: w, or zeros where no models are sent.
     models : array (V, D, 16)
@@ -121,7 +105,6 @@ class State(NamedTuple):
         Scratch: the server's errors of sixteen iterations, and their metrics.
     """
 
-    is_plain: bool
     target: FloatArray
     base: FloatArray
     models: FloatArray
@@ -140,7 +123,7 @@ class State(NamedTuple):
 class TrialBlock(NamedTuple):
     """Everything that a block of trials needs for some iterations.
 
-    Tuples are not nested further, and each is taken out once: a kernel copies all of a tuple to read one of its fields.
+    Kernels take it as a :class:`psofed.engine.tables.Table`.
     """
 
     layout: Layout
@@ -168,132 +151,60 @@ class TrialBlock(NamedTuple):
     tally: Tally
 
 
+class Stages(NamedTuple):
+    """Addresses of what differs between scenarios, each compiled when first used; 0 for what the kernel does itself."""
+
+    download: int
+    learn: int
+    upload: int
+    deliver: int
+    aggregate: int
+
+
 @compiled
-def advance(phase: int, first: int, start: int, stop: int, block: TrialBlock, metrics: FloatArray) -> None:
+def advance(
+    phase: int, first: int, start: int, stop: int, stages: Stages, block: TrialBlock, metrics: FloatArray
+) -> None:
     """Run iterations `start` to `stop` of a chunk that begins with iteration `first`; write ``metrics[t, q, l]``."""
-    block = borrow(block)
-    layout, source, inputs, learning, sampling = (
-        block.layout, block.source, block.inputs, block.learning, block.sampling,
-    )  # fmt: skip
-    exchange, attack, attackers, up, down = (
-        block.exchange,
-        block.attack,
-        block.attackers,
-        block.up,
-        block.down,
-    )
-    delay, arrived, defence, watching = block.delay, block.arrived, block.defence, block.watching
-    rule, root, rival, tests, state = block.rule, block.root, block.rival, block.tests, block.state
-    work, mixed = block.rule_scratch.work, block.rule_scratch.mixed
-    client_momenta, server_momenta, read = (
-        block.rival_memory.clients, block.rival_memory.server, block.rival_memory.read,
-    )  # fmt: skip
-    scratch, tally = block.scratch, block.tally
-    is_plain, target, base, models, server = (
-        state.is_plain,
-        state.target,
-        state.base,
-        state.models,
-        state.server,
-    )
-    is_rival, sends_models, is_late = rival.is_on, not rival.is_on or rival.sends_model, delay.is_on
-    known = server if sends_models else state.nothing
-    poisons = False
-    for kind in attack.kinds:
-        poisons = poisons or kind == ON_SAMPLES
-    if is_rival and not rival.fresh:
-        draw_shared(rival, 0)
+    layout, exchange, attack, attackers = block.layout, block.exchange, block.attack, block.attackers
+    delay, defence, rule, work = block.delay, block.defence, block.rule, block.rule_scratch.work
+    rival, tests, state = block.rival, block.tests, block.state
+    server, base, is_rival, is_late = state.server, state.base, rival.is_on, delay.is_on
+    known = server if not is_rival or rival.sends_model else state.nothing
     for t in range(start, stop):
         n = first + t
-        count = rival.exchanges[t] if is_rival else state.sent.shape[1]
+        exchanges = not is_rival or rival.exchanges[t] > 0
         if phase & BEFORE:
-            _note_server(t - start, t, sampling.moves, state)
+            _note_server(t - start, t, block.sampling.moves, state)
             if attack.sets.size:
                 set_byzantine(attack.sets, t, attackers)
-            if not is_rival:
-                _download(n, t, layout, exchange, down, defence, watching.left, state)
-            elif count:
-                _receive(n, t, layout.clients, exchange, down, state)
+            if stages.download == 0:
+                _download(t, layout, exchange, state)
+            elif exchanges:
+                call_stage(stages.download, n, t, block)
         if phase & LEARN:
-            learns = exchange.learns[t] if exchange.learns.size else exchange.all_learn
-            if is_plain and layout.mask:
-                learn_clients(
-                    n,
-                    0,
-                    models.shape[0],
-                    layout,
-                    source,
-                    inputs,
-                    learning.stepsizes,
-                    learns,
-                    models,
-                    scratch,
-                    tally,
-                )
-            elif is_plain:
-                learn_trials(
-                    n,
-                    0,
-                    models.shape[0],
-                    layout,
-                    source,
-                    inputs,
-                    learning.stepsizes,
-                    learns,
-                    models,
-                    scratch,
-                    tally,
-                )
-            else:
-                learn_in_general(
-                    n, t, source, inputs, learning, sampling, attack, attackers, poisons and count > 0, target,
-                    state.server_lanes, learns, models, scratch, tally,
-                )  # fmt: skip
+            call_stage(stages.learn, n, t, block)
         if phase & AFTER:
-            _note_errors(t, layout.clients, sampling.tests_on_next, tally, metrics)
-            if is_rival and count == 0 and not is_late:  # else uploads of earlier iterations may arrive
-                pass
-            else:
-                if is_rival:
-                    form_updates(rival, exchange.participants[t], count, state.received, sampling)
-                    if rival.fresh:
-                        draw_shared(rival, n)
-                    encode_updates(rival, client_momenta, n, exchange.participants[t], count)
-                    _upload_encoded(t, count, exchange, rival.encoded, rival.sends_model, state)
+            _note_errors(t, layout.clients, block.sampling.tests_on_next, block.tally, metrics)
+            if exchanges or is_late:  # uploads of earlier iterations may arrive
+                if stages.upload != 0:
+                    call_stage(stages.upload, n, t, block)
                 else:
-                    _remember(n, layout, attack, attackers, target, models)
+                    _remember(n, layout, attack, attackers, state.target, state.models)
                     _upload(t, layout, exchange, state)
                 uploads = Uploads(
                     exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked
                 )
                 _corrupt(n, attack, attackers, base, known, uploads)
-                if up.addresses.size:
-                    _fill_receiver(up.receiver, uploads, known)
-                    transmit(up, n, layout.clients, base, uploads)
-                if is_late:
-                    pass_time(delay, t, n, server, uploads, arrived)
-                    uploads = arrived
+                if stages.deliver != 0:
+                    call_stage(stages.deliver, n, t, block)
+                    uploads = uploads_at(t, block)
                 if defence.address != 0:
-                    take_defence(defence.address)(defence.options, n, known, uploads, watching)
-                if delay.by_delay:
-                    weigh_by_delay(delay, server, uploads)
-                if sends_models:
-                    aggregate(rule, root, work, mixed, n, layout.clients, base, uploads, server)
+                    take_defence(defence.address)(defence.options, n, known, uploads, block.watching)
+                if stages.aggregate != 0:
+                    call_stage(stages.aggregate, n, t, block)
                 else:
-                    apply_uploads(
-                        rival,
-                        server_momenta,
-                        rule,
-                        root,
-                        work,
-                        mixed,
-                        n,
-                        layout.clients,
-                        uploads,
-                        count,
-                        read,
-                        server,
-                    )
+                    aggregate(rule, work, n, layout.clients, base, uploads, server)
         done = (t - start) % WIDTH + 1
         if phase & BEFORE and (done == WIDTH or t == stop - 1):
             for trial in range(server.shape[0]):
@@ -338,81 +249,19 @@ def _remember(
 
 
 @kernel_part
-def _download(
-    n: int,
-    t: int,
-    layout: Layout,
-    exchange: Exchanges,
-    down: ChannelSide,
-    defence: DefenceSide,
-    left: IntArray,
-    state: State,
-) -> None:
-    """Let the participants that are reached, and not excluded, download their entries."""
-    participants, entries, reached = exchange.participants, exchange.downloaded, exchange.downloads
-    server, models, received, shift, mask = (
-        state.server,
-        state.models,
-        state.received,
-        layout.shift,
-        layout.mask,
-    )
-    rows, shared, trials, count = entries.shape[2], entries.shape[3], server.shape[0], participants.shape[2]
-    excludes, has_channels = defence.address != 0 and not defence.excluded_download, down.addresses.size > 0
-    if not has_channels and not excludes and reached.size == 0:
-        for trial in range(trials):
-            for r in range(rows):
-                for m in range(shared):
-                    i = entries[t, trial, r, m]
-                    own = server[trial, i]
-                    for p in range(r, count if rows == 1 else r + 1):
-                        k = np.int64(participants[t, trial, p])
-                        models[k >> shift, i, trial + (k & mask)] = own
-        return
-    for trial in range(trials):
-        for p in range(count):
-            is_out = excludes and left[trial, participants[t, trial, p]] != 0
-            takes = not is_out and (reached.size == 0 or reached[t, trial, p])
+def _download(t: int, layout: Layout, exchange: Exchanges, state: State) -> None:
+    """Let all participants download their entries."""
+    participants, entries = exchange.participants, exchange.downloaded
+    server, models, shift, mask = state.server, state.models, layout.shift, layout.mask
+    rows, shared, count = entries.shape[2], entries.shape[3], participants.shape[2]
+    for trial in range(server.shape[0]):
+        for r in range(rows):
             for m in range(shared):
-                received[trial, p, m] = (
-                    server[trial, entries[t, trial, p if rows > 1 else 0, m]] if takes else np.nan
-                )
-    if has_channels:
-        own_values = down.receiver
-        for trial in range(trials):
-            for p in range(count):
-                k = np.int64(participants[t, trial, p])
-                for m in range(shared):
-                    i = entries[t, trial, p if rows > 1 else 0, m]
-                    own_values[trial, p, m] = models[k >> shift, i, trial + (k & mask)]
-        messages = Uploads(participants[t], entries[t], received, state.rows, state.asked)
-        transmit(down, n, layout.clients, state.target, messages)
-    for trial in range(trials):
-        for p in range(count):
-            k = np.int64(participants[t, trial, p])
-            for m in range(shared):
-                i, value = entries[t, trial, p if rows > 1 else 0, m], received[trial, p, m]
-                if value == value:
-                    models[k >> shift, i, trial + (k & mask)] = value
-
-
-@kernel_part
-def _receive(n: int, t: int, num_clients: int, exchange: Exchanges, down: ChannelSide, state: State) -> None:
-    """Write the server's model as each participant receives it; clients hold no model."""
-    received, server, reached, target = state.received, state.server, exchange.downloads, state.target
-    rows, own_values, has_channels = state.rows, down.receiver, down.addresses.size > 0
-    trials, count, dimension = received.shape
-    for trial in range(trials):
-        rows[trial] = count
-        for p in range(count):
-            takes = reached.size == 0 or reached[t, trial, p]
-            for i in range(dimension):
-                received[trial, p, i] = server[trial, i] if takes else np.nan
-                if has_channels:
-                    own_values[trial, p, i] = target[i]
-    if has_channels:
-        messages = Uploads(exchange.participants[t], state.every, received, rows, state.asked)
-        transmit(down, n, num_clients, target, messages)
+                i = entries[t, trial, r, m]
+                own = server[trial, i]
+                for p in range(r, count if rows == 1 else r + 1):
+                    k = np.int64(participants[t, trial, p])
+                    models[k >> shift, i, trial + (k & mask)] = own
 
 
 @kernel_part
@@ -434,43 +283,6 @@ def _upload(t: int, layout: Layout, exchange: Exchanges, state: State) -> None:
                 for m in range(shared):
                     if not reached[t, trial, p]:
                         sent[trial, p, m] = np.nan
-
-
-@kernel_part
-def _upload_encoded(
-    t: int, count: int, exchange: Exchanges, encoded: FloatArray, sends_model: bool, state: State
-) -> None:
-    """Let participants send encoded updates, added to the model they received where models are sent."""
-    sent, received, reached, rows, asked = (
-        state.sent,
-        state.received,
-        exchange.uploads,
-        state.rows,
-        state.asked,
-    )
-    trials, _, numbers = sent.shape
-    for trial in range(trials):
-        rows[trial], asked[trial] = count, exchange.asked[t, trial]
-        for p in range(count):
-            is_present = reached.size == 0 or reached[t, trial, p]
-            for i in range(received.shape[2]):
-                is_present = is_present and received[trial, p, i] == received[trial, p, i]
-            for j in range(numbers):
-                value = -encoded[trial, p, j]
-                if sends_model:
-                    value += received[trial, p, j]
-                sent[trial, p, j] = value if is_present else np.nan
-
-
-@kernel_part
-def _fill_receiver(receiver: FloatArray, uploads: Uploads, server: FloatArray) -> None:
-    """Write the server's own values of what is uploaded."""
-    entries, rows = uploads.entries, uploads.rows
-    for trial in range(receiver.shape[0]):
-        for p in range(rows[trial]):
-            r = p if entries.shape[1] > 1 else 0
-            for m in range(receiver.shape[2]):
-                receiver[trial, p, m] = server[trial, entries[trial, r, m]]
 
 
 @kernel_part

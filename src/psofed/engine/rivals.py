@@ -10,20 +10,23 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray, IntArray
-from psofed.engine.compiling import kernel_part
+from psofed.engine.channels import transmit
+from psofed.engine.compiling import compiled, kernel_part
+from psofed.engine.delays import weigh_by_delay
 from psofed.engine.hooks import NO_HOOK, Body, Frame, Hook, make_hook
 from psofed.engine.lanes import fma
 from psofed.engine.learning import Sampling
 from psofed.engine.normals import normals_at, uniform_at
-from psofed.engine.root_data import RootSet
-from psofed.engine.server import RuleSide, aggregate
-from psofed.engine.signatures import CODE, Uploads, Work, take_code
+from psofed.engine.server import mix_and_aggregate
+from psofed.engine.signatures import CODE, Uploads, take_code, taken, uploads_at
 from psofed.engine.streams import WordArray, make_stream
+from psofed.engine.tables import Table
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
 from psofed.parts.traffic import Momentum
 
 if TYPE_CHECKING:
+    from psofed.engine.iteration import TrialBlock
     from psofed.scenario import Scenario
 
 
@@ -188,6 +191,8 @@ def make_rival_side(
             np.empty((count, joining, size)), counts, counts.copy(),
         ),
     )  # fmt: skip
+    if is_on and not exchange.fresh:
+        draw_shared(Table(side), 0)
     return side, memory, (encode, decode, apply)
 
 
@@ -201,6 +206,25 @@ def _make_momenta(momentum: Momentum | None, trials: int, clients: int, numbers:
         )
     values = np.zeros((trials, clients, numbers))
     return Momenta(True, momentum.keep, momentum.take, momentum.absent, values, np.full(clients, -1))
+
+
+def receive(n: int, t: int, block: "TrialBlock") -> None:
+    """Stage: write the server's model as each participant receives it; clients hold no model."""
+    exchange, down, state, num_clients = block.exchange, block.down, block.state, block.layout.clients
+    received, server, reached, target = state.received, state.server, exchange.downloads, state.target
+    rows, own_values, has_channels = state.rows, down.receiver, down.addresses.size > 0
+    trials, count, dimension = received.shape
+    for trial in range(trials):
+        rows[trial] = count
+        for p in range(count):
+            takes = reached.size == 0 or reached[t, trial, p]
+            for i in range(dimension):
+                received[trial, p, i] = server[trial, i] if takes else np.nan
+                if has_channels:
+                    own_values[trial, p, i] = target[i]
+    if has_channels:
+        messages = Uploads(exchange.participants[t], state.every, received, rows, state.asked)
+        transmit(down, n, num_clients, target, messages)
 
 
 @kernel_part
@@ -238,7 +262,7 @@ def form_updates(
                 updates[trial, p, i] = rival.stepsizes[k] * error * sample[k, i, trial]
 
 
-@kernel_part
+@compiled
 def draw_shared(rival: RivalSide, n: int) -> None:
     """Fill the random numbers that server and clients share in iteration n: normals, then uniforms."""
     normals, uniforms = rival.normals, rival.uniforms
@@ -274,6 +298,35 @@ def encode_updates(rival: RivalSide, momenta: Momenta, n: int, clients: IndexArr
         rival.encode_options, count, count, rival.stepsizes, clients, updates, rival.normals, rival.uniforms, own,
         rival.memory, rival.encoded,
     )  # fmt: skip
+
+
+def upload_encoded(n: int, t: int, block: "TrialBlock") -> None:
+    """Stage: let participants send encoded updates, added to the model they received where models are sent."""
+    rival, exchange, state, count = block.rival, block.exchange, block.state, block.rival.exchanges[t]
+    form_updates(rival, exchange.participants[t], count, state.received, block.sampling)
+    if rival.fresh:
+        draw_shared(rival, n)
+    encode_updates(rival, block.rival_memory.clients, n, exchange.participants[t], count)
+    encoded, sends_model = rival.encoded, rival.sends_model
+    sent, received, reached, rows, asked = (
+        state.sent,
+        state.received,
+        exchange.uploads,
+        state.rows,
+        state.asked,
+    )
+    trials, _, numbers = sent.shape
+    for trial in range(trials):
+        rows[trial], asked[trial] = count, exchange.asked[t, trial]
+        for p in range(count):
+            is_present = reached.size == 0 or reached[t, trial, p]
+            for i in range(received.shape[2]):
+                is_present = is_present and received[trial, p, i] == received[trial, p, i]
+            for j in range(numbers):
+                value = -encoded[trial, p, j]
+                if sends_model:
+                    value += received[trial, p, j]
+                sent[trial, p, j] = value if is_present else np.nan
 
 
 @kernel_part
@@ -313,29 +366,19 @@ def _read_uploads(rival: RivalSide, momenta: Momenta, uploads: Uploads, count: i
                     read.sent[trial, p, i] = sent[trial, p, i]
 
 
-@kernel_part
-def apply_uploads(
-    rival: RivalSide,
-    momenta: Momenta,
-    rule: RuleSide,
-    root: RootSet,
-    work: Work,
-    mixed: Uploads,
-    n: int,
-    num_clients: int,
-    uploads: Uploads,
-    count: int,
-    read: Uploads,
-    server: FloatArray,
-) -> None:
-    """Let the server change its model by numbers that are not models: read, join, decode, apply."""
-    _read_uploads(rival, momenta, uploads, count, read)
+def apply_uploads(n: int, t: int, block: "TrialBlock") -> None:
+    """Stage: let the server change its model by numbers that are not models: read, join, decode, apply."""
+    rival, count, server = block.rival, block.rival.exchanges[t], block.state.server
+    uploads, read = uploads_at(t, block), taken(block.rival_memory.read)
+    if block.delay.by_delay:
+        weigh_by_delay(block.delay, server, uploads)
+    _read_uploads(rival, block.rival_memory.server, uploads, count, read)
     joined, decoded, change = rival.joined, rival.decoded, rival.change
     trials, size = joined.shape
     for trial in range(trials):
         for i in range(size):
             joined[trial, i] = 0.0
-    aggregate(rule, root, work, mixed, n, num_clients, rival.zeros, read, joined)
+    mix_and_aggregate(n, block, rival.zeros, read, joined)
     for trial in range(trials):
         for i in range(size):
             joined[trial, i] = -joined[trial, i]

@@ -1,11 +1,11 @@
 """A run of several trials: draws participants and masks chunk by chunk and calls the kernel."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.attackers import AttackSide, draw_byzantine, make_attack_side
@@ -16,15 +16,37 @@ from psofed.engine.delays import Delays
 from psofed.engine.drift import TargetMoves
 from psofed.engine.hooks import NO_HOOK, watch_hooks
 from psofed.engine.inputs import InputModel, make_input_model
-from psofed.engine.iteration import AFTER, BEFORE, WHOLE, DefenceSide, Exchanges, State, TrialBlock, advance
+from psofed.engine.iteration import (
+    AFTER,
+    BEFORE,
+    LEARN,
+    WHOLE,
+    DefenceSide,
+    Exchanges,
+    Stages,
+    State,
+    TrialBlock,
+    advance,
+)
 from psofed.engine.lanes import WIDTH, empty_lanes
 from psofed.engine.learning import make_learning, make_sampling
+from psofed.engine.links import deliver, download_in_general
 from psofed.engine.masks import Masks
-from psofed.engine.rivals import make_rival_side
+from psofed.engine.rivals import apply_uploads, make_rival_side, receive, upload_encoded
 from psofed.engine.samples import FunctionSamples, TrialSamples
-from psofed.engine.server import make_rule_side
-from psofed.engine.step import SUM_BLOCK, Layout, Tally, learn_clients, make_source, make_step_scratch
+from psofed.engine.server import aggregate_in_general, make_rule_side
+from psofed.engine.step import (
+    SUM_BLOCK,
+    Layout,
+    Tally,
+    learn_clients,
+    learn_in_general,
+    learn_trials,
+    make_source,
+    make_step_scratch,
+)
 from psofed.engine.streams import Stream, make_stream
+from psofed.engine.tables import Table, stage_address
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 from psofed.parts.watching import WatchPlan
 
@@ -171,8 +193,8 @@ class Run:
         if not self._tests_on_next:
             tests = draw_test_set(scenario, fleet, make_stream(seed, "test", trials))
 
+        self._is_plain = is_plain(scenario) and samples is None
         state = State(
-            is_plain=is_plain(scenario) and samples is None,
             target=fleet.target.copy(),
             base=fleet.target.copy() if sends_models else np.zeros(numbers),
             models=_filled(fleet.target[:, None], vectors if algorithm.holds_models else 1, dimension, WIDTH),
@@ -200,8 +222,9 @@ class Run:
             self._layout, make_source(data, self._layout, (dimension + 2) // 2), inputs, learning, sampling,
             _NOT_YET_DRAWN, attack, attackers, up, below, self._delays.side, self._delays.arrived,
             DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rule_scratch, rival,
-            rival_memory, tests, state, make_step_scratch(dimension), tally,
+            rival_memory, tests, state, make_step_scratch(dimension, 0, vectors), tally,
         )  # fmt: skip
+        self._table: Table | None = None
         self._check = watch_hooks(
             self,
             (
@@ -281,16 +304,22 @@ class Run:
             exchange=self._draw_exchange(first, count, drawn),
             attack=self._draw_attack(first, count),
             delay=self._delays.draw(first, drawn.uploaders, drawn.asked),
-            rival=self._block.rival._replace(exchanges=exchanges),
+            rival=self._block.rival
+            if self._traffic is None
+            else self._block.rival._replace(exchanges=exchanges),
             tally=self._block.tally._replace(watched_from=self.watched_from),
         )
+        table = self._table = Table(block, self._table)
+        stages = self._stages(block, table)
         if self._threads.count == 1:
-            advance(WHOLE, first, 0, count, block, metrics)
+            advance(WHOLE, first, 0, count, stages, table, metrics)
         else:
             for t in range(count):
-                advance(BEFORE, first, t, t + 1, block, metrics)
-                self._threads.learn(first + t, block, drawn.learns[t] if drawn.learns.size else _ALL_LEARN)
-                advance(AFTER, first, t, t + 1, block, metrics)
+                advance(BEFORE, first, t, t + 1, stages, table, metrics)
+                self._threads.run(
+                    lambda part, t=t: advance(LEARN, first, t, t + 1, stages, part, metrics), table
+                )
+                advance(AFTER, first, t, t + 1, stages, table, metrics)
         self._check()
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
@@ -298,6 +327,26 @@ class Run:
             metrics[:, 0] *= share[:, None]
             if self._tests_on_next:
                 metrics[:, 2] *= share[:, None]
+
+    def _stages(self, block: TrialBlock, table: Table) -> Stages:
+        """Return the stages that the scenario needs."""
+        rival, defence = block.rival, block.defence
+        is_checked = defence.address != 0 and not defence.excluded_download
+        loses = block.down.addresses.size or block.exchange.downloads.size or is_checked
+        is_mixed = block.rule.mix or block.root.rows.shape[1] or block.delay.by_delay
+        plain = learn_clients if self._layout.mask else learn_trials
+        stages = (
+            receive if rival.is_on else download_in_general if loses else None,
+            plain if self._is_plain else learn_in_general,
+            upload_encoded if rival.is_on else None,
+            deliver if block.up.addresses.size or block.delay.is_on else None,
+            apply_uploads
+            if rival.is_on and not rival.sends_model
+            else aggregate_in_general
+            if is_mixed
+            else None,
+        )
+        return Stages(*(0 if stage is None else stage_address(stage, table.kind) for stage in stages))
 
     def _draw_exchange(self, first: int, count: int, drawn: Participants) -> Exchanges:
         participants, uploaders = drawn.participants, drawn.uploaders
@@ -361,22 +410,16 @@ class _Threads:
 
     def __init__(self, count: int, blocks: int, vectors: int, layout: Layout, dimension: int) -> None:
         self.count = count
-        self._scratch = [make_step_scratch(dimension) for _ in range(count)]
         size = SUM_BLOCK >> layout.shift
         bounds = [min(blocks * part // count * size, vectors) for part in range(count)] + [vectors]
-        self._parts = list(pairwise(bounds))
+        self._scratch = [make_step_scratch(dimension, *part) for part in pairwise(bounds)]
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
-    def learn(self, n: int, block: TrialBlock, learns: NDArray[np.uint8]) -> None:
-        """Let all clients learn in iteration n."""
+    def run(self, learn: Callable[[Table], None], block: Table) -> None:
+        """Let all clients learn."""
         assert self._pool is not None
-        futures = [
-            self._pool.submit(
-                learn_clients, n, *part, block.layout, block.source, block.inputs, block.learning.stepsizes, learns,
-                block.state.models, scratch, block.tally,
-            )
-            for part, scratch in zip(self._parts, self._scratch, strict=True)
-        ]  # fmt: skip
+        parts = [Table(block.values._replace(scratch=scratch), block) for scratch in self._scratch]
+        futures = [self._pool.submit(learn, part) for part in parts]
         for future in futures:
             future.result()
 

@@ -7,11 +7,22 @@ import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
+from psofed.engine.delays import weigh_by_delay
 from psofed.engine.hooks import NO_HOOK, Body, Frame, Hook, MakeFrame, make_hook, watch_hooks
 from psofed.engine.normals import uniform_at
 from psofed.engine.root_data import RootSet, draw_root, own_step
-from psofed.engine.signatures import AGGREGATION, MIX, Uploads, Work, take_aggregation, take_mix
+from psofed.engine.signatures import (
+    AGGREGATION,
+    MIX,
+    Uploads,
+    Work,
+    take_aggregation,
+    take_mix,
+    taken,
+    uploads_at,
+)
 from psofed.engine.streams import Stream, WordArray
+from psofed.engine.tables import Table
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Numbers, Updates, scratch_size
@@ -20,6 +31,7 @@ from psofed.parts.plain import LARGEST, check_size
 from psofed.parts.vectors import part_of
 
 if TYPE_CHECKING:
+    from psofed.engine.iteration import TrialBlock
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
@@ -132,9 +144,7 @@ def make_work(participants: int, shared: int, dimension: int, over_vectors: bool
 @kernel_part
 def aggregate(
     rule: RuleSide,
-    root: RootSet,
     work: Work,
-    mixed: Uploads,
     n: int,
     num_clients: int,
     target: FloatArray,
@@ -142,21 +152,38 @@ def aggregate(
     server: FloatArray,
 ) -> None:
     """Update the server with the uploads of iteration n."""
-    address, step = rule.address, rule.step
+    if rule.address == 0:
+        _move_by_mean(uploads, rule.step, server)
+    else:
+        take_aggregation(rule.address)(
+            rule.options, n, num_clients, target, uploads, rule.step, rule.memory, work, server
+        )
+
+
+@kernel_part
+def mix_and_aggregate(
+    n: int, block: "TrialBlock", target: FloatArray, uploads: Uploads, server: FloatArray
+) -> None:
+    """Update the server with the uploads of iteration n, mixed before, or compared with its own step."""
+    rule, root, work, num_clients = block.rule, block.root, block.rule_scratch.work, block.layout.clients
     if rule.mix != 0:
+        mixed = taken(block.rule_scratch.mixed)
         take_mix(rule.mix)(
             rule.mix_options, n, num_clients, rule.stream, target, server, uploads, rule.mix_memory, work, rule.after,
             mixed,
         )  # fmt: skip
         uploads = mixed
-    if address == 0:
-        _move_by_mean(uploads, step, server)
-    else:
-        if root.rows.shape[1]:
-            own_step(root, server, step)
-        take_aggregation(address)(
-            rule.options, n, num_clients, target, uploads, step, rule.memory, work, server
-        )
+    if root.rows.shape[1]:
+        own_step(root, server, rule.step)
+    aggregate(rule, work, n, num_clients, target, uploads, server)
+
+
+def aggregate_in_general(n: int, t: int, block: "TrialBlock") -> None:
+    """Stage: update the server with uploads that are weighed by delay, mixed, or compared with its own step."""
+    uploads, server = uploads_at(t, block), block.state.server
+    if block.delay.by_delay:
+        weigh_by_delay(block.delay, server, uploads)
+    mix_and_aggregate(n, block, block.state.base, uploads, server)
 
 
 @kernel_part
@@ -420,7 +447,7 @@ def combine_compiled(
     error, nothing = -server.astype(np.float64)[None], np.zeros((1, size))
     _call(
         hook.address, hook.options, total, np.zeros(size), given, nothing, kept[None],
-        make_work(participants, size, size), error,
+        Table(make_work(participants, size, size)), error,
     )  # fmt: skip
     check()
     return np.asarray(-error[0])

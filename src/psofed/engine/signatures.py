@@ -4,13 +4,18 @@ L is the number of trials in a block, K of clients, D of entries, P of uploads, 
 errors, w − model; a model's entry i is ``target[i]`` less that. Every hook takes the part's options first.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba import boolean, float32, float64, int32, int64, types, uint8, uint64
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import hook_taker
 from psofed.engine.streams import WordArray
+from psofed.engine.tables import TableType
+
+if TYPE_CHECKING:
+    from psofed.engine.iteration import TrialBlock
 
 
 class AttackState(NamedTuple):
@@ -72,6 +77,21 @@ class Uploads(NamedTuple):
     sent: FloatArray
     rows: IntArray
     asked: IntArray
+
+
+@kernel_part
+def taken(uploads: Uploads) -> Uploads:
+    """Return uploads that stand in a table as a tuple, which hooks take."""
+    return Uploads(uploads.clients, uploads.entries, uploads.sent, uploads.rows, uploads.asked)
+
+
+@kernel_part
+def uploads_at(t: int, block: "TrialBlock") -> Uploads:
+    """Return the uploads that reach the server in the t-th iteration of a chunk."""
+    exchange, state = block.exchange, block.state
+    if block.delay.is_on:
+        return taken(block.arrived)
+    return Uploads(exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked)
 
 
 class Work(NamedTuple):
@@ -147,20 +167,18 @@ class Watching(NamedTuple):
 
 _NUMBERS, _TABLE, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _PLACES, _PLACE_TABLE, _STREAM = int64[::1], int64[:, ::1], uint64[:, ::1]
-ATTACKERS = types.NamedTuple(
-    (
-        _STREAM, _NUMBERS, boolean, boolean[:, ::1], _PLACE_TABLE, _PLACES, _PLACES, _TABLE, _CUBE, _PLACE_TABLE,
-    ),
+ATTACKERS = TableType(
     AttackState,
+    (_STREAM, _NUMBERS, boolean, boolean[:, ::1], _PLACE_TABLE, _PLACES, _PLACES, _TABLE, _CUBE, _PLACE_TABLE),
 )  # fmt: skip
 UPLOADS = types.NamedTuple((int32[:, ::1], int32[:, :, ::1], _CUBE, _PLACES, _PLACES), Uploads)
-WORK = types.NamedTuple((_NUMBERS, boolean[::1], _PLACES, _PLACES, _PLACES), Work)
-WATCHING = types.NamedTuple(
+WORK = TableType(Work, (_NUMBERS, boolean[::1], _PLACES, _PLACES, _PLACES))
+WATCHING = TableType(
+    Watching,
     (
         float64, int64, boolean, boolean, _TABLE, _CUBE, float64, _NUMBERS, _NUMBERS, _TABLE, _PLACE_TABLE,
         _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _TABLE, _PLACE_TABLE, _NUMBERS, _PLACES, _PLACES,
     ),
-    Watching,
 )  # fmt: skip
 
 # attack(options, n, group, attackers, target (D,), server (L, D), uploads)

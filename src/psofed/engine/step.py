@@ -11,20 +11,23 @@ standard normals of client k in iteration n, at word (n·K + k)·J of the trial'
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import ON_SAMPLES, AttackSide
+from psofed.engine.attackers import ON_SAMPLES
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.inputs import GENERAL, InputModel
 from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, fma, load, pick, spread, store
 from psofed.engine.learning import ALONG_INPUT, ANY, Learning, Sampling
 from psofed.engine.normals import mix_word, normal_pair
-from psofed.engine.signatures import AttackState, take_draw, take_gain, take_learn, take_poison
+from psofed.engine.signatures import take_draw, take_gain, take_learn, take_poison
 from psofed.engine.streams import Stream, WordArray
+
+if TYPE_CHECKING:
+    from psofed.engine.iteration import TrialBlock
 
 # Clients whose squared errors are summed before they are added to the others', so that threads can each take some.
 SUM_BLOCK = 1 << 16
@@ -75,8 +78,13 @@ class Tally(NamedTuple):
 
 
 class StepScratch(NamedTuple):
-    """Scratch of one thread: hashed words, normals, errors; a vector's powers and gains."""
+    """Scratch of one thread: hashed words, normals, errors; a vector's powers and gains.
 
+    In :func:`learn_clients` it takes the vectors from `start`, a multiple of SUM_BLOCK clients, to `stop`.
+    """
+
+    start: int
+    stop: int
     hashed: WordArray
     normals: NDArray[np.float32]
     error: FloatArray
@@ -95,11 +103,11 @@ def make_source(data: Stream, layout: Layout, words: int) -> WordSource:
     return WordSource(*(_aligned(field) for field in fields))
 
 
-def make_step_scratch(dimension: int) -> StepScratch:
+def make_step_scratch(dimension: int, start: int = 0, stop: int = 0) -> StepScratch:
     """Allocate the scratch of one thread."""
     words = (dimension + 2) // 2
     return StepScratch(
-        empty_lanes(_AHEAD, WIDTH, dtype=np.uint64), empty_lanes(2 * words, WIDTH, dtype=np.float32),
+        start, stop, empty_lanes(_AHEAD, WIDTH, dtype=np.uint64), empty_lanes(2 * words, WIDTH, dtype=np.float32),
         empty_lanes(WIDTH), empty_lanes(WIDTH), empty_lanes(WIDTH),
     )  # fmt: skip
 
@@ -128,19 +136,22 @@ def _draw_normals(word: Vector, gamma: Vector, hashed: WordArray, normals: NDArr
 def _make_learn(over_clients: bool) -> Callable[..., None]:
     """Return the step on white samples, for lanes over trials or over clients."""
 
-    def learn(
-        n: int,
-        start: int,
-        stop: int,
-        layout: Layout,
-        source: WordSource,
-        inputs: InputModel,
-        stepsizes: FloatArray,
-        learns: NDArray[np.uint8],
-        models: FloatArray,
-        scratch: StepScratch,
-        tally: Tally,
-    ) -> None:
+    def learn(n: int, t: int, block: "TrialBlock") -> None:
+        layout, source, inputs, scratch, tally = (
+            block.layout,
+            block.source,
+            block.inputs,
+            block.scratch,
+            block.tally,
+        )
+        stepsizes, models, start, stop = (
+            block.learning.stepsizes,
+            block.state.models,
+            scratch.start,
+            scratch.stop,
+        )
+        exchange = block.exchange
+        learns = exchange.learns[t] if exchange.learns.size else exchange.all_learn
         sums, errors, squares = tally.sums, tally.errors, tally.squares
         dimension, hashed, normals, error_scratch = (
             models.shape[1],
@@ -156,9 +167,9 @@ def _make_learn(over_clients: bool) -> Callable[..., None]:
         )
         gamma, hop = load(source.gamma, 0), load(source.hop, 0)
         word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0) + np.uint64(start) * hop
-        for block in range(start, stop, block_size):
+        for begin in range(start, stop, block_size):
             total, single = spread(0.0), 0.0
-            for v in range(block, min(block + block_size, stop)):
+            for v in range(begin, min(begin + block_size, stop)):
                 _draw_normals(word, gamma, hashed, normals)
                 word = word + hop
                 at, first = v * WIDTH, v * dimension * WIDTH
@@ -191,18 +202,16 @@ def _make_learn(over_clients: bool) -> Callable[..., None]:
                 for i in range(dimension):
                     x, place = scale * convert(load(normals, i * WIDTH), _f64), first + i * WIDTH
                     store(models, place, fma(x, step, load(models, place)))
-            store(sums, block // block_size * WIDTH, total)
+            store(sums, begin // block_size * WIDTH, total)
             if over_clients:
-                sums[block // block_size, 0] = single
+                sums[begin // block_size, 0] = single
 
     return learn
 
 
-# learn_trials, learn_clients(n, start, stop, layout, source, inputs, stepsizes, learns, models, scratch, tally)
-#   Let the vectors from `start`, a multiple of SUM_BLOCK clients, to `stop` make LMS steps on white samples, and sum
-#   their squared errors. ``learns`` (vectors, 16) is 1 for the columns that learn; all do if it is empty.
-learn_trials = compiled(_make_learn(False))
-learn_clients = compiled(_make_learn(True))
+# Stages: the vectors of a thread make LMS steps on white samples, and their squared errors are summed.
+learn_trials = _make_learn(False)
+learn_clients = _make_learn(True)
 
 
 @kernel_part
@@ -320,29 +329,20 @@ def _step_client(
         store(models, at, new)
 
 
-@kernel_part
-def learn_in_general(
-    n: int,
-    t: int,
-    source: WordSource,
-    inputs: InputModel,
-    learning: Learning,
-    sampling: Sampling,
-    attack: AttackSide,
-    attackers: AttackState,
-    poisons: bool,
-    target: FloatArray,
-    server: FloatArray,
-    learns: NDArray[np.uint8],
-    models: FloatArray,
-    scratch: StepScratch,
-    tally: Tally,
-) -> None:
-    """Let all clients learn from any kind of sample, with any learner; lanes are trials.
+def learn_in_general(n: int, t: int, block: "TrialBlock") -> None:
+    """Stage: let all clients learn from any kind of sample, with any learner; lanes are trials.
 
     Where clients hold no model (several rows of samples), their errors are those of ``server`` (1, D, 16), nobody
     learns, and the samples stay in ``sampling``. Metrics are of clean samples, learning of poisoned ones.
     """
+    source, inputs, learning, sampling = block.source, block.inputs, block.learning, block.sampling
+    attack, attackers, scratch, tally = block.attack, block.attackers, block.scratch, block.tally
+    target, server, models = block.state.target, block.state.server_lanes, block.state.models
+    learns = block.exchange.learns[t] if block.exchange.learns.size else block.exchange.all_learn
+    poisons = False
+    for kind in attack.kinds:
+        poisons = poisons or kind == ON_SAMPLES
+    poisons = poisons and (not block.rival.is_on or block.rival.exchanges[t] > 0)
     sample, residuals, dimension = sampling.sample, sampling.residual, sampling.sample.shape[1]
     hold_models, num_clients = sample.shape[0] == 1, learning.stepsizes.size
     gamma, hop, hashed, normals = load(source.gamma, 0), load(source.hop, 0), scratch.hashed, scratch.normals

@@ -1,0 +1,164 @@
+"""Tuples of arrays that compiled code reads through one address, as plain words in memory.
+
+Numba passes a tuple of arrays as seven and more numbers for each array. A table is one number, so what takes it is
+compiled and called in a fraction of the time. Its arrays are contiguous and borrowed: Python holds them while a kernel
+runs, and compiled code counts no references to them.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import cfunc, int64, typeof, types
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
+
+from psofed.engine.compiling import OPTIONS, instruction, own_cache
+
+_WORD = ir.IntType(64)
+_STAGE = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, _WORD.as_pointer()])
+
+
+class TableType(types.Type):
+    """The type of a table: the named tuple it is made of, and its fields' types."""
+
+    def __init__(self, instance_class: Any, members: tuple[Any, ...]) -> None:
+        self.instance_class, self.types, self.fields = instance_class, members, instance_class._fields
+        self.places, end = {}, 0
+        for field, member in zip(self.fields, members, strict=True):
+            self.places[field] = (end, member)
+            end += 1 + (member.ndim if isinstance(member, types.Array) else 0)
+        # Short: it is part of the name of every function that takes the table.
+        super().__init__(name=f"{instance_class.__name__}.{sha256(str(members).encode()).hexdigest()[:12]}")
+
+
+class Table:
+    """A named tuple of numbers, contiguous arrays, and such tuples or tables, as words: an array is address and shape.
+
+    Parameters
+    ----------
+    values : named tuple
+    previous : Table or None
+        One of the same kind; tables of those tuples that are the same in both are used again.
+    """
+
+    def __init__(self, values: Any, previous: "Table | None" = None) -> None:
+        self.values, self._parts, words, members = values, [], [], []
+        for place, value in enumerate(values):
+            part = None
+            if isinstance(value, np.ndarray):
+                assert value.flags.c_contiguous, "a table's arrays are contiguous"
+                words += [value.ctypes.data, *value.shape]
+                members.append(_array_type(value.dtype, value.ndim))
+            elif isinstance(value, tuple | Table):
+                is_same = previous is not None and previous.values[place] is value
+                part = (
+                    previous._parts[place] if is_same else value if isinstance(value, Table) else Table(value)
+                )
+                words.append(part.address)
+                members.append(part.kind)
+            elif isinstance(value, float):
+                words.append(int(np.float64(value).view(np.int64)))
+                members.append(types.float64)
+            else:
+                words.append(int(value))
+                members.append(types.boolean if isinstance(value, bool | np.bool_) else types.int64)
+            self._parts.append(part)
+        self._words = np.array(words, np.int64)
+        self.address: int = self._words.ctypes.data
+        self.kind = _table_type(type(values), tuple(members))
+
+
+@cache
+def _array_type(dtype: Any, dimensions: int) -> Any:
+    return typeof(np.empty((0,) * dimensions, dtype))
+
+
+@cache
+def _table_type(instance_class: Any, members: tuple[Any, ...]) -> TableType:
+    return TableType(instance_class, members)
+
+
+@typeof_impl.register(Table)
+def _type_of(table, context):
+    return table.kind
+
+
+@register_model(TableType)
+class _TableModel(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, _WORD.as_pointer())
+
+
+@unbox(TableType)
+def _take_address(kind, table, c):
+    number = c.pyapi.object_getattr_string(table, "address")
+    address = c.builder.inttoptr(c.pyapi.long_as_longlong(number), _WORD.as_pointer())
+    c.pyapi.decref(number)
+    return NativeValue(address, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred()))
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = TableType
+
+    def generic_resolve(self, table, name):
+        return table.places.get(name, (0, None))[1]
+
+
+@lower_getattr_generic(TableType)
+def _read(context, builder, kind, words, name):
+    place, member = kind.places[name]
+
+    def word(j):
+        return builder.load(builder.gep(words, [ir.Constant(_WORD, place + j)], inbounds=True))
+
+    if isinstance(member, TableType):
+        return builder.inttoptr(word(0), _WORD.as_pointer())
+    if not isinstance(member, types.Array):
+        if member == types.boolean:
+            return cgutils.is_not_null(builder, word(0))
+        return builder.bitcast(word(0), ir.DoubleType()) if member == types.float64 else word(0)
+    array = context.make_array(member)(context, builder)
+    shape, strides = [word(1 + d) for d in range(member.ndim)], []
+    size = ir.Constant(_WORD, np.dtype(str(member.dtype)).itemsize if member.dtype != types.boolean else 1)
+    array.itemsize, stride = size, size
+    for extent in reversed(shape):
+        strides.insert(0, stride)
+        stride = builder.mul(stride, extent)
+    array.data = builder.inttoptr(word(0), array.data.type)
+    array.shape, array.strides = (cgutils.pack_array(builder, values) for values in (shape, strides))
+    array.nitems = builder.sdiv(stride, size)
+    array.meminfo, array.parent = array.meminfo.type(None), array.parent.type(None)
+    return array._getvalue()
+
+
+@cache
+def stage_address(stage: Callable[[int, int, Any], None], kind: TableType) -> int:
+    """Return where the compiled form of a function of iteration n, its place t in a chunk, and a table stands."""
+    with own_cache():
+        address: int = cfunc(types.void(int64, int64, kind), cache=True, **OPTIONS)(stage).address
+        return address
+
+
+@instruction
+def call_stage(typing_context, address, n, t, table):
+    """Call a stage by its address, inside a kernel."""
+
+    def emit(context, builder, sig, args):
+        builder.call(builder.inttoptr(args[0], _STAGE.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(int64, int64, int64, table), emit
