@@ -55,11 +55,6 @@ def kernel_part(function: F) -> F:
     return cast("F", numba.njit(forceinline=True, **OPTIONS)(function))
 
 
-def kernel_step(function: F) -> F:
-    """Compile a function that takes many arrays and that a kernel calls once: it becomes part of the kernel's text."""
-    return cast("F", numba.njit(inline="always", **OPTIONS)(function))
-
-
 @contextmanager
 def own_cache(made_of: str = "") -> Iterator[Path]:
     """Let Numba cache what is decorated inside in psofed's folder; `made_of` is a digest of further sources."""

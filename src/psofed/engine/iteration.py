@@ -17,13 +17,14 @@ from psofed.engine.delays import DelaySide
 from psofed.engine.inputs import InputModel
 from psofed.engine.lanes import WIDTH
 from psofed.engine.learning import Learning, Sampling
-from psofed.engine.rivals import RivalMemory, RivalSide
+from psofed.engine.rivals import RivalSide
 from psofed.engine.root_data import RootSet
-from psofed.engine.server import RuleScratch, RuleSide, aggregate
+from psofed.engine.server import RuleSide, aggregate
 from psofed.engine.signatures import (
     AttackState,
     Uploads,
     Watching,
+    sent_at,
     take_attack,
     take_defence,
     take_remember,
@@ -142,9 +143,7 @@ class TrialBlock(NamedTuple):
     watching: Watching
     rule: RuleSide
     root: RootSet
-    rule_scratch: RuleScratch
     rival: RivalSide
-    rival_memory: RivalMemory
     tests: TestSet
     state: State
     scratch: StepScratch
@@ -166,18 +165,17 @@ def advance(
     phase: int, first: int, start: int, stop: int, stages: Stages, block: TrialBlock, metrics: FloatArray
 ) -> None:
     """Run iterations `start` to `stop` of a chunk that begins with iteration `first`; write ``metrics[t, q, l]``."""
-    layout, exchange, attack, attackers = block.layout, block.exchange, block.attack, block.attackers
-    delay, defence, rule, work = block.delay, block.defence, block.rule, block.rule_scratch.work
-    rival, tests, state = block.rival, block.tests, block.state
-    server, base, is_rival, is_late = state.server, state.base, rival.is_on, delay.is_on
+    layout, exchange, sets = block.layout, block.exchange, block.attack.sets
+    defence, rival, tests, state = block.defence, block.rival, block.tests, block.state
+    server, is_rival, is_late = state.server, rival.is_on, block.delay.is_on
     known = server if not is_rival or rival.sends_model else state.nothing
     for t in range(start, stop):
         n = first + t
         exchanges = not is_rival or rival.exchanges[t] > 0
         if phase & BEFORE:
             _note_server(t - start, t, block.sampling.moves, state)
-            if attack.sets.size:
-                set_byzantine(attack.sets, t, attackers)
+            if sets.size:
+                set_byzantine(sets, t, block.attackers)
             if stages.download == 0:
                 _download(t, layout, exchange, state)
             elif exchanges:
@@ -190,12 +188,10 @@ def advance(
                 if stages.upload != 0:
                     call_stage(stages.upload, n, t, block)
                 else:
-                    _remember(n, layout, attack, attackers, state.target, state.models)
+                    _remember(n, block)
                     _upload(t, layout, exchange, state)
-                uploads = Uploads(
-                    exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked
-                )
-                _corrupt(n, attack, attackers, base, known, uploads)
+                uploads = sent_at(t, block)
+                _corrupt(n, block, known, uploads)
                 if stages.deliver != 0:
                     call_stage(stages.deliver, n, t, block)
                     uploads = uploads_at(t, block)
@@ -204,7 +200,7 @@ def advance(
                 if stages.aggregate != 0:
                     call_stage(stages.aggregate, n, t, block)
                 else:
-                    aggregate(rule, work, n, layout.clients, base, uploads, server)
+                    aggregate(n, block, state.base, uploads, server)
         done = (t - start) % WIDTH + 1
         if phase & BEFORE and (done == WIDTH or t == stop - 1):
             for trial in range(server.shape[0]):
@@ -236,16 +232,14 @@ def _note_errors(t: int, num_clients: int, tests_on_next: bool, tally: Tally, me
 
 
 @kernel_part
-def _remember(
-    n: int, layout: Layout, attack: AttackSide, attackers: AttackState, target: FloatArray, models: FloatArray
-) -> None:
+def _remember(n: int, block: TrialBlock) -> None:
     """Let attackers that remember models see those of their clients, after the local step."""
-    remember = attack.remember
+    remember, layout, state = block.attack.remember, block.layout, block.state
     for g in range(remember.size):
         if remember[g] != 0:
             take_remember(remember[g])(
-                attack.options[g], n, g, attackers, target, layout.shift, layout.mask, models
-            )
+                block.attack.options[g], n, g, block.attackers, state.target, layout.shift, layout.mask, state.models
+            )  # fmt: skip
 
 
 @kernel_part
@@ -286,15 +280,9 @@ def _upload(t: int, layout: Layout, exchange: Exchanges, state: State) -> None:
 
 
 @kernel_part
-def _corrupt(
-    n: int,
-    attack: AttackSide,
-    attackers: AttackState,
-    target: FloatArray,
-    server: FloatArray,
-    uploads: Uploads,
-) -> None:
+def _corrupt(n: int, block: TrialBlock, server: FloatArray, uploads: Uploads) -> None:
     """Let attackers change uploads in place; each of several groups sees those that nobody has changed yet."""
+    attack, attackers = block.attack, block.attackers
     kinds, sent, clean, changed, rows = attack.kinds, uploads.sent, attack.clean, attack.changed, uploads.rows
     several = kinds.size > 1
     trials, _, shared = sent.shape
@@ -306,7 +294,9 @@ def _corrupt(
     for g in range(kinds.size):
         if kinds[g] != ON_UPLOADS:
             continue
-        take_attack(attack.addresses[g])(attack.options[g], n, g, attackers, target, server, uploads)
+        take_attack(attack.addresses[g])(
+            attack.options[g], n, g, attackers, block.state.base, server, uploads
+        )
         if several:
             is_byzantine, clients = attackers.is_byzantine, uploads.clients
             for trial in range(trials):

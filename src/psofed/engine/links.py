@@ -8,7 +8,7 @@ from psofed.common.types import FloatArray
 from psofed.engine.channels import transmit
 from psofed.engine.compiling import kernel_part
 from psofed.engine.delays import pass_time
-from psofed.engine.signatures import Uploads, taken
+from psofed.engine.signatures import Uploads, sent_at
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
@@ -52,14 +52,13 @@ def download_in_general(n: int, t: int, block: "TrialBlock") -> None:
 
 def deliver(n: int, t: int, block: "TrialBlock") -> None:
     """Stage: pass uploads through channels, and send them on their way."""
-    exchange, state, up, rival = block.exchange, block.state, block.up, block.rival
-    uploads = Uploads(exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked)
+    uploads, state, up, rival = sent_at(t, block), block.state, block.up, block.rival
     known = state.server if not rival.is_on or rival.sends_model else state.nothing
     if up.addresses.size:
         _fill_receiver(up.receiver, uploads, known)
         transmit(up, n, block.layout.clients, state.base, uploads)
     if block.delay.is_on:
-        pass_time(block.delay, t, n, state.server, uploads, taken(block.arrived))
+        pass_time(block.delay, t, n, state.server, uploads, block.arrived)
 
 
 @kernel_part

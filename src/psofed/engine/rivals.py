@@ -4,7 +4,7 @@ Only the server has a model w_n. Every client's data are drawn in every iteratio
 network MSE is the mean over all clients of (y_k − w_nᵀx_k)². Between exchanges w_n stands still.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -82,6 +82,10 @@ class RivalSide(NamedTuple):
         What the server reads, what the rule makes of it, and the change of its model.
     zeros : array (J,)
         The target of what is joined.
+    client_momenta, server_momenta : Momenta
+        Of updates before they are encoded, and of what the server received from each client.
+    read : Uploads
+        What the rule joins: J numbers of each participant, or the momenta of all clients.
     """
 
     is_on: bool
@@ -110,28 +114,15 @@ class RivalSide(NamedTuple):
     joined: FloatArray
     change: FloatArray
     zeros: FloatArray
-
-
-class RivalMemory(NamedTuple):
-    """What is kept of each client, and what the rule joins.
-
-    Attributes
-    ----------
-    clients, server : Momenta
-        Of updates before they are encoded, and of what the server received from each client.
-    read : Uploads
-        J numbers of each participant, or the momenta of all clients.
-    """
-
-    clients: Momenta
-    server: Momenta
+    client_momenta: Momenta
+    server_momenta: Momenta
     read: Uploads
 
 
 def make_rival_side(
     scenario: "Scenario", seed: int, trials: range, participants: int
-) -> tuple[RivalSide, RivalMemory, tuple[Hook, ...]]:
-    """Return the algorithm of several trials, its memory and its hooks; off for PSO-Fed."""
+) -> tuple[RivalSide, tuple[Hook, ...]]:
+    """Return the algorithm of several trials and its hooks; off for PSO-Fed."""
     algorithm, count, clients, dimension = (
         scenario.algorithm,
         len(trials),
@@ -181,19 +172,18 @@ def make_rival_side(
         joined=np.zeros((count, size)),
         change=np.empty((count, 1, dimension)),
         zeros=np.zeros(size),
-    )
-    memory = RivalMemory(
-        _make_momenta(exchange.client_momentum, count, clients, dimension),
-        _make_momenta(exchange.server_momentum, count, clients, size),
-        Uploads(
+        client_momenta=_make_momenta(exchange.client_momentum, count, clients, dimension),
+        server_momenta=_make_momenta(exchange.server_momentum, count, clients, size),
+        read=Uploads(
             np.repeat(np.arange(joining, dtype=np.int32)[None], count, axis=0),
             np.repeat(np.arange(size, dtype=np.int32)[None, None], count, axis=0),
             np.empty((count, joining, size)), counts, counts.copy(),
         ),
     )  # fmt: skip
     if is_on and not exchange.fresh:
-        draw_shared(Table(side), 0)
-    return side, memory, (encode, decode, apply)
+        table: Any = Table(side)
+        draw_shared(table, 0)
+    return side, (encode, decode, apply)
 
 
 def _make_momenta(momentum: Momentum | None, trials: int, clients: int, numbers: int) -> Momenta:
@@ -278,9 +268,9 @@ def draw_shared(rival: RivalSide, n: int) -> None:
 
 
 @kernel_part
-def encode_updates(rival: RivalSide, momenta: Momenta, n: int, clients: IndexArray, count: int) -> None:
+def encode_updates(rival: RivalSide, n: int, clients: IndexArray, count: int) -> None:
     """Turn the updates of the first `count` ``clients`` (L, P) into ``rival.encoded``."""
-    own, updates = rival.client_uniforms, rival.updates
+    own, updates, momenta = rival.client_uniforms, rival.updates, rival.client_momenta
     trials, _, width = own.shape
     before = (rival.normals.shape[1] + 1) // 2 + rival.uniforms.shape[1]
     for trial in range(trials):
@@ -306,15 +296,9 @@ def upload_encoded(n: int, t: int, block: "TrialBlock") -> None:
     form_updates(rival, exchange.participants[t], count, state.received, block.sampling)
     if rival.fresh:
         draw_shared(rival, n)
-    encode_updates(rival, block.rival_memory.clients, n, exchange.participants[t], count)
-    encoded, sends_model = rival.encoded, rival.sends_model
-    sent, received, reached, rows, asked = (
-        state.sent,
-        state.received,
-        exchange.uploads,
-        state.rows,
-        state.asked,
-    )
+    encode_updates(rival, n, exchange.participants[t], count)
+    encoded, reached, rows, asked = rival.encoded, exchange.uploads, state.rows, state.asked
+    sent, received, sends_model = state.sent, state.received, rival.sends_model
     trials, _, numbers = sent.shape
     for trial in range(trials):
         rows[trial], asked[trial] = count, exchange.asked[t, trial]
@@ -330,9 +314,9 @@ def upload_encoded(n: int, t: int, block: "TrialBlock") -> None:
 
 
 @kernel_part
-def _read_uploads(rival: RivalSide, momenta: Momenta, uploads: Uploads, count: int, read: Uploads) -> None:
+def _read_uploads(rival: RivalSide, uploads: Uploads, count: int, read: Uploads) -> None:
     """Write what the rule is to join into ``read``: what was sent, decoded if need be, or the momenta."""
-    sent, decoded = uploads.sent, rival.decoded
+    sent, decoded, momenta = uploads.sent, rival.decoded, rival.server_momenta
     trials, _, size = read.sent.shape
     if rival.decode_each:
         for trial in range(trials):
@@ -369,10 +353,10 @@ def _read_uploads(rival: RivalSide, momenta: Momenta, uploads: Uploads, count: i
 def apply_uploads(n: int, t: int, block: "TrialBlock") -> None:
     """Stage: let the server change its model by numbers that are not models: read, join, decode, apply."""
     rival, count, server = block.rival, block.rival.exchanges[t], block.state.server
-    uploads, read = uploads_at(t, block), taken(block.rival_memory.read)
+    uploads, read = uploads_at(t, block), taken(rival.read)
     if block.delay.by_delay:
         weigh_by_delay(block.delay, server, uploads)
-    _read_uploads(rival, block.rival_memory.server, uploads, count, read)
+    _read_uploads(rival, uploads, count, read)
     joined, decoded, change = rival.joined, rival.decoded, rival.change
     trials, size = joined.shape
     for trial in range(trials):

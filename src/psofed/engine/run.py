@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
+from psofed.engine import iteration, links, rivals, server, step
 from psofed.engine.attackers import AttackSide, draw_byzantine, make_attack_side
 from psofed.engine.availability import Drawing, Participants
 from psofed.engine.channels import make_channels
@@ -16,35 +18,14 @@ from psofed.engine.delays import Delays
 from psofed.engine.drift import TargetMoves
 from psofed.engine.hooks import NO_HOOK, watch_hooks
 from psofed.engine.inputs import InputModel, make_input_model
-from psofed.engine.iteration import (
-    AFTER,
-    BEFORE,
-    LEARN,
-    WHOLE,
-    DefenceSide,
-    Exchanges,
-    Stages,
-    State,
-    TrialBlock,
-    advance,
-)
+from psofed.engine.iteration import DefenceSide, Exchanges, Stages, State, TrialBlock, advance
 from psofed.engine.lanes import WIDTH, empty_lanes
 from psofed.engine.learning import make_learning, make_sampling
-from psofed.engine.links import deliver, download_in_general
 from psofed.engine.masks import Masks
-from psofed.engine.rivals import apply_uploads, make_rival_side, receive, upload_encoded
+from psofed.engine.rivals import make_rival_side
 from psofed.engine.samples import FunctionSamples, TrialSamples
-from psofed.engine.server import aggregate_in_general, make_rule_side
-from psofed.engine.step import (
-    SUM_BLOCK,
-    Layout,
-    Tally,
-    learn_clients,
-    learn_in_general,
-    learn_trials,
-    make_source,
-    make_step_scratch,
-)
+from psofed.engine.server import make_rule_side
+from psofed.engine.step import SUM_BLOCK, Layout, Tally, make_source, make_step_scratch
 from psofed.engine.streams import Stream, make_stream
 from psofed.engine.tables import Table, stage_address
 from psofed.engine.test_set import NO_TESTS, draw_test_set
@@ -180,14 +161,14 @@ class Run:
         # Root data are drawn as y = wᵀx + ν, and are of the model's entries: there are none for other samples.
         root = make_stream(seed, "root", trials) if sends_models and samples is None else None
         stream = make_stream(seed, "pre_aggregation", trials)
-        rule, root_set, rule_scratch, rule_hooks = make_rule_side(scenario, fleet, stream, root, most_numbers)
+        rule, root_set, rule_hooks = make_rule_side(scenario, fleet, stream, root, most_numbers)
         judge = NO_HOOK if scenario.defence is None else defence_hook(scenario.defence)
         watching = make_watching(
             scenario.defence, plan or _NOT_WATCHED, clients=clients, participants=max(participants, most),
             numbers=numbers, dimension=max(numbers, dimension), trials=count if plan else 0,
         )  # fmt: skip
         downloads = scenario.defence is None or scenario.defence.excluded_download
-        rival, rival_memory, rival_hooks = make_rival_side(scenario, seed, trials, participants)
+        rival, rival_hooks = make_rival_side(scenario, seed, trials, participants)
         self._traffic = None if algorithm.holds_models else algorithm.traffic(scenario)
         tests = NO_TESTS
         if not self._tests_on_next:
@@ -221,8 +202,8 @@ class Run:
         self._block = TrialBlock(
             self._layout, make_source(data, self._layout, (dimension + 2) // 2), inputs, learning, sampling,
             _NOT_YET_DRAWN, attack, attackers, up, below, self._delays.side, self._delays.arrived,
-            DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rule_scratch, rival,
-            rival_memory, tests, state, make_step_scratch(dimension, 0, vectors), tally,
+            DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rival, tests,
+            state, make_step_scratch(dimension, 0, vectors), tally,
         )  # fmt: skip
         self._table: Table | None = None
         self._check = watch_hooks(
@@ -295,31 +276,31 @@ class Run:
             moves = np.zeros((count, self._scenario.dimension, WIDTH))
             moves[:, :, : len(self.server)] = self._moves.draw(first, count)
             sampling = sampling._replace(moves=moves)
-        exchanges = np.full(count, self._block.state.sent.shape[1])
+        exchanges, rival = np.full(count, self._block.state.sent.shape[1]), self._block.rival
         if self._traffic is not None:
             exchanges = np.array([self._traffic.exchanges_in(first + t) for t in range(count)], np.int64)
+            rival = rival._replace(exchanges=exchanges)
         drawn = self._drawing.draw(first, count, exchanges)
         block = self._block._replace(
             sampling=sampling,
             exchange=self._draw_exchange(first, count, drawn),
             attack=self._draw_attack(first, count),
             delay=self._delays.draw(first, drawn.uploaders, drawn.asked),
-            rival=self._block.rival
-            if self._traffic is None
-            else self._block.rival._replace(exchanges=exchanges),
+            rival=rival,
             tally=self._block.tally._replace(watched_from=self.watched_from),
         )
-        table = self._table = Table(block, self._table)
-        stages = self._stages(block, table)
+        table: Any = Table(block, self._table)
+        self._table, call = table, (self._stages(block, table), table, metrics)
         if self._threads.count == 1:
-            advance(WHOLE, first, 0, count, stages, table, metrics)
+            advance(iteration.WHOLE, first, 0, count, *call)
         else:
+            parts = [(call[0], part, metrics) for part in self._threads.parts(table)]
             for t in range(count):
-                advance(BEFORE, first, t, t + 1, stages, table, metrics)
+                advance(iteration.BEFORE, first, t, t + 1, *call)
                 self._threads.run(
-                    lambda part, t=t: advance(LEARN, first, t, t + 1, stages, part, metrics), table
+                    [partial(advance, iteration.LEARN, first, t, t + 1, *part) for part in parts]
                 )
-                advance(AFTER, first, t, t + 1, stages, table, metrics)
+                advance(iteration.AFTER, first, t, t + 1, *call)
         self._check()
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
@@ -334,17 +315,14 @@ class Run:
         is_checked = defence.address != 0 and not defence.excluded_download
         loses = block.down.addresses.size or block.exchange.downloads.size or is_checked
         is_mixed = block.rule.mix or block.root.rows.shape[1] or block.delay.by_delay
-        plain = learn_clients if self._layout.mask else learn_trials
+        plain = step.learn_clients if self._layout.mask else step.learn_trials
+        aggregate = server.aggregate_in_general if is_mixed else None
         stages = (
-            receive if rival.is_on else download_in_general if loses else None,
-            plain if self._is_plain else learn_in_general,
-            upload_encoded if rival.is_on else None,
-            deliver if block.up.addresses.size or block.delay.is_on else None,
-            apply_uploads
-            if rival.is_on and not rival.sends_model
-            else aggregate_in_general
-            if is_mixed
-            else None,
+            rivals.receive if rival.is_on else links.download_in_general if loses else None,
+            plain if self._is_plain else step.learn_in_general,
+            rivals.upload_encoded if rival.is_on else None,
+            links.deliver if block.up.addresses.size or block.delay.is_on else None,
+            rivals.apply_uploads if rival.is_on and not rival.sends_model else aggregate,
         )
         return Stages(*(0 if stage is None else stage_address(stage, table.kind) for stage in stages))
 
@@ -415,12 +393,14 @@ class _Threads:
         self._scratch = [make_step_scratch(dimension, *part) for part in pairwise(bounds)]
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
-    def run(self, learn: Callable[[Table], None], block: Table) -> None:
-        """Let all clients learn."""
+    def parts(self, block: Table) -> list[Any]:
+        """Return the block with the scratch of each thread."""
+        return [Table(block.values._replace(scratch=scratch), block) for scratch in self._scratch]
+
+    def run(self, tasks: list[Callable[[], None]]) -> None:
+        """Run one task in each thread."""
         assert self._pool is not None
-        parts = [Table(block.values._replace(scratch=scratch), block) for scratch in self._scratch]
-        futures = [self._pool.submit(learn, part) for part in parts]
-        for future in futures:
+        for future in [self._pool.submit(task) for task in tasks]:
             future.result()
 
     def __del__(self) -> None:

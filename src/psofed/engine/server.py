@@ -55,6 +55,8 @@ class RuleSide(NamedTuple):
         Its randomness.
     after : int array (P + 1,)
         Number of mixed uploads, by number of participants.
+    work, mixed
+        Scratch of the hooks, and the mixed uploads, with all entries that can be shared.
     """
 
     address: int
@@ -66,19 +68,14 @@ class RuleSide(NamedTuple):
     mix_memory: FloatArray
     stream: WordArray
     after: IntArray
-
-
-class RuleScratch(NamedTuple):
-    """What the server's hooks work in, and the mixed uploads, with all entries that can be shared."""
-
     work: Work
     mixed: Uploads
 
 
 def make_rule_side(
     scenario: "Scenario", fleet: "Fleet", stream: Stream, root: Stream | None, numbers: int
-) -> tuple[RuleSide, RootSet, RuleScratch, tuple[Hook, ...]]:
-    """Return the server's side of several trials: rules, root data, scratch, and the hooks.
+) -> tuple[RuleSide, RootSet, tuple[Hook, ...]]:
+    """Return the server's side of several trials: rules, root data, and the hooks.
 
     `stream` is the pre-aggregation's, `root` that of the server's samples, and an upload has up to `numbers` values.
     """
@@ -108,15 +105,13 @@ def make_rule_side(
         mix_memory=np.zeros((trials, 0 if pre is None else pre.memory_size(clients, dimension))),
         stream=np.array(stream),
         after=np.array(after, np.int64),
-    )
-    scratch = RuleScratch(
-        make_work(joined, numbers, dimension, pre is not None or rule.over == "vectors"),
-        Uploads(
+        work=make_work(joined, numbers, dimension, pre is not None or rule.over == "vectors"),
+        mixed=Uploads(
             np.zeros((trials, mixed), np.int32), np.zeros((trials, 1, entries), np.int32),
             np.full((trials, mixed, entries), np.nan), np.zeros(trials, np.int64), np.zeros(trials, np.int64),
         ),
     )  # fmt: skip
-    return side, draw_root(scenario, fleet, root), scratch, (hook, mix)
+    return side, draw_root(scenario, fleet, root), (hook, mix)
 
 
 def rule_hook(rule: Aggregation) -> Hook:
@@ -142,21 +137,14 @@ def make_work(participants: int, shared: int, dimension: int, over_vectors: bool
 
 
 @kernel_part
-def aggregate(
-    rule: RuleSide,
-    work: Work,
-    n: int,
-    num_clients: int,
-    target: FloatArray,
-    uploads: Uploads,
-    server: FloatArray,
-) -> None:
+def aggregate(n: int, block: "TrialBlock", target: FloatArray, uploads: Uploads, server: FloatArray) -> None:
     """Update the server with the uploads of iteration n."""
+    rule = block.rule
     if rule.address == 0:
         _move_by_mean(uploads, rule.step, server)
     else:
         take_aggregation(rule.address)(
-            rule.options, n, num_clients, target, uploads, rule.step, rule.memory, work, server
+            rule.options, n, block.layout.clients, target, uploads, rule.step, rule.memory, rule.work, server
         )
 
 
@@ -165,17 +153,17 @@ def mix_and_aggregate(
     n: int, block: "TrialBlock", target: FloatArray, uploads: Uploads, server: FloatArray
 ) -> None:
     """Update the server with the uploads of iteration n, mixed before, or compared with its own step."""
-    rule, root, work, num_clients = block.rule, block.root, block.rule_scratch.work, block.layout.clients
+    rule, root = block.rule, block.root
     if rule.mix != 0:
-        mixed = taken(block.rule_scratch.mixed)
+        mixed = taken(rule.mixed)
         take_mix(rule.mix)(
-            rule.mix_options, n, num_clients, rule.stream, target, server, uploads, rule.mix_memory, work, rule.after,
-            mixed,
+            rule.mix_options, n, block.layout.clients, rule.stream, target, server, uploads, rule.mix_memory, rule.work,
+            rule.after, mixed,
         )  # fmt: skip
         uploads = mixed
     if root.rows.shape[1]:
         own_step(root, server, rule.step)
-    aggregate(rule, work, n, num_clients, target, uploads, server)
+    aggregate(n, block, target, uploads, server)
 
 
 def aggregate_in_general(n: int, t: int, block: "TrialBlock") -> None:
@@ -455,14 +443,7 @@ def combine_compiled(
 
 @compiled
 def _call(
-    address: int,
-    options: FloatArray,
-    num_clients: int,
-    target: FloatArray,
-    uploads: Uploads,
-    own_step: FloatArray,
-    memory: FloatArray,
-    work: Work,
-    server: FloatArray,
-) -> None:
+    address: int, options: FloatArray, num_clients: int, target: FloatArray, uploads: Uploads, own_step: FloatArray,
+    memory: FloatArray, work: Table, server: FloatArray,
+) -> None:  # fmt: skip
     take_aggregation(address)(options, 0, num_clients, target, uploads, own_step, memory, work, server)

@@ -86,12 +86,16 @@ def taken(uploads: Uploads) -> Uploads:
 
 
 @kernel_part
+def sent_at(t: int, block: "TrialBlock") -> Uploads:
+    """Return the uploads that are sent in the t-th iteration of a chunk."""
+    exchange, state = block.exchange, block.state
+    return Uploads(exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked)
+
+
+@kernel_part
 def uploads_at(t: int, block: "TrialBlock") -> Uploads:
     """Return the uploads that reach the server in the t-th iteration of a chunk."""
-    exchange, state = block.exchange, block.state
-    if block.delay.is_on:
-        return taken(block.arrived)
-    return Uploads(exchange.uploaders[t], exchange.uploaded[t], state.sent, state.rows, state.asked)
+    return taken(block.arrived) if block.delay.is_on else sent_at(t, block)
 
 
 class Work(NamedTuple):

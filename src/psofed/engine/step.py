@@ -21,7 +21,7 @@ from psofed.engine.attackers import ON_SAMPLES
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.inputs import GENERAL, InputModel
 from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, fma, load, pick, spread, store
-from psofed.engine.learning import ALONG_INPUT, ANY, Learning, Sampling
+from psofed.engine.learning import ALONG_INPUT, ANY, Sampling
 from psofed.engine.normals import mix_word, normal_pair
 from psofed.engine.signatures import take_draw, take_gain, take_learn, take_poison
 from psofed.engine.streams import Stream, WordArray
@@ -137,34 +137,15 @@ def _make_learn(over_clients: bool) -> Callable[..., None]:
     """Return the step on white samples, for lanes over trials or over clients."""
 
     def learn(n: int, t: int, block: "TrialBlock") -> None:
-        layout, source, inputs, scratch, tally = (
-            block.layout,
-            block.source,
-            block.inputs,
-            block.scratch,
-            block.tally,
-        )
-        stepsizes, models, start, stop = (
-            block.learning.stepsizes,
-            block.state.models,
-            scratch.start,
-            scratch.stop,
-        )
-        exchange = block.exchange
+        source, inputs, scratch, tally = block.source, block.inputs, block.scratch, block.tally
+        stepsizes, models, exchange = block.learning.stepsizes, block.state.models, block.exchange
+        start, stop, error_scratch = scratch.start, scratch.stop, scratch.error
         learns = exchange.learns[t] if exchange.learns.size else exchange.all_learn
         sums, errors, squares = tally.sums, tally.errors, tally.squares
-        dimension, hashed, normals, error_scratch = (
-            models.shape[1],
-            scratch.hashed,
-            scratch.normals,
-            scratch.error,
-        )
-        scales, deviations, block_size = inputs.scale, inputs.noise_deviation, SUM_BLOCK >> layout.shift
-        is_watched, keeps_errors, some_learn = (
-            squares.size and n >= tally.watched_from,
-            errors.size,
-            learns.size,
-        )
+        dimension, hashed, normals = models.shape[1], scratch.hashed, scratch.normals
+        scales, deviations, block_size = inputs.scale, inputs.noise_deviation, SUM_BLOCK >> block.layout.shift
+        is_watched, keeps_errors = squares.size and n >= tally.watched_from, errors.size
+        some_learn = learns.size
         gamma, hop = load(source.gamma, 0), load(source.hop, 0)
         word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0) + np.uint64(start) * hop
         for begin in range(start, stop, block_size):
@@ -174,11 +155,8 @@ def _make_learn(over_clients: bool) -> Callable[..., None]:
                 word = word + hop
                 at, first = v * WIDTH, v * dimension * WIDTH
                 if over_clients:
-                    scale, deviation, against = (
-                        load(scales, at),
-                        load(deviations, at),
-                        -1.0 * load(stepsizes, at),
-                    )
+                    scale, deviation = load(scales, at), load(deviations, at)
+                    against = -1.0 * load(stepsizes, at)
                 else:
                     scale, deviation, against = scales[v], deviations[v], -stepsizes[v]
                 product = spread(0.0)
@@ -279,35 +257,16 @@ def _take_sample(t: int, k: int, sampling: Sampling, s: int) -> bool:
 
 
 @kernel_part
-def _step_client(
-    n: int,
-    k: int,
-    target: FloatArray,
-    learning: Learning,
-    sampling: Sampling,
-    error: Vector,
-    learns: NDArray[np.uint8],
-    scratch: StepScratch,
-    models: FloatArray,
-) -> None:
+def _step_client(n: int, k: int, block: "TrialBlock", error: Vector, learns: NDArray[np.uint8]) -> None:
     """Let client k learn from the sample in ``sampling.sample[0]`` with the prediction errors `error`."""
-    dimension, sample, first = models.shape[1], sampling.sample, k * models.shape[1] * WIDTH
+    learning, scratch, target, models = block.learning, block.scratch, block.state.target, block.state.models
+    dimension, sample, first = models.shape[1], block.sampling.sample, k * models.shape[1] * WIDTH
     mu = learning.stepsizes[k]
     if learning.shape == ANY:
         store(scratch.error, 0, error)
         take_learn(learning.address)(
-            learning.options,
-            n,
-            k,
-            mu,
-            target,
-            sample,
-            scratch.error,
-            learns,
-            learning.memory,
-            learning.numbers,
-            models,
-        )
+            learning.options, n, k, mu, target, sample, scratch.error, learns, learning.memory, learning.numbers, models
+        )  # fmt: skip
         return
     step, keep = -mu * error, 1.0
     if learning.shape == ALONG_INPUT:
@@ -386,7 +345,7 @@ def learn_in_general(n: int, t: int, block: "TrialBlock") -> None:
                 residual = load(residuals, s * WIDTH)
                 error = _add_product(residual, sample, at, models, k * dimension, dimension)
         if hold_models:
-            _step_client(n, k, target, learning, sampling, error, learns, scratch, models)
+            _step_client(n, k, block, error, learns)
     store(tally.sums, 0, total)
     store(tally.tests, 0, tests)
 

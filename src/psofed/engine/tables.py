@@ -45,7 +45,7 @@ class TableType(types.Type):
 
 
 class Table:
-    """A named tuple of numbers, contiguous arrays, and such tuples or tables, as words: an array is address and shape.
+    """A named tuple of numbers, contiguous arrays and such tuples, as words: an array is address and shape.
 
     Parameters
     ----------
@@ -55,18 +55,20 @@ class Table:
     """
 
     def __init__(self, values: Any, previous: "Table | None" = None) -> None:
-        self.values, self._parts, words, members = values, [], [], []
+        self.values = values
+        self._parts: list[Any] = []
+        words: list[int] = []
+        members: list[Any] = []
         for place, value in enumerate(values):
-            part = None
+            part: Any = None
             if isinstance(value, np.ndarray):
                 assert value.flags.c_contiguous, "a table's arrays are contiguous"
                 words += [value.ctypes.data, *value.shape]
                 members.append(_array_type(value.dtype, value.ndim))
-            elif isinstance(value, tuple | Table):
-                is_same = previous is not None and previous.values[place] is value
-                part = (
-                    previous._parts[place] if is_same else value if isinstance(value, Table) else Table(value)
-                )
+            elif isinstance(value, tuple):
+                part = None if previous is None else previous._parts[place]
+                if part is None or part.values is not value:
+                    part = Table(value, part)
                 words.append(part.address)
                 members.append(part.kind)
             elif isinstance(value, float):
@@ -78,7 +80,8 @@ class Table:
             self._parts.append(part)
         self._words = np.array(words, np.int64)
         self.address: int = self._words.ctypes.data
-        self.kind = _table_type(type(values), tuple(members))
+        kind: Any = type(values)
+        self.kind: TableType = _table_type(kind, tuple(members))
 
 
 @cache
@@ -114,7 +117,7 @@ def _take_address(kind, table, c):
 class _Fields(AttributeTemplate):
     key = TableType
 
-    def generic_resolve(self, table, name):
+    def generic_resolve(self, table, name):  # type: ignore[override]
         return table.places.get(name, (0, None))[1]
 
 
@@ -132,7 +135,8 @@ def _read(context, builder, kind, words, name):
             return cgutils.is_not_null(builder, word(0))
         return builder.bitcast(word(0), ir.DoubleType()) if member == types.float64 else word(0)
     array = context.make_array(member)(context, builder)
-    shape, strides = [word(1 + d) for d in range(member.ndim)], []
+    shape: list[Any] = [word(1 + d) for d in range(member.ndim)]
+    strides: list[Any] = []
     size = ir.Constant(_WORD, np.dtype(str(member.dtype)).itemsize if member.dtype != types.boolean else 1)
     array.itemsize, stride = size, size
     for extent in reversed(shape):
@@ -149,8 +153,8 @@ def _read(context, builder, kind, words, name):
 def stage_address(stage: Callable[[int, int, Any], None], kind: TableType) -> int:
     """Return where the compiled form of a function of iteration n, its place t in a chunk, and a table stands."""
     with own_cache():
-        address: int = cfunc(types.void(int64, int64, kind), cache=True, **OPTIONS)(stage).address
-        return address
+        made: Any = cfunc(types.void(int64, int64, kind), cache=True, **OPTIONS)
+        return int(made(stage).address)
 
 
 @instruction
