@@ -71,7 +71,7 @@ def make_channels(
         row[: hook.options.size] = hook.options
     streams = [np.array(make_stream(seed, source, trials, place)) for place in range(len(channels))]
     participants, shared = sizes if channels else (0, 0)
-    room = -(-participants * shared // WIDTH) * WIDTH
+    padded = -(-participants * shared // WIDTH) * WIDTH
     most = max(kept, default=0)
     side = ChannelSide(
         addresses=np.array([hook.address for hook in hooks], np.int64),
@@ -80,8 +80,8 @@ def make_channels(
         streams=np.array(streams, np.uint64).reshape(len(hooks), 2, len(trials)),
         receiver=np.zeros((len(trials), participants, shared)),
         memory=np.zeros((len(hooks), len(trials), num_clients if most else 0, most)),
-        words=empty_lanes(room, dtype=np.uint64),
-        numbers=empty_lanes(room + 3 * shared),
+        words=empty_lanes(padded, dtype=np.uint64),
+        numbers=empty_lanes(padded + 3 * shared),
         places=np.zeros(shared, np.int64),
     )
     return side, hooks
@@ -108,9 +108,9 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
         self = unpack(options)
         clients, entries, sent, rows = messages.clients, messages.entries, messages.sent, messages.rows
         trials, _, size = sent.shape
-        width, room = target.size + 1, numbers.size - 3 * size
-        values, own = part_of(numbers, room, (size,)), part_of(numbers, room + size, (size,))
-        out = part_of(numbers, room + 2 * size, (size,))
+        width, padded = target.size + 1, numbers.size - 3 * size
+        values, own = part_of(numbers, padded, (size,)), part_of(numbers, padded + size, (size,))
+        out = part_of(numbers, padded + 2 * size, (size,))
         for trial in range(trials):
             participants = rows[trial]
             if draws:

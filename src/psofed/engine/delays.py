@@ -64,7 +64,7 @@ class DelaySide(NamedTuple):
 
 
 class Delays:
-    """Delays of several trials, their uploads on the way, and room for those that `arrived` in an iteration."""
+    """Delays of several trials, their uploads on the way, and scratch for those that `arrived` in an iteration."""
 
     def __init__(
         self,

@@ -135,7 +135,7 @@ def bounded(word: np.uint64, limit: Index) -> np.int64:
 
 @kernel_part
 def fill_draws(is_normal: bool, words: WordArray, count: int, out: FloatArray) -> None:
-    """Draw one number from each of `count` words that are not yet hashed; both arrays have room for whole vectors."""
+    """Draw one number from each of `count` words that are not yet hashed; both arrays hold whole vectors."""
     for c in range(0, count, WIDTH):
         word = mix_word(load(words, c))
         if is_normal:

@@ -56,7 +56,7 @@ class WordSource(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What is kept of the prediction errors.
+    """Sums and values kept of the prediction errors.
 
     Attributes
     ----------
