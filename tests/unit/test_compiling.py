@@ -18,6 +18,7 @@ from psofed.engine.hooks import explained
 from psofed.engine.iteration import advance
 from psofed.engine.normals import fill_standard_normal, mix_word
 from psofed.engine.participants import fill_participants
+from psofed.engine.tables import TableType
 
 pytestmark = pytest.mark.engine
 
@@ -74,7 +75,7 @@ SIGNATURES = {
 def make_arguments(kinds: Iterable[Any], numbers: Iterator[int]) -> Iterator[Any]:
     """Arguments of these types, no two of which are the same."""
     for kind in kinds:
-        if isinstance(kind, types.BaseNamedTuple):
+        if isinstance(kind, types.BaseNamedTuple | TableType):
             yield kind.instance_class(*make_arguments(kind.types, numbers))
         elif isinstance(kind, types.Array):
             shape = [2 + next(numbers) % 3 for _ in range(kind.ndim)]

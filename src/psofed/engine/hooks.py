@@ -175,7 +175,7 @@ def hook_taker(signature: Any) -> Callable[[int], Callable[..., None]]:
 
 
 def borrow(values: T) -> T:
-    """Return the arrays of a (nested) tuple without their owners, so that compiled code counts no references to them.
+    """Return the arrays of a tuple without their owners, so that compiled code counts no references to them.
 
     Counting takes longer than an iteration of a small fleet. Python holds the arrays while the kernel runs.
     """
@@ -193,21 +193,15 @@ def _borrow(values: Any) -> Any:
 
 @instruction
 def _without_owners(typing_context: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
-
-    def without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-        if isinstance(kind, types.Array):
-            array = context.make_array(kind)(context, builder, value)
+    def emit(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        members = []
+        for place, kind in enumerate(values.types):
+            array = context.make_array(kind)(context, builder, builder.extract_value(arguments[0], place))
             array.meminfo = array.meminfo.type(None)
-            return array._getvalue()
-        if hasattr(kind, "types"):
-            members = [
-                without_owner(context, builder, member, builder.extract_value(value, place))
-                for place, member in enumerate(kind.types)
-            ]
-            return context.make_tuple(builder, kind, members)
-        return value
+            members.append(array._getvalue())
+        return context.make_tuple(builder, values, members)
 
-    return values(values), lambda c, b, sig, args: without_owner(c, b, values, args[0])
+    return values(values), emit
 
 
 # --- compiling -------------------------------------------------------------------------------------------------------
