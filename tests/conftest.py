@@ -222,7 +222,7 @@ def run_attack() -> Callable[..., np.ndarray]:
     from psofed.engine.attacks import hooks_of
     from psofed.engine.signatures import Uploads, take_attack
     from psofed.engine.streams import make_stream
-    from psofed.engine.tables import Table
+    from psofed.engine.tables import KernelTable
 
     @njit
     def call(address, options, n, attackers, target, server, uploads):
@@ -251,7 +251,7 @@ def run_attack() -> Callable[..., np.ndarray]:
             hook.address,
             hook.options,
             iteration,
-            Table(attackers),
+            KernelTable(attackers),
             target,
             (target - server)[None].copy(),
             held,
@@ -271,7 +271,7 @@ def run_rule() -> Callable[..., np.ndarray]:
 
     from psofed.engine.server import make_work, rule_hook
     from psofed.engine.signatures import Uploads, take_aggregation
-    from psofed.engine.tables import Table
+    from psofed.engine.tables import KernelTable
 
     @njit
     def call(address, options, target, uploads, own_step, memory, work, server):
@@ -302,7 +302,7 @@ def run_rule() -> Callable[..., np.ndarray]:
         hook, work = rule_hook(rule), make_work(len(sent), sent.shape[1], len(server))
         assert hook.token == 0, "it runs as plain Python"
         memory = np.zeros((trials, rule.memory_size(9, len(server))))
-        call(hook.address, hook.options, target, held, step, memory, Table(work), error)
+        call(hook.address, hook.options, target, held, step, memory, KernelTable(work), error)
         return target[:, None] - error.T
 
     return run

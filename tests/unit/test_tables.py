@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from psofed.engine.compiling import compiled
-from psofed.engine.tables import Table
+from psofed.engine.tables import KernelTable
 
 pytestmark = pytest.mark.engine
 
@@ -43,18 +43,18 @@ def _make() -> Outer:
 
 def test_fields_are_read_and_arrays_are_shared() -> None:
     outer, out = _make(), np.zeros(7)
-    _read(Table(outer), out)
+    _read(KernelTable(outer), out)
     np.testing.assert_array_equal(out, [-0.1, 1.0, -5.0, -4.0, 6.0, 5.0, np.inf])
     assert outer.table[0, 1] == 7.0
 
 
 def test_tuples_that_have_not_changed_are_used_again() -> None:
     outer = _make()
-    before = Table(outer)
-    after = Table(outer._replace(first=2.0), before)
+    before = KernelTable(outer)
+    after = KernelTable(outer._replace(first=2.0), before)
     assert after.kind == before.kind
     assert after._parts[1] is before._parts[1]
-    changed = Table(outer._replace(inner=outer.inner._replace(count=8)), before)
+    changed = KernelTable(outer._replace(inner=outer.inner._replace(count=8)), before)
     out = np.zeros(7)
     _read(changed, out)
     assert out[2] == 8.0
@@ -62,4 +62,4 @@ def test_tuples_that_have_not_changed_are_used_again() -> None:
 
 def test_arrays_with_gaps_are_refused() -> None:
     with pytest.raises(AssertionError, match="contiguous"):
-        Table(_make()._replace(table=np.zeros((4, 6))[:, ::2]))
+        KernelTable(_make()._replace(table=np.zeros((4, 6))[:, ::2]))

@@ -124,7 +124,7 @@ class State(NamedTuple):
 class TrialBlock(NamedTuple):
     """Everything that a block of trials needs for some iterations.
 
-    Kernels take it as a :class:`psofed.engine.tables.Table`.
+    Kernels take it as a :class:`psofed.engine.tables.KernelTable`.
     """
 
     layout: Layout

@@ -1,4 +1,4 @@
-"""What only some links do: downloads that may fail, and uploads on channels and with delays."""
+"""Steps of links that are not perfect: downloads that may fail, and uploads on channels and with delays."""
 
 from typing import TYPE_CHECKING
 

@@ -20,7 +20,7 @@ from psofed.engine.normals import normals_at, uniform_at
 from psofed.engine.server import mix_and_aggregate
 from psofed.engine.signatures import CODE, Uploads, take_code, taken, uploads_at
 from psofed.engine.streams import WordArray, make_stream
-from psofed.engine.tables import Table
+from psofed.engine.tables import KernelTable
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
 from psofed.parts.traffic import Momentum
@@ -181,7 +181,7 @@ def make_rival_side(
         ),
     )  # fmt: skip
     if is_on and not exchange.fresh:
-        table: Any = Table(side)
+        table: Any = KernelTable(side)
         draw_shared(table, 0)
     return side, (encode, decode, apply)
 

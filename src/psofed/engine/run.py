@@ -27,7 +27,7 @@ from psofed.engine.samples import FunctionSamples, TrialSamples
 from psofed.engine.server import make_rule_side
 from psofed.engine.step import SUM_BLOCK, Layout, Tally, make_source, make_step_scratch
 from psofed.engine.streams import Stream, make_stream
-from psofed.engine.tables import Table, stage_address
+from psofed.engine.tables import KernelTable, stage_address
 from psofed.engine.test_set import NO_TESTS, draw_test_set
 from psofed.parts.watching import WatchPlan
 
@@ -205,7 +205,7 @@ class Run:
             DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rival, tests,
             state, make_step_scratch(dimension, 0, vectors), tally,
         )  # fmt: skip
-        self._table: Table | None = None
+        self._table: KernelTable | None = None
         self._check = watch_hooks(
             self,
             (
@@ -289,7 +289,7 @@ class Run:
             rival=rival,
             tally=self._block.tally._replace(watched_from=self.watched_from),
         )
-        table: Any = Table(block, self._table)
+        table: Any = KernelTable(block, self._table)
         self._table, call = table, (self._stages(block, table), table, metrics)
         if self._threads.count == 1:
             advance(iteration.WHOLE, first, 0, count, *call)
@@ -309,7 +309,7 @@ class Run:
             if self._tests_on_next:
                 metrics[:, 2] *= share[:, None]
 
-    def _stages(self, block: TrialBlock, table: Table) -> Stages:
+    def _stages(self, block: TrialBlock, table: KernelTable) -> Stages:
         """Return the stages that the scenario needs."""
         rival, defence = block.rival, block.defence
         is_checked = defence.address != 0 and not defence.excluded_download
@@ -393,9 +393,9 @@ class _Threads:
         self._scratch = [make_step_scratch(dimension, *part) for part in pairwise(bounds)]
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
-    def parts(self, block: Table) -> list[Any]:
+    def parts(self, block: KernelTable) -> list[Any]:
         """Return the block with the scratch of each thread."""
-        return [Table(block.values._replace(scratch=scratch), block) for scratch in self._scratch]
+        return [KernelTable(block.values._replace(scratch=scratch), block) for scratch in self._scratch]
 
     def run(self, tasks: list[Callable[[], None]]) -> None:
         """Run one task in each thread."""

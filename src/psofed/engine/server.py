@@ -22,7 +22,7 @@ from psofed.engine.signatures import (
     uploads_at,
 )
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import Table
+from psofed.engine.tables import KernelTable
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Numbers, Updates, scratch_size
@@ -435,7 +435,7 @@ def combine_compiled(
     error, nothing = -server.astype(np.float64)[None], np.zeros((1, size))
     _call(
         hook.address, hook.options, total, np.zeros(size), given, nothing, kept[None],
-        Table(make_work(participants, size, size)), error,
+        KernelTable(make_work(participants, size, size)), error,
     )  # fmt: skip
     check()
     return np.asarray(-error[0])
@@ -444,6 +444,6 @@ def combine_compiled(
 @compiled
 def _call(
     address: int, options: FloatArray, num_clients: int, target: FloatArray, uploads: Uploads, own_step: FloatArray,
-    memory: FloatArray, work: Table, server: FloatArray,
+    memory: FloatArray, work: KernelTable, server: FloatArray,
 ) -> None:  # fmt: skip
     take_aggregation(address)(options, 0, num_clients, target, uploads, own_step, memory, work, server)

@@ -44,17 +44,17 @@ class TableType(types.Type):
         super().__init__(name=f"{instance_class.__name__}.{sha256(str(members).encode()).hexdigest()[:12]}")
 
 
-class Table:
+class KernelTable:
     """A named tuple of numbers, contiguous arrays and such tuples, as words: an array is address and shape.
 
     Parameters
     ----------
     values : named tuple
-    previous : Table or None
+    previous : KernelTable or None
         One of the same kind; tables of those tuples that are the same in both are used again.
     """
 
-    def __init__(self, values: Any, previous: "Table | None" = None) -> None:
+    def __init__(self, values: Any, previous: "KernelTable | None" = None) -> None:
         self.values = values
         self._parts: list[Any] = []
         words: list[int] = []
@@ -68,7 +68,7 @@ class Table:
             elif isinstance(value, tuple):
                 part = None if previous is None else previous._parts[place]
                 if part is None or part.values is not value:
-                    part = Table(value, part)
+                    part = KernelTable(value, part)
                 words.append(part.address)
                 members.append(part.kind)
             elif isinstance(value, float):
@@ -94,7 +94,7 @@ def _table_type(instance_class: Any, members: tuple[Any, ...]) -> TableType:
     return TableType(instance_class, members)
 
 
-@typeof_impl.register(Table)
+@typeof_impl.register(KernelTable)
 def _type_of(table, context):
     return table.kind
 
