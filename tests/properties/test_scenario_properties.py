@@ -51,6 +51,8 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
     attack = st.sampled_from(part_names("attack")).flatmap(
         lambda kind: st.builds(find_part("attack", kind), **attackers, **own_options(kind))
     )
+    rule = find_part("aggregation", draw(st.sampled_from(part_names("aggregation"))))()
+    mixing = st.none() | st.sampled_from(part_names("pre_aggregation"))
     return Scenario(
         num_clients=clients,
         dimension=dimension,
@@ -59,8 +61,8 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         stepsize=draw(st.floats(1e-6, 1.0)),
         iterations=draw(st.integers(1, 10**6)),
         uplink=draw(st.sampled_from(["same", "redrawn"])),
-        aggregation=draw(st.sampled_from(part_names("aggregation"))),
-        pre_aggregation=draw(st.none() | st.sampled_from(part_names("pre_aggregation"))),
+        aggregation=rule,
+        pre_aggregation=None if rule.remembers_clients() else draw(mixing),
         selection=Selection(
             pattern=draw(st.sampled_from(part_names("pattern"))), coordinated=draw(st.booleans())
         ),

@@ -291,7 +291,7 @@ def _step_client(n: int, k: int, block: "TrialBlock", error: Vector, learns: NDA
 def learn_in_general(n: int, t: int, block: "TrialBlock") -> None:
     """Stage: let all clients learn from any kind of sample, with any learner; lanes are trials.
 
-    Where clients hold no model (several rows of samples), their errors are those of ``server`` (1, D, 16), nobody
+    Where clients hold no model, their errors are those of ``server`` (1, D, 16), nobody
     learns, and the samples stay in ``sampling``. Metrics are of clean samples, learning of poisoned ones.
     """
     source, inputs, learning, sampling = block.source, block.inputs, block.learning, block.sampling
@@ -303,7 +303,7 @@ def learn_in_general(n: int, t: int, block: "TrialBlock") -> None:
         poisons = poisons or kind == ON_SAMPLES
     poisons = poisons and (not block.rival.is_on or block.rival.exchanges[t] > 0)
     sample, residuals, dimension = sampling.sample, sampling.residual, sampling.sample.shape[1]
-    hold_models, num_clients = sample.shape[0] == 1, learning.stepsizes.size
+    hold_models, num_clients = not block.rival.is_on, learning.stepsizes.size
     gamma, hop, hashed, normals = load(source.gamma, 0), load(source.hop, 0), scratch.hashed, scratch.normals
     word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0)
     total, tests = spread(0.0), spread(0.0)

@@ -47,9 +47,13 @@ class Aggregation(Part):
         """Return how many numbers the rule keeps from iteration to iteration, zeros at first."""
         return 0
 
+    def remembers_clients(self) -> bool:
+        """Whether the memory grows with the number of clients."""
+        return self.memory_size(2, 1) != self.memory_size(1, 1)
+
     def check_mixing(self, pre: "PreAggregation | None") -> None:
         """Refuse a rule that remembers each client after a pre-aggregation, whose uploads are of no one client."""
-        if pre is not None and self.memory_size(2, 1) != self.memory_size(1, 1):
+        if pre is not None and self.remembers_clients():
             raise NotCoveredError(
                 f'aggregation = "{self.kind}" remembers each client, and pre_aggregation = "{pre.kind}" mixes the '
                 "uploads of several; remove one of the two"
