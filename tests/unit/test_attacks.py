@@ -18,7 +18,7 @@ from psofed.engine.attackers import make_attackers
 from psofed.engine.attacks import hooks_of
 from psofed.engine.signatures import take_poison
 from psofed.engine.streams import make_stream
-from psofed.engine.tables import Table
+from psofed.engine.tables import KernelTable
 from psofed.parts.attacks import (
     ColludingGaussian,
     ConstantBias,
@@ -211,7 +211,7 @@ def test_the_poison_hook_keeps_the_noise_that_belongs_to_the_sample(kind: type[A
     expected_x, expected_y = poison_sample(attack, x[0, :, 0], label, normals=normals, client=0, iteration=4)
     hook = hooks_of(attack)[0]
     attackers = make_attackers([attack], [byzantine], [stream], [3], 2)
-    call_poison(hook.address, hook.options, 4, 0, Table(attackers), TARGET, x, noise)
+    call_poison(hook.address, hook.options, 4, 0, KernelTable(attackers), TARGET, x, noise)
     assert np.allclose(x[0, :, 0], expected_x)
     assert np.allclose(noise[0, 0], expected_y - TARGET @ expected_x)
 
