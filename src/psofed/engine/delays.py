@@ -90,7 +90,7 @@ class Delays:
             )
         self._longest, pending = ring - 1, ring * participants
         self._memory = np.zeros((trials, num_clients, size))
-        self.side = DelaySide(
+        self.side: DelaySide = DelaySide(
             is_on=delay is not None,
             weight=1.0 if delay is None else delay.weight,
             by_delay=delay is not None and delay.grouping == "by-delay",
@@ -104,7 +104,7 @@ class Delays:
             arrived_ages=np.zeros((trials, most), np.int64),
             tally=np.zeros(ring, np.int64),
         )
-        self.arrived = Uploads(
+        self.arrived: Uploads = Uploads(
             np.zeros((trials, most), np.int32),
             np.zeros((trials, most, shared), np.int32),
             np.full((trials, most, shared), np.nan),

@@ -4,7 +4,7 @@ L is the number of trials in a block, K of clients, D of entries, P of uploads, 
 errors, w − model; a model's entry i is ``target[i]`` less that. Every hook takes the part's options first.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba import boolean, float32, float64, int32, int64, types, uint8, uint64
 
@@ -231,14 +231,14 @@ CODE = types.void(
     _NUMBERS, int64, int64, _NUMBERS, int32[:, ::1], _CUBE, _TABLE, _TABLE, _CUBE, _TABLE, _CUBE
 )
 
-take_attack = hook_taker(ATTACK)
-take_remember = hook_taker(REMEMBER)
-take_poison = hook_taker(POISON)
-take_gain = hook_taker(GAIN)
-take_learn = hook_taker(LEARN)
-take_draw = hook_taker(DRAW)
-take_channel = hook_taker(CHANNEL)
-take_defence = hook_taker(DEFENCE)
-take_mix = hook_taker(MIX)
-take_aggregation = hook_taker(AGGREGATION)
-take_code = hook_taker(CODE)
+take_attack: Any = hook_taker(ATTACK)
+take_remember: Any = hook_taker(REMEMBER)
+take_poison: Any = hook_taker(POISON)
+take_gain: Any = hook_taker(GAIN)
+take_learn: Any = hook_taker(LEARN)
+take_draw: Any = hook_taker(DRAW)
+take_channel: Any = hook_taker(CHANNEL)
+take_defence: Any = hook_taker(DEFENCE)
+take_mix: Any = hook_taker(MIX)
+take_aggregation: Any = hook_taker(AGGREGATION)
+take_code: Any = hook_taker(CODE)

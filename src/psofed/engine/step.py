@@ -11,7 +11,7 @@ standard normals of client k in iteration n, at word (n·K + k)·J of the trial'
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,8 +188,8 @@ def _make_learn(over_clients: bool) -> Callable[..., None]:
 
 
 # Stages: the vectors of a thread make LMS steps on white samples, and their squared errors are summed.
-learn_trials = _make_learn(False)
-learn_clients = _make_learn(True)
+learn_trials: Any = _make_learn(False)
+learn_clients: Any = _make_learn(True)
 
 
 @kernel_part

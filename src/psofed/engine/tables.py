@@ -35,8 +35,11 @@ class TableType(types.Type):
     """The type of a table: the named tuple it is made of, and its fields' types."""
 
     def __init__(self, instance_class: Any, members: tuple[Any, ...]) -> None:
-        self.instance_class, self.types, self.fields = instance_class, members, instance_class._fields
-        self.places, end = {}, 0
+        self.instance_class: Any = instance_class
+        self.types: tuple[Any, ...] = members
+        self.fields: tuple[str, ...] = instance_class._fields
+        self.places: dict[str, tuple[int, Any]] = {}
+        end = 0
         for field, member in zip(self.fields, members, strict=True):
             self.places[field] = (end, member)
             end += 1 + (member.ndim if isinstance(member, types.Array) else 0)

@@ -39,7 +39,7 @@ _SCREEN = 100  # pixels per inch where a notebook shows a figure
 class Figure(MatplotlibFigure):
     """A Matplotlib figure that no window manager knows of, and that a notebook shows without ``%matplotlib``."""
 
-    is_shown = False
+    is_shown: bool = False
 
     def _repr_png_(self) -> tuple[bytes, dict[str, float]]:
         self.is_shown = True

@@ -30,6 +30,7 @@ from scipy import sparse
 from psofed.common.types import FloatArray
 from psofed.theory.law import Law
 from psofed.theory.masks import MaskLaw, UploadMoments
+from psofed.theory.model import Entries
 from psofed.theory.presence import AWAY, KEPT, TAKEN
 
 _DENSE = 70  # rows up to which a matrix is not stored as a sparse one
@@ -98,8 +99,10 @@ class Iteration:
     """
 
     def __init__(self, law: Law, masks: tuple[MaskLaw, ...], sets: int = 1) -> None:
-        self.law, self.masks, self.sets = law, masks, sets
-        self.entries = law.model.entries
+        self.law: Law = law
+        self.masks: tuple[MaskLaw, ...] = masks
+        self.sets: int = sets
+        self.entries: Entries = law.model.entries
         self._models, self._groups, self._block = law.delay + 1, law.groups.size, law.block
         self._constants = len(law.products)
         self._terms = self._make_terms()

@@ -108,7 +108,7 @@ class Law:
     ) -> None:
         self.model = model
         self.groups: Groups = group_clients(model, stepsize, apart, lumped, offsets)
-        self.directed = directed and model.has_direction
+        self.directed: bool = directed and model.has_direction
         self._participants = participants or model.scenario.num_participants
 
     @property

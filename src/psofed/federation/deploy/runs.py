@@ -90,7 +90,7 @@ class FederationRun:
             before = {name: before[name] for name in ("nodes", "certificates") if name in before}
         began = before.get("began") or {"time": scheduler().time()}
         about = {"round": 0, "rounds": self.request.settings.get("rounds") or 0, **before}
-        self.status = RunStatus(
+        self.status: RunStatus = RunStatus(
             self.home, {**about, "began": began, "run": self.request.number}, list(self.observers)
         )
         self._errors: dict[str, float] = {}

@@ -55,7 +55,10 @@ class FederationServer:
     def __init__(
         self, home: Home, hub: MqttHub, certificates: Certificates, broker: Mosquitto | None = None
     ) -> None:
-        self.home, self.hub, self.certificates, self.broker = home, hub, certificates, broker
+        self.home: Home = home
+        self.hub: MqttHub = hub
+        self.certificates: Certificates = certificates
+        self.broker: Mosquitto | None = broker
         self._is_news = OncePerChange()
         self._tended = self._looked = -1e9
         self._denied: frozenset[str] = frozenset()

@@ -94,7 +94,9 @@ class PSOFed(Server, Strategy):
             "partial_sharing(privacy=…)"
         )
 
-    configure_evaluate = aggregate_train = aggregate_evaluate = configure_train
+    configure_evaluate: Any = configure_train
+    aggregate_train: Any = configure_train
+    aggregate_evaluate: Any = configure_train
 
 
 def _plain(config: ConfigRecord | None) -> dict[str, str | int | float | bool]:

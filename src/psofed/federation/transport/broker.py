@@ -330,7 +330,7 @@ class Tester(Connection):
     def __init__(
         self, endpoint: Endpoint, identity: Identity, topics: Sequence[str] = (), client_id: str = ""
     ) -> None:
-        self.connections = 0
+        self.connections: int = 0
         self._messages: list[tuple[str, bytes]] = []
         subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in topics]
         super().__init__(endpoint, identity, subscriptions, keepalive=20, client_id=client_id)

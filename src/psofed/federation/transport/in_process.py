@@ -50,7 +50,8 @@ class InProcessHub:
         self.tamper = tamper
         self.silent: set[str] = set()
         self.sent: list[tuple[str, bytes]] = []
-        self.run, self.model = b"", b""
+        self.run: bytes = b""
+        self.model: bytes = b""
         self._revoked: frozenset[str] = frozenset()
         self._told: dict[str, tuple[LocalNode, bytes]] = {}
         self._arrived: list[tuple[str, bytes]] = []

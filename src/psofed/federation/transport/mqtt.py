@@ -188,9 +188,9 @@ class Connection:
     ) -> None:
         self.endpoint = endpoint
         self.identity = identity
-        self.is_connected = False
-        self.is_replaced = False
-        self.problem = "not connected yet"
+        self.is_connected: bool = False
+        self.is_replaced: bool = False
+        self.problem: str = "not connected yet"
         self._subscriptions = list(subscriptions)
         self._accepted, self._accepted_at, self._delay, self._largest = False, 0.0, _DELAY / 2, 0
         self._last: paho.MQTTMessageInfo | None = None
