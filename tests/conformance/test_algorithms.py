@@ -134,6 +134,14 @@ def test_the_algorithm_alone_can_be_changed(algorithm: str) -> None:
         assert with_values(scenario, {"algorithm": algorithm}).algorithm.kind == algorithm
 
 
+@pytest.mark.thinned(1)
+@pytest.mark.parametrize("algorithm", part_names("algorithm"))
+def test_a_fleet_of_one_client_follows_the_equations(as_literally, algorithm: str) -> None:
+    as_literally(
+        Scenario(num_clients=1, dimension=2, num_participants=1, iterations=12, algorithm=algorithm), 2, 4
+    )
+
+
 def test_scenarios_of_all_algorithms_are_made_without_numba() -> None:
     code = (
         "import sys, psofed\n"
