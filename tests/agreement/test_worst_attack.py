@@ -38,7 +38,8 @@ def test_the_breakdown_has_the_known_values(correlation: float, shared: int) -> 
     known = KNOWN[correlation, shared]
     assert levels[: len(known)] == pytest.approx(known, abs=0.006)
     mean_squares = [step.server_msd for step in worst.steps[:6]]
-    assert mean_squares == sorted(mean_squares)
+    # White inputs have no worst direction: the second and third differ by rounding alone.
+    assert np.all(np.diff(mean_squares) >= -1e-12 * mean_squares[-1])
 
 
 @pytest.mark.parametrize("name", ["+ collusion", "+ power on sent entries", "constant bias"])

@@ -56,7 +56,9 @@ def test_the_lag_is_averaged_over_all_offsets(correlation: float) -> None:
         next(solver.recursions(0.15, row[None])).steady_state(Sources(0.0, 0.0, 1.0))[0] for row in offsets
     )
     drift = psofed.predict(scenario).steady_state.drift
-    assert (drift.excess, drift.server) == pytest.approx(np.mean(list(alone), axis=(0, 1)), rel=1e-7)
+    assert (drift.excess, drift.server, drift.honest) == pytest.approx(
+        np.mean(list(alone), axis=(0, 1)), rel=1e-7
+    )
 
 
 def test_the_lag_of_scattered_windows_agrees_with_simulation() -> None:
@@ -75,7 +77,20 @@ def test_a_sampled_prediction_states_its_sampling_error_in_json() -> None:
     prediction = psofed.predict(scattered(num_clients=12, dimension=4, num_participants=4, num_shared=2))
     stated, known = prediction.to_json()["sampling_error"], prediction.steady_state.sampling_error
     assert 0 < stated["network_mse"] == known.excess < 0.001 * prediction.network_mse
-    assert 0 < stated["server_msd"] == known.server < 0.02 * prediction.server_msd
+    # The server MSD differs by 3.5 % between sets of offsets; of a sample there are at most 32.
+    assert 0 < stated["server_msd"] == known.server < 0.0065 * prediction.server_msd
+
+
+def test_another_sample_of_offsets_lies_within_the_stated_sampling_error() -> None:
+    prediction = psofed.predict(scattered(num_clients=12, dimension=4, num_participants=4, num_shared=2))
+    offsets = np.random.default_rng(7).integers(0, 4, (128, 12))
+    recursions = prediction.solver.recursions(prediction.scenario.mean_stepsize, offsets)
+    levels = np.concatenate([recursion.steady_state(Sources())[0] for recursion in recursions])
+    stated, total = prediction.steady_state.sampling_error, prediction.steady_state.total
+    other = levels.std(axis=0, ddof=1) / np.sqrt(len(levels))
+    for position, name in enumerate(("excess", "server", "honest")):
+        difference = getattr(total, name) - levels[:, position].mean()
+        assert abs(difference) < 3.5 * np.hypot(getattr(stated, name), other[position])
 
 
 @pytest.mark.slow

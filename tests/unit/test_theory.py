@@ -32,7 +32,7 @@ def make_attack(**options) -> Attack:
 
 
 RUNNER = CliRunner()
-KEYS = ["network_mse", "server_msd", "test_mse", "terms", "spectral_radius", "max_stepsize"]
+KEYS = ["network_mse", "server_msd", "test_mse", "honest_mse", "terms", "spectral_radius", "max_stepsize"]
 KEYS += ["mean_max_stepsize", "optimal_stepsize", "theory", "theory_title", "scenario"]
 
 

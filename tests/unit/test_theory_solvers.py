@@ -126,10 +126,11 @@ def made_up_solver(curve: Callable[[np.ndarray], np.ndarray]) -> SimpleNamespace
     model = SimpleNamespace(
         fleet=SimpleNamespace(noise_variance=np.array([0.2, 0.4]), test_noise_variance=0.3),
         scenario=SimpleNamespace(is_linear=False, data=SimpleNamespace(rows=None)),
+        honest=np.array([0.5, 0.5]),
     )
     return SimpleNamespace(
         model=model,
-        curve=lambda stepsize, length: (curve(np.arange(length)), np.zeros(length)),
+        curve=lambda stepsize, length: (curve(np.arange(length)), np.zeros(length), np.zeros(length)),
         num_moments=lambda stepsize: 3,
     )
 

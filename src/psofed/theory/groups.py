@@ -58,6 +58,8 @@ class Groups:
         Offset of the clients' windows, where each client has its own.
     target_offsets : array (n, D) or None
         d_j: distance of the clients' own target from w*.
+    honest : array (n,)
+        Weight of each client in the honest clients' MSE; 0 where groups mix honest and Byzantine clients.
     """
 
     copies: FloatArray
@@ -70,6 +72,7 @@ class Groups:
     availability: FloatArray
     window: NDArray[np.int64]
     target_offsets: FloatArray | None
+    honest: FloatArray
 
     @property
     def size(self) -> int:
@@ -98,14 +101,17 @@ def group_clients(
     fleet, clients = model.fleet, model.scenario.num_clients
     steps = model.stepsizes(stepsize)
     windows = np.zeros(clients) if offsets is None else offsets.astype(np.float64)
-    traits = np.stack([*_attacks(model), model.availability, steps, windows])
+    honest = (
+        model.honest if model.tells_honest and not apart else np.zeros(clients)
+    )  # eigenvalues need no split
+    traits = np.stack([*_attacks(model), model.availability, steps, windows, honest])
     x = steps * fleet.input_variance
     values = np.stack([fleet.noise_variance, _added_variance(model)])
     copies = np.ones(clients)
     is_lumped = lumped and model.is_lumpable and (offsets is not None or not model.is_scattered)
     if is_lumped:
         traits, x, copies, values = _lump(model, traits, x, values, apart)
-    kind, chance, availability, steps, windows = traits
+    kind, chance, availability, steps, windows, honest = traits
     covariance = (x / steps)[:, None, None]
     if not fleet.is_white:
         matrices = fleet.covariances()
@@ -123,6 +129,7 @@ def group_clients(
         availability,
         windows.astype(np.int64),
         fleet.target_offsets,
+        honest,
     )
 
 
@@ -147,29 +154,39 @@ def _added_variance(model: "TheoryModel") -> FloatArray:
 def _lump(
     model: "TheoryModel", traits: FloatArray, x: FloatArray, values: FloatArray, apart: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return traits (5, n), x (n,), copies (n,) and values (2, n) of the nodes."""
+    """Return traits (6, n), x (n,), copies (n,) and values (2, n) of the nodes."""
     pole, condition = _pole(model)
     # An eigenvalue needs few nodes, since eigenvectors concentrate on the clients that stay apart.
     precision = _SAMPLED_PRECISION if model.is_scattered else _PRECISION
-    nodes, limit = (_FEWEST_NODES, np.inf) if apart else _number_of_nodes(x, pole, condition, precision)
+    index, firsts = _classes(traits)
+    nodes, limit = _FEWEST_NODES, np.inf
+    if not apart:
+        nodes, limit = _number_of_nodes(x, pole, condition, precision, len(firsts))
     alone = x > limit
     if apart:
         edge = min(apart, x.size // 2)
         alone |= (x >= np.partition(x, -edge)[-edge]) | (x <= np.partition(x, edge - 1)[edge - 1])
     parts = [(traits[:, alone], x[alone], np.ones(int(alone.sum())), values[:, alone])]
-    index = np.zeros(x.size, dtype=np.int64)
-    for trait in traits:
-        if np.ptp(trait):
-            labels = np.unique(trait, return_inverse=True)[1]
-            index = np.unique(index * (x.size + 1) + labels, return_inverse=True)[1]
-    _, firsts = np.unique(index, return_index=True)
     for label, first in enumerate(firsts):
-        members = (index == label) & ~alone
-        if members.any():
+        is_member = (index == label) & ~alone
+        members: NDArray[np.bool_] | slice = slice(None) if is_member.all() else is_member
+        if is_member.any():
             node, weight, carried = gauss_rule(x[members], values[:, members], nodes)
             parts.append((np.repeat(traits[:, [first]], node.size, axis=1), node, weight, carried))
     joined = [np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)]
     return joined[0], joined[1], joined[2], joined[3]
+
+
+def _classes(traits: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the class of each client by its traits (t, K), (K,), and the first client of each class."""
+    index, firsts = np.zeros(traits.shape[1], dtype=np.int64), np.zeros(1, dtype=np.int64)
+    for trait in traits:
+        if np.ptp(trait):
+            labels = np.unique(trait, return_inverse=True)[1]
+            _, firsts, index = np.unique(
+                index * (labels.max() + 1) + labels, return_index=True, return_inverse=True
+            )
+    return index, firsts
 
 
 def _pole(model: "TheoryModel") -> tuple[float, float]:
@@ -184,30 +201,25 @@ def _pole(model: "TheoryModel") -> tuple[float, float]:
     return share * 2.0 / (2.0 * values[-1] + size), float(values[0] / values[-1])
 
 
-def _number_of_nodes(x: FloatArray, pole: float, condition: float, precision: float) -> tuple[int, float]:
-    """Return the number of nodes of each class, and the largest x to lump."""
-    fewest = _FEWEST_NODES if precision == _PRECISION else 6
-    for nodes in range(fewest, _MOST_NODES, 2):
-        if _is_precise(x, pole, condition, nodes, precision):
-            return nodes, np.inf
-    low = float(x.min())
-    rates = {nodes: (0.1 * precision) ** (-0.5 / nodes) for nodes in range(fewest, _MOST_NODES, 8)}
-    limits = {
-        nodes: low + 2.0 * (pole - low) / (1.0 + 0.5 * (rate + 1.0 / rate)) for nodes, rate in rates.items()
-    }
-    nodes = min(limits, key=lambda nodes: nodes + np.count_nonzero(x > limits[nodes]))
-    return nodes, limits[nodes]
-
-
-def _is_precise(x: FloatArray, pole: float, condition: float, nodes: int, precision: float) -> bool:
+def _number_of_nodes(
+    x: FloatArray, pole: float, condition: float, precision: float, classes: int
+) -> tuple[int, float]:
+    """Return the number of nodes of each class, and the largest x to lump: those with the fewest groups in all."""
     low, high = float(x.min()), float(x.max())
-    if high >= pole:
-        return False
-    for singularity in (-condition * low, pole):
-        distance = abs(2.0 * singularity - low - high) / max(high - low, 1e-300)
-        if 10.0 * (distance + np.sqrt(distance**2 - 1.0)) ** (-2 * nodes) > precision:
-            return False
-    return True
+    choices = []  # (whether the pole at −condition · low is far enough, groups, nodes, limit)
+    for nodes in range(_FEWEST_NODES if precision == _PRECISION else 6, _MOST_NODES, 2):
+        rate = (0.1 * precision) ** (-0.5 / nodes)
+        reach = 2.0 / (
+            1.0 + 0.5 * (rate + 1.0 / rate)
+        )  # of an interval, as a share of the distance to its pole
+        limit = low + reach * (pole - low)
+        is_near = min(limit, high) - low > reach / (1.0 - reach) * (1.0 + condition) * low
+        groups = classes * nodes + (np.count_nonzero(x > limit) if limit < high else 0)
+        choices.append((is_near, groups, nodes, limit))
+        if limit >= high and not is_near:
+            break
+    _, _, nodes, limit = min(choices)
+    return nodes, limit
 
 
 def gauss_rule(x: FloatArray, values: FloatArray, nodes: int) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -403,7 +403,10 @@ class Iteration:
     # Answers
 
     def levels(self, moments: Moments, direction: bool = True) -> FloatArray:
-        """Return the excess network MSE and the server's MSD of each set, (sets, 2)."""
+        """Return excess network MSE, server's MSD and honest clients' excess of each set, (sets, 3).
+
+        The last is NaN where groups mix honest and Byzantine clients.
+        """
         law, groups, model = self.law, self.law.groups, self.law.model
         taken = law.presence.mean[TAKEN][:, None, None]
         own = taken * moments.own[:, TAKEN] + (1.0 - taken) * moments.own[:, KEPT]
@@ -413,11 +416,15 @@ class Iteration:
             mean = taken * clients[:, TAKEN] + (1.0 - taken) * clients[:, KEPT]
             pulled = mean @ law.targets.mT
             own = own + pulled + pulled.mT + law.targets @ law.products @ law.targets.mT
-        excess = (
-            np.einsum("k,kij,ekji->e", groups.copies, groups.covariance, own) / model.scenario.num_clients
+        each_client = np.einsum("kij,ekji->ek", groups.covariance, own)
+        excess = each_client @ groups.copies / model.scenario.num_clients
+        honest = (
+            each_client @ (groups.copies * groups.honest)
+            if model.tells_honest
+            else np.full_like(excess, np.nan)
         )
         server = np.einsum("eii->e", moments.second[:, 0, :, 0])
-        each = np.stack([excess, server], axis=1).reshape(self.sets, self.entries.size, 2)
+        each = np.stack([excess, server, honest], axis=1).reshape(self.sets, self.entries.size, 3)
         return np.asarray(each.sum(axis=1) * self.entries.multiplicity)
 
     def _on_diagonal(self, shared: FloatArray) -> FloatArray:

@@ -4,6 +4,9 @@ With E‖w̃‖² of the server and the excess (1/K) Σ_k tr(R_k E[w̃_k w̃_k�
 
     network MSE = excess + (1/K) Σ_k σ_νk²,    server MSD = E‖w̃‖²,    test MSE = ς_test² E‖w̃‖² + σ_ν,test².
 
+The honest clients' MSE is the mean over clients that are not Byzantine, with weights h_k (``model.honest``) in the
+place of 1/K.
+
 The network MSE is the sum of :class:`Terms`. ``excess`` and ``server`` come from a theory, the variances from the
 model.
 """
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value", float, FloatArray)
 
 # What users may minimise, and the metric it stands for
-METRICS = {"network": "network_mse", "test": "test_mse", "msd": "server_msd"}
+METRICS = {"network": "network_mse", "test": "test_mse", "msd": "server_msd", "honest": "honest_mse"}
 
 
 _ROUNDING = 1e-9  # relative error that a steady state may have
@@ -32,18 +35,22 @@ _ROUNDING = 1e-9  # relative error that a steady state may have
 
 @dataclass(frozen=True)
 class Level:
-    """Excess network MSE (without the clients' own noise) and server MSD."""
+    """Excess network MSE (without the clients' own noise), server MSD, and the honest clients' excess.
+
+    The last is NaN where the theory did not tell honest clients apart (:attr:`.TheoryModel.tells_honest`).
+    """
 
     excess: float
     server: float
+    honest: float = 0.0
 
     def __post_init__(self) -> None:
         # Plain floats, so that nothing printed or written as JSON shows NumPy's types
-        object.__setattr__(self, "excess", float(self.excess))
-        object.__setattr__(self, "server", float(self.server))
+        for name in ("excess", "server", "honest"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     def __add__(self, other: "Level") -> "Level":
-        return Level(self.excess + other.excess, self.server + other.server)
+        return Level(self.excess + other.excess, self.server + other.server, self.honest + other.honest)
 
 
 NOTHING = Level(0.0, 0.0)
@@ -87,11 +94,12 @@ TERMS = tuple(field.name for field in fields(Terms))
 
 
 class Metrics(NamedTuple, Generic[Value]):
-    """The three metrics, numbers or arrays."""
+    """The metrics, numbers or arrays."""
 
     network_mse: Value
     server_msd: Value
     test_mse: Value
+    honest_mse: Value
 
 
 class PredictedLevel(float):
@@ -117,16 +125,20 @@ class PredictedLevel(float):
         return to_decibels(float(self))
 
 
-def metrics_of(model: "TheoryModel", excess: Value, server: Value) -> Metrics[Value]:
-    """Return the metrics from excess network MSE and server MSD.
+def metrics_of(model: "TheoryModel", excess: Value, server: Value, honest: Value) -> Metrics[Value]:
+    """Return the metrics from excess network MSE, server MSD and the honest clients' excess.
 
     The test MSE is NaN where test inputs become features, whose covariance is not the identity, and with your own data,
-    where the server is tested on the clients' next samples.
+    where the server is tested on the clients' next samples. The honest clients' MSE is NaN if all are Byzantine.
     """
     fleet, data = model.fleet, model.scenario.data
     variance = data.test_input_variance if model.scenario.is_linear and data.rows is None else math.nan
+    honest_noise = float(model.honest @ fleet.noise_variance) if model.honest.any() else math.nan
     return Metrics(
-        excess + float(fleet.noise_variance.mean()), server, variance * server + fleet.test_noise_variance
+        excess + float(fleet.noise_variance.mean()),
+        server,
+        variance * server + fleet.test_noise_variance,
+        honest + honest_noise,
     )
 
 
@@ -167,7 +179,7 @@ class SteadyState:
 
     @classmethod
     def of(cls, levels: FloatArray, error: FloatArray | None = None) -> "SteadyState":
-        """Name the rows of levels (4, 2): excess and MSD due to data, attack, drift and targets."""
+        """Name the rows of levels (4, 3): those due to data, attack, drift and targets."""
         data, attack, drift, targets = (Level(*level) for level in levels)
         return cls(data, attack, drift, targets, NOTHING if error is None else Level(*error))
 

@@ -94,6 +94,8 @@ class TheoryModel:
         Statistics of the streams, where they are known already; by default those of the scenario.
     stated : tuple of (Statement, AttackChances), optional
         Effects and chances of attacks, in the place of those of the scenario's.
+    by_honesty : bool
+        Tell honest clients from Byzantine ones even if their models obey the same law; see :attr:`tells_honest`.
     """
 
     scenario: Scenario
@@ -101,6 +103,7 @@ class TheoryModel:
     small_stepsize: bool = False
     measured: Fleet | None = None
     stated: tuple[tuple[Statement, AttackChances], ...] | None = None
+    by_honesty: bool = False
 
     def __post_init__(self) -> None:
         if self.theory not in THEORIES:
@@ -184,6 +187,27 @@ class TheoryModel:
         if not self.statements:
             return self
         return replace(self, scenario=self.scenario.replace(attack=None), measured=self.fleet, stated=None)
+
+    @cached_property
+    def honest(self) -> FloatArray:
+        """Weight of each client in the honest clients' MSE, (K,): the chance that it is not Byzantine; sums to 1."""
+        clients = self.scenario.num_clients
+        byzantine = sum(
+            (attack.byzantine_moments(clients, self.fleet.names)[0] for attack in self.scenario.attacks),
+            start=np.zeros(clients),
+        )
+        honest = np.maximum(1.0 - byzantine, 0.0)
+        return np.asarray(honest / max(honest.sum(), 1e-300))
+
+    @cached_property
+    def tells_honest(self) -> bool:
+        """Whether groups tell honest clients from those that only add noise.
+
+        Their models obey the same law under one mask for all. Over correlated inputs, where groups cost most, they
+        are told apart only where the honest clients' MSE is wanted (``by_honesty``).
+        """
+        alike = any(isinstance(one, Affine) and one.is_isotropic for one, _ in self.statements)
+        return self.by_honesty or self.fleet.is_white or not alike or not np.ptp(self.honest)
 
     @property
     def is_additive(self) -> bool:

@@ -43,6 +43,7 @@ class LearningCurve:
     network_mse: FloatArray
     server_msd: FloatArray
     test_mse: FloatArray
+    honest_mse: FloatArray
 
     def __repr__(self) -> str:
         last = ", ".join(f"{title} {decibels(float(getattr(self, metric)[-1]))}"
@@ -116,23 +117,35 @@ class Prediction(Reported):
     @property
     def network_mse(self) -> PredictedLevel:
         """Steady-state network MSE, (1/K) Σ_k E[ε_k²], the observation noise included."""
-        return PredictedLevel(self.metrics.network_mse)
+        return PredictedLevel(self._metrics.network_mse)
 
     @property
     def server_msd(self) -> PredictedLevel:
         """Steady-state E‖w_n − w*‖² at the server."""
-        return PredictedLevel(self.metrics.server_msd)
+        return PredictedLevel(self._metrics.server_msd)
 
     @property
     def test_mse(self) -> PredictedLevel:
         """Steady-state MSE of the server on its test set; NaN where the model is not linear, and with your own data."""
-        return PredictedLevel(self.metrics.test_mse)
+        return PredictedLevel(self._metrics.test_mse)
+
+    @cached_property
+    def honest_mse(self) -> PredictedLevel:
+        """Steady-state MSE averaged over the clients that are not Byzantine; NaN if all are."""
+        if self.model.tells_honest or not self.is_stable:
+            return PredictedLevel(self._metrics.honest_mse)
+        level = self.solver.by_honesty.rough_level(self.scenario.mean_stepsize)
+        return PredictedLevel(metrics_of(self.model, level.excess, level.server, level.honest).honest_mse)
 
     @property
     def metrics(self) -> Metrics[float]:
-        """All three as plain numbers."""
+        """All of them as plain numbers."""
+        return self._metrics._replace(honest_mse=float(self.honest_mse))
+
+    @property
+    def _metrics(self) -> Metrics[float]:
         total = self.steady_state.total
-        return metrics_of(self.model, total.excess, total.server)
+        return metrics_of(self.model, total.excess, total.server, total.honest)
 
     @property
     def terms(self) -> Terms:
@@ -148,7 +161,7 @@ class Prediction(Reported):
             steady = solver.steady_state(stepsize)
             steady.check(model, stepsize)
             return steady
-        endless = Level(math.inf, math.inf)
+        endless = Level(math.inf, math.inf, math.inf)
         # An attack that only adds noise is not what makes it unstable.
         if model.clean is not model and not model.is_additive and solver.clean.is_stable(stepsize):
             return replace(solver.clean.steady_state(stepsize), attack=endless)
@@ -205,8 +218,8 @@ class Prediction(Reported):
         stepsize = self.scenario.mean_stepsize
         if self.is_stable:
             self.solver.check_answer(stepsize)
-        excess, server = self.solver.curve(stepsize, iterations or self.scenario.iterations)
-        return LearningCurve(*metrics_of(self.model, excess, server))
+        levels = self.solver.by_honesty.curve(stepsize, iterations or self.scenario.iterations)
+        return LearningCurve(*metrics_of(self.model, *levels))
 
     def worst_attack(self, power: float | None = None) -> "WorstAttack":
         """Find the worst additive attack of a power by the scenario's Byzantine clients, with a breakdown.

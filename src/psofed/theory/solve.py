@@ -14,7 +14,7 @@ known to be the least stable.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -82,7 +82,7 @@ class Recursion:
         return moments.pack(self.iteration.sets)
 
     def steady_state(self, sources: Sources) -> tuple[FloatArray, Moments]:
-        """Return the levels averaged over a period, (sets, 2), and the moments at its start."""
+        """Return the levels averaged over a period, (sets, 3), and the moments at its start."""
         iteration = self.iteration
         zero = np.zeros((iteration.sets, iteration.size))
         tolerance = 1e-10 if zero.size < _LARGE else 1e-8
@@ -116,12 +116,12 @@ class Recursion:
         return np.asarray(norm ** (1.0 / self.period))
 
     def curve(self, iterations: int, start: int = 0) -> FloatArray:
-        """Return the levels at iterations 0 … n − 1, (n, sets, 2), the first with the mask of phase `start`."""
-        moments, levels = self.iteration.initial, np.full((iterations, self.iteration.sets, 2), np.inf)
+        """Return the levels at iterations 0 … n − 1, (n, sets, 3), the first with the mask of phase `start`."""
+        moments, levels = self.iteration.initial, np.full((iterations, self.iteration.sets, 3), np.inf)
         with np.errstate(over="ignore", invalid="ignore"):  # at an unstable stepsize
             for n in range(iterations):
                 now = self.iteration.levels(moments)
-                if not np.isfinite(now).all():
+                if not np.isfinite(now[:, :2]).all():
                     break
                 levels[n] = now
                 moments = self.step(moments, start + n)
@@ -144,30 +144,39 @@ class Solver:
         """The solver of the model without the attack."""
         return self if self.model.clean is self.model else Solver(self.model.clean)
 
+    @cached_property
+    def by_honesty(self) -> "Solver":
+        """The solver that knows the honest clients' error."""
+        model = self.model
+        return self if model.tells_honest else Solver(replace(model, measured=model.fleet, by_honesty=True))
+
     def steady_state(self, stepsize: float) -> SteadyState:
         """Return the steady state by source, with its standard error where offsets are sampled; μ must be stable."""
         if not self.model.is_sampled:
             levels = self._by_source(stepsize, self._offsets(0))
-            return SteadyState.of(self._checked(levels).mean(axis=0))
+            self._check(levels)
+            return SteadyState.of(levels.mean(axis=0))
         offsets = self.model.windows.offsets(_LARGEST_SAMPLE)
         floor = np.array([float(self.model.fleet.noise_variance.mean()), 0.0])
         count = _FIRST_SAMPLE
         levels = self._by_source(stepsize, offsets[:count])
         while True:
-            totals = self._checked(levels).sum(axis=1)
+            self._check(levels)
+            totals = levels.sum(axis=1)
             error = totals.std(axis=0, ddof=1) / np.sqrt(len(totals))
-            if len(levels) == len(offsets) or np.all(error <= _WANTED * (totals.mean(axis=0) + floor)):
+            if len(levels) == len(offsets) or np.all(
+                error[:2] <= _WANTED * (totals.mean(axis=0)[:2] + floor)
+            ):
                 return SteadyState.of(levels.mean(axis=0), error)
             more = self._by_source(stepsize, offsets[len(levels) : 2 * len(levels)])
             levels = np.concatenate([levels, more])
 
     def rough_level(self, stepsize: float) -> Level:
-        """Excess and MSD at a stable stepsize, precise enough to compare stepsizes."""
-        levels = [
-            recursion.steady_state(Sources())[0]
-            for recursion in self.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
-        ]
-        return Level(*self._checked(np.concatenate(levels)[:, None]).mean(axis=(0, 1)).tolist())
+        """Levels at a stable stepsize, precise enough to compare stepsizes."""
+        recursions = self.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
+        levels = np.concatenate([recursion.steady_state(Sources())[0] for recursion in recursions])
+        self._check(levels[:, None])
+        return Level(*levels.mean(axis=0))
 
     def spectral_radius(self, stepsize: float) -> float:
         """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
@@ -188,9 +197,9 @@ class Solver:
                 return False
         return self.spectral_radius(stepsize) < 1.0
 
-    def curve(self, stepsize: float, iterations: int) -> tuple[FloatArray, FloatArray]:
-        """Excess network MSE and server MSD over the iterations."""
-        total, count = np.zeros((iterations, 2)), 0
+    def curve(self, stepsize: float, iterations: int) -> FloatArray:
+        """Excess network MSE, server MSD and honest clients' excess over the iterations, (3, n)."""
+        total, count = np.zeros((iterations, 3)), 0
         for recursion in self.recursions(stepsize, self._offsets(_LARGEST_SAMPLE)):
             # Offsets one window apart are the same masks one iteration apart: enumerated offsets leave those out,
             # so every phase is a start; a sample of offsets has them all.
@@ -198,19 +207,20 @@ class Solver:
             for start in range(recursion.period if is_cyclic else 1):
                 levels = recursion.curve(iterations, start)
                 total, count = total + levels.sum(axis=1), count + levels.shape[1]
-        return total[:, 0] / count, total[:, 1] / count
+        return np.asarray(total.T / count)
 
     def mean_level(self, stepsize: float, iterations: int) -> Level:
-        """Mean of excess and MSD over the learning curve at a stable stepsize, computed until it has settled."""
+        """Mean levels over the learning curve at a stable stepsize, computed until it has settled."""
         length = iterations if self.model.is_scattered else min(iterations, _FIRST_LOOK)
         while True:
-            curve = np.array(self.curve(stepsize, length))
+            curve = self.curve(stepsize, length)
             total = curve.sum(axis=1)
             if length == iterations:
                 return Level(*(total / iterations).tolist())
             level = self.rough_level(stepsize)
-            steady = np.array([level.excess, level.server])
-            if np.all(np.abs(curve[:, -length // 4 :] - steady[:, None]) <= _SETTLED * steady[:, None]):
+            steady = np.array([level.excess, level.server, level.honest])
+            far = np.abs(curve[:, -length // 4 :] - steady[:, None]) > _SETTLED * steady[:, None]
+            if not np.any(far):
                 return Level(*((total + (iterations - length) * steady) / iterations).tolist())
             length = min(4 * length, iterations)
 
@@ -233,7 +243,7 @@ class Solver:
     # By source
 
     def _by_source(self, stepsize: float, offsets: NDArray[np.int64] | None) -> FloatArray:
-        """Excess and MSD by source of each set of offsets: (N, 4, 2), rows data, attack, drift, targets."""
+        """Levels by source of each set of offsets: (N, 4, 3), rows data, attack, drift, targets."""
         model = self.model
         attacked = list(self.recursions(stepsize, offsets))
         # An additive attack leaves the linear part as it is: one recursion serves both.
@@ -243,7 +253,7 @@ class Solver:
             return np.concatenate([recursion.steady_state(sources)[0] for recursion in recursions])
 
         data = solve(base, Sources(1.0, 0.0, 0.0, direction=False))
-        levels = np.zeros((len(data), 4, 2))
+        levels = np.zeros((len(data), 4, 3))
         levels[:, 0] = data
         if model.walk:
             levels[:, 2] = solve(base, Sources(0.0, 0.0, 1.0, direction=False))
@@ -255,16 +265,15 @@ class Solver:
             levels[:, 1] = solve(attacked, Sources()) - levels.sum(axis=1)
         return levels
 
-    def _checked(self, levels: FloatArray) -> FloatArray:
-        """Refuse levels (N, sources, 2) of a set of offsets that no error can have."""
-        totals, size = levels.sum(axis=1), np.abs(levels).sum(axis=1)
+    def _check(self, levels: FloatArray) -> None:
+        """Refuse levels (N, sources, 3) of a set of offsets that no error can have."""
+        totals, size = levels[..., :2].sum(axis=1), np.abs(levels[..., :2]).sum(axis=1)
         floor = 1e-15 * float(self.model.fleet.target @ self.model.fleet.target)
         if not np.all(totals >= -1e-8 * size - floor):
             raise ImpossibleResultError(
                 f"the theory predicts an excess MSE of {totals[:, 0].min():g} and a server MSD of "
                 f"{totals[:, 1].min():g} ({describe_scenario(self.model.scenario)})"
             )
-        return levels
 
     # Recursions
 

@@ -17,7 +17,7 @@ from psofed.common.errors import NotCoveredError
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, check_metric, metrics_of
+from psofed.theory.metrics import METRICS, Level, check_metric, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
@@ -52,7 +52,7 @@ def optimal_stepsize(
     theory : str
         ``"exact"``, ``"paper"`` or ``"independence"`` (inputs taken as independent over time).
     metric : str
-        ``"network"``, ``"test"`` or ``"msd"``; the last two have the same minimiser.
+        ``"network"``, ``"honest"``, ``"test"`` or ``"msd"``; the last two have the same minimiser.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def optimal_stepsize(
     check_metric(metric)
     scenario = as_scenario(scenario)
     check_metric_covered(scenario, metric)
-    solver = Solver(TheoryModel(scenario, theory))
+    solver = Solver(TheoryModel(scenario, theory, by_honesty=metric == "honest"))
     best = best_stepsize(solver, metric)
     if best > 0:
         solver.check_answer(best)
@@ -121,18 +121,20 @@ def error_at(solver: Solver, stepsize: float, metric: str) -> float:
     total = solver.rough_level(stepsize)
     if total.excess < 0.0 or total.server < 0.0:
         return math.inf  # among sampled offsets, some diverge at this stepsize
-    return _error(solver, total.excess, total.server, metric)
+    return _error(solver, total, metric)
 
 
 def mean_error(solver: Solver, stepsize: float, metric: str, horizon: int) -> float:
     """(1/N) Σ_{n<N} of a metric's exact learning curve at one stepsize, N = `horizon`."""
-    level = solver.mean_level(stepsize, horizon)
-    return _error(solver, level.excess, level.server, metric)
+    return _error(solver, solver.mean_level(stepsize, horizon), metric)
 
 
-def _error(solver: Solver, excess: float, server: float, metric: str) -> float:
-    error: float = getattr(metrics_of(solver.model, excess, server), METRICS[metric])
-    if math.isnan(error) and not math.isnan(server):
+def _error(solver: Solver, level: Level, metric: str) -> float:
+    metrics = metrics_of(solver.model, level.excess, level.server, level.honest)
+    error: float = getattr(metrics, METRICS[metric])
+    if math.isnan(error) and not math.isnan(level.server):
+        if metric == "honest":
+            raise NotCoveredError("All clients are Byzantine, so there is no honest clients' MSE.")
         raise NotCoveredError("The theory does not predict the test MSE of models that are not linear.")
     return error
 

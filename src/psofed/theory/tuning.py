@@ -62,7 +62,7 @@ class TuningPoint:
         M.
     stepsize : float
         The best one.
-    network_mse, server_msd, test_mse : float
+    network_mse, server_msd, test_mse, honest_mse : float
         Predicted steady state there; infinite if unstable.
     max_stepsize : float
         The mean-square stability limit.
@@ -82,6 +82,7 @@ class TuningPoint:
     network_mse: float
     server_msd: float
     test_mse: float
+    honest_mse: float
     max_stepsize: float
     convergence_iterations: int | None
     numbers_per_iteration: int
@@ -96,7 +97,7 @@ class Tuning(Reported):
     Attributes
     ----------
     metric : str
-        What was minimised: ``"network"``, ``"test"`` or ``"msd"``.
+        What was minimised: ``"network"``, ``"honest"``, ``"test"`` or ``"msd"``.
     points : tuple of TuningPoint
     recommended : TuningPoint
     reason : str
@@ -219,7 +220,7 @@ def error_curve(
     horizon: int | None = None,
 ) -> FloatArray:
     """Predicted error at each stepsize: of the steady state, or its mean over a horizon; infinite where unstable."""
-    solver = Solver(TheoryModel(scenario, theory))
+    solver = Solver(TheoryModel(scenario, theory, by_honesty=metric == "honest"))
     try:
         limit = stable_range(solver)
     except NoStableStepsizeError:
@@ -259,7 +260,7 @@ def _error_of(solver: Solver, metric: str, horizon: int | None) -> Callable[[flo
 
 
 def _point(scenario: Scenario, metric: str, theory: str, horizon: int | None) -> TuningPoint:
-    solver = Solver(TheoryModel(scenario, theory))
+    solver = Solver(TheoryModel(scenario, theory, by_honesty=metric == "honest"))
     traffic = measure_communication(scenario)
     numbers = int(traffic.numbers_down + traffic.numbers_up)
     # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
@@ -269,7 +270,7 @@ def _point(scenario: Scenario, metric: str, theory: str, horizon: int | None) ->
     except NoStableStepsizeError:
         endless = None if horizon is None else math.inf
         inf = math.inf
-        return TuningPoint(scenario.num_shared, math.nan, inf, inf, inf, 0.0, None, numbers, endless)
+        return TuningPoint(scenario.num_shared, math.nan, inf, inf, inf, inf, 0.0, None, numbers, endless)
     error = _error_of(solver, metric, horizon)
     stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
     # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.

@@ -241,5 +241,5 @@ class _Search:
         stated = () if statement is None else ((statement, AttackChances(chance * byzantine, factor)),)
         changed = replace(model, measured=model.fleet, stated=stated)
         level = Solver(changed).rough_level(self.stepsize)
-        metrics = metrics_of(model, level.excess, level.server)
+        metrics = metrics_of(model, level.excess, level.server, level.honest)
         return metrics.network_mse, metrics.server_msd
