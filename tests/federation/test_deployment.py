@@ -288,6 +288,8 @@ def test_an_endless_run_is_stopped_resumed_and_survives_a_crash(server):
     wait_until(lambda: server.round_now() > before, what="the run after the second crash")
     history = CheckpointStore(server.home.checkpoint).load().history
     assert [entry["round"] for entry in history] == list(range(1, len(history) + 1))
+    events = [record["event"] for record in audit.read_records(server.home.runs)]
+    assert events == ["started", "stopped", "resumed", "stopped", "resumed", "resumed"]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -11,7 +11,7 @@ from stations import STATIONS, federate, gateway, rows_of, settings_of, write_ta
 
 from psofed.common.errors import PsofedError
 from psofed.defences import Cusum
-from psofed.federation.client.columns import TableSource
+from psofed.federation.client.columns import TableSource, client_of
 from psofed.federation.client.gateway import TrainingResult
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import read_stream
@@ -385,13 +385,11 @@ def test_a_row_of_a_client_that_no_gateway_can_have_stops_no_other(tmp_path, mon
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_client_that_floods_the_table_costs_no_other_time_and_nobody_a_row(tmp_path, monkeypatch, seed):
-    """However rows and reads alternate, all get their rows in order, and who keeps up need not scan the file."""
-    monkeypatch.setattr("psofed.federation.client.shared_table._MOST_ROWS", 90)
-    scans = []
-    read = TableSource.read
+def test_a_client_that_floods_the_table_costs_nobody_a_row(tmp_path, monkeypatch, seed):
+    """However rows and reads alternate, all get their rows in order, and nobody parses another's rows."""
+    parsed = []
     monkeypatch.setattr(
-        TableSource, "read", lambda self, *rest: scans.append(self.client) or read(self, *rest)
+        "psofed.federation.client.columns.client_of", lambda *row: parsed.append(row) or client_of(*row)
     )
     rng, path = np.random.default_rng(seed), tmp_path / "all.csv"
     path.write_text("station,x,y\n")
@@ -401,33 +399,22 @@ def test_a_client_that_floods_the_table_costs_no_other_time_and_nobody_a_row(tmp
         with path.open("a") as file:
             for client in rng.permutation(["a", "b", *["flood"] * int(rng.integers(180)) * (turn < 40)]):
                 written.setdefault(client, []).append(len(written.get(client, [])))
-                file.write(f"{client},1,{written[client][-1]}\n")
+                file.write(f"{client},1,{written[client][-1]}\n" + "\n" * (rng.random() < 0.1))
         shared.names()
         for client in ("a", "b", "flood"):
             start = ends.get(client, Position())
-            found = shared.source(client).read(start, 9 if client != "flood" else int(rng.integers(270)))
+            parsed.clear()
+            samples = shared.source(client).read(start, 9 if client != "flood" else int(rng.integers(270)))
+            assert len(parsed) <= len(samples) + 1
             if rng.random() < 0.8:  # otherwise its training fails, and it reads the same again
-                ends[client] = found.end_after(start)
-                taken.setdefault(client, []).extend(map(int, found.targets))
-    while len(found := shared.source("flood").read(ends["flood"], 150)):
-        ends["flood"] = found.end_after(ends["flood"])
-        taken["flood"].extend(map(int, found.targets))
+                ends[client] = samples.end_after(start)
+                taken.setdefault(client, []).extend(map(int, samples.targets))
+    while len(samples := shared.source("flood").read(ends["flood"], 150)):
+        ends["flood"] = samples.end_after(ends["flood"])
+        taken["flood"].extend(map(int, samples.targets))
     assert taken["flood"] == written["flood"]
     assert all(taken[client] == written[client][: len(taken[client])] for client in ("a", "b"))
     assert min(len(taken["a"]), len(taken["b"])) > 50
-    assert scans.count("a") + scans.count("b") <= 2  # while the table seems to have one client only
-
-
-def test_a_full_queue_costs_time_and_no_row(tmp_path, monkeypatch):
-    monkeypatch.setattr("psofed.federation.client.shared_table._MOST_ROWS", 4)
-    path = write_table(tmp_path / "all.csv", STATIONS, count=5)
-    shared = SharedTable(TableSource(path, 2, "y", ("a", "b"), "station"))
-    for station in STATIONS:
-        position, count = Position(), 0
-        while len(piece := shared.source(station).read(position, 2)):
-            position, count = piece.end_after(position), count + len(piece)
-            shared.names()
-        assert count == 5
 
 
 def test_a_synthetic_run_refuses_a_gateway(tmp_path, caplog):

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from psofed.federation.protocol.layout import ModelLayout
-from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.history import RECENT_ROUNDS
-from psofed.federation.server.sessions import new_session
 
 pytestmark = pytest.mark.federation
 
 
 def begin(session="first"):
     arrays = {"0": np.zeros(2)}
-    state = new_session(arrays, ModelLayout.of(arrays), {})
+    state = ServerState.begin(arrays, ModelLayout.of(arrays), {})
     state.session = session
     return state
 

@@ -8,11 +8,13 @@ import time
 
 import numpy as np
 import pytest
-from deployments import NAMES, Deployment, LocalHub, carry_out, nodes, synthetic, wait_until
+from deployments import COMMAND, NAMES, Deployment, LocalHub, carry_out, nodes, synthetic, wait_until
 
 from psofed.common.files import read_json
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.deploy.home import FINISHED, Home
+from psofed.federation.transport.broker import Mosquitto, find_mosquitto
+from psofed.federation.transport.certificates import Certificates
 
 pytestmark = [pytest.mark.federation, pytest.mark.slow, pytest.mark.takes(120)]
 
@@ -223,3 +225,33 @@ def test_health_and_metrics_of_processes(deployment):
     assert node.is_healthy()
     deployment.kill("node-0")
     assert not node.is_healthy()
+
+
+def test_a_broker_that_somebody_else_runs_is_used_only_if_it_keeps_nodes_apart(deployment, tmp_path):
+    certificates, folder = Certificates(deployment.home.credentials), tmp_path / "broker"
+    ours = Mosquitto(folder, certificates, "federation", deployment.port, "127.0.0.1")
+    ours.start()  # which writes the configuration
+    ours.stop()
+    by_hand = [find_mosquitto(), "-c", str(folder / "mosquitto.conf")]
+    with subprocess.Popen(by_hand, stderr=subprocess.DEVNULL) as broker:
+        try:
+            server = ("server", "--home", str(deployment.home.folder), "--broker", deployment.broker)
+            process = deployment.start("server", *server)
+            wait_until(lambda: "serving" in deployment.log("server"))
+            for k in range(3):
+                deployment.start_node(k)
+            submit(deployment, "--synthetic", "--min-nodes", "3", "--rounds", "0", "--detach")
+            wait_for_round(deployment, 3)
+            assert last_participants(deployment) == list(NAMES)
+            deployment.command("revoke", "node-1")
+            wait_until(lambda: last_participants(deployment) == ["node-0", "node-2"])
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+            (folder / "mosquitto.acl").write_text("topic readwrite psofed/#\npattern readwrite psofed/#\n")
+            broker.send_signal(signal.SIGHUP)
+            refused = subprocess.run([*COMMAND, *server], capture_output=True, text=True, timeout=60)
+            assert refused.returncode == 2
+            assert "is not safe to use: a node may" in refused.stderr
+            assert "Traceback" not in refused.stderr
+        finally:
+            broker.terminate()

@@ -21,7 +21,6 @@ from psofed.federation.protocol.frames import REPLY, decode_frame
 from psofed.federation.protocol.instructions import decode_instruction
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
-from psofed.federation.server import rule_memory
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.checks import KINDS
 from psofed.federation.server.loop import Server
@@ -757,7 +756,7 @@ def test_the_default_rule_resumes_with_the_same_bits(tmp_path):
 
 
 def test_a_memory_beyond_its_limit_is_given_up_with_a_warning(monkeypatch, caplog):
-    monkeypatch.setattr(rule_memory, "MOST_REMEMBERED", 12)
+    monkeypatch.setattr("psofed.federation.server.step.MOST_REMEMBERED", 12)
     step, shared = ServerStep(Combination()), np.arange(6)
     uploads = {name: (shared, np.full(6, 4.0)) for name in "ab"}
     first = step.take(1, np.zeros(6), uploads, dict.fromkeys(uploads, 1)).model

@@ -15,7 +15,6 @@ from psofed.common.files import write_atomically
 from psofed.federation.client.state import ClientMemory, MemoryStore, NodeMemory
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.sessions import new_session
 
 pytestmark = [pytest.mark.federation, pytest.mark.common]
 
@@ -29,7 +28,7 @@ class KilledError(BaseException):
 
 def begin(session: str = "first") -> ServerState:
     arrays = {"0": np.zeros(2)}
-    state = new_session(arrays, ModelLayout.of(arrays, ("*",), ()), {"seed": 0})
+    state = ServerState.begin(arrays, ModelLayout.of(arrays, ("*",), ()), {"seed": 0})
     state.session = session
     return state
 

@@ -7,11 +7,12 @@ columns are called x1, x2, …, and the last one y.
 """
 
 import csv
+import functools
 import hashlib
 import itertools
 import logging
 import math
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,9 +25,6 @@ from psofed.data.values import client_name, delimiter_of, number, numeric_column
 from psofed.federation.client.sources import LARGEST, NoDataYetError, Position, Samples, collect
 from psofed.federation.protocol.column_names import ColumnNames, listed
 
-Rows = Iterator[tuple[int, Sequence[Any], str]]
-"""Rows with the position behind each, and the mark of the file up to there."""
-
 _log = logging.getLogger("psofed.federation")
 
 _MOST_LINES = 50  # of one row
@@ -34,11 +32,20 @@ _MARKED_BYTES = 256  # at the beginning of a file, and before the position
 _MARKED_ROWS = 4  # of Parquet
 
 
+class FileRow(NamedTuple):
+    """A row, where it begins and ends in the file, and the mark of the file up to its end."""
+
+    begin: int
+    end: int
+    fields: Sequence[Any]
+    mark: str
+
+
 class OpenTable(NamedTuple):
     """A table opened at a position; an empty file has neither header nor rows."""
 
     header: list[str]
-    rows: Rows
+    rows: Iterator[FileRow]
     delimiter: str = ","
     numbered: bool = False  # the file has no header line: its columns are called x1, x2, …, y
     replaced: bool = False  # it is another file than the one that the position belongs to
@@ -93,127 +100,129 @@ class TableSource:
         """Return the same table with the run's columns in the run's order, or refuse by name."""
         columns.check_units(dict(self.units), f"this node's {self.path.name}")
         if self.features:
-            own = ColumnNames(self.features, self.target_column or columns.target)
-            columns.check_same(own, f"this node's choice of columns from {self.path.name}")
+            named = ColumnNames(self.features, self.target_column or columns.target)
+            columns.check_same(named, f"this node's choice of columns from {self.path.name}")
         elif self.target_column not in (None, columns.target):
             raise PsofedError(f"this node predicts {self.target_column}; the run's columns are {columns}")
         chosen = replace(self, features=columns.features, target_column=columns.target)
         opened = chosen.open()
-        there = set(opened.header)
-        lacking = [name for name in (*columns.features, columns.target) if name not in there]
-        if opened.header and lacking:
+        missing = [name for name in (*columns.features, columns.target) if name not in opened.header]
+        if opened.header and missing:
             numbered = " (numbered, because it has no header line)" if opened.numbered else ""
             raise PsofedError(
-                f"{self.path.name} lacks {listed(lacking)}; it has {listed(opened.header)}{numbered}, "
+                f"{self.path.name} lacks {listed(missing)}; it has {listed(opened.header)}{numbered}, "
                 f"the run's columns are {columns}"
             )
         return chosen
 
-    def read(self, start: Position, limit: int) -> Samples:
-        """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped."""
-        opened = self.open(start)
-        header, rows, delimiter = opened.header, opened.rows, opened.delimiter
+    def read(self, start: Position, limit: int, at: Sequence[int] | None = None) -> Samples:
+        """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped.
+
+        Parameters
+        ----------
+        at : sequence of int, optional
+            Where the client's rows begin, if that is known; no other row is looked at.
+        """
+        opened = self.open(start, at)
+        header, delimiter = opened.header, opened.delimiter
         if not header:
             return collect([], [], self.dimension, start, f"{self.path.name} has no complete line yet")
-        features, target_column = self.choose_from(header)
-        at = [header.index(name) for name in features]
-        target_at = header.index(target_column) if target_column else -1
+        features, target = self.choose_from(header)
+        places = [(name, header.index(name)) for name in (*features, target) if name]
         client_at = header.index(self.client_column) if self.client_column else -1
-        found: list[list[float]] = []
+        samples: list[list[float]] = []
         ends: list[Position] = []
         position, problem = start, ""
-        for offset, row, mark in rows:
-            if len(found) >= limit:
+        for row in opened.rows:
+            if len(samples) >= limit:
                 break
-            position = Position(position.samples, offset, position.skipped, mark)
+            position = replace(position, offset=row.end, mark=row.mark)
+            if client_at >= 0 and client_of(row.fields, client_at) != self.client:
+                continue
             try:
-                if len(row) != len(header):
-                    raise PsofedError(f"{len(row)} fields where the header has {len(header)}")
-                if client_at >= 0 and client_name(row[client_at]) != self.client:
-                    continue
-                values = [read_value(features[i], row[k], delimiter) for i, k in enumerate(at)]
-                target = math.nan if target_at < 0 else read_value(target_column, row[target_at], delimiter)
-                if math.isnan(target) and target_at >= 0:
-                    raise PsofedError(f"no value of {target_column}")
+                if len(row.fields) != len(header):
+                    raise PsofedError(f"{len(row.fields)} fields where the header has {len(header)}")
+                values = [read_value(name, row.fields[k], delimiter) for name, k in places]
+                if target and math.isnan(values[-1]):
+                    raise PsofedError(f"no value of {target}")
             except PsofedError as error:
                 position = replace(position, skipped=position.skipped + 1)
                 problem = str(error)
                 continue
-            position = Position(position.samples + 1, offset, position.skipped, mark)
-            found.append([*values, target])
+            position = replace(position, samples=position.samples + 1)
+            samples.append(values if target else [*values, math.nan])
             ends.append(position)
-        if opened.replaced and position != start:  # or it would be told again at every look
+        if opened.replaced and position != start:  # otherwise it would be logged at every look
             warn_of_replaced(self.path)
-        return collect(found, ends, len(features), position, problem)
+        return collect(samples, ends, len(features), position, problem)
 
-    def open(self, start: Position | None = None) -> OpenTable:
-        """Open the table at a position."""
-        first = start.offset if start else 0
+    def open(self, start: Position | None = None, at: Sequence[int] | None = None) -> OpenTable:
+        """Open the table at a position, with all rows from there or only those that begin `at` some offsets."""
+        start = start or Position()
         if self.path.is_dir() or is_parquet(self.path):
-            return self._open_parquet(start or Position())
-        if self.path.exists() and not self.path.is_file():
-            raise PsofedError(
-                f"{self.path} is neither a file nor a folder"
-            )  # a pipe would hold whoever opens it
+            return self._open_parquet(start, at)
+        if self.path.exists() and not self.path.is_file():  # a pipe would block whoever opens it
+            raise PsofedError(f"{self.path} is neither a file nor a folder")
         try:
             with self.path.open("rb") as file:
                 line = file.readline()
-                replaced = start is not None and _is_replaced(file, start)
+                replaced = _is_replaced(file, start)
         except OSError as error:
             raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
         text = _header_text(line, self.path)
         if not text.strip() or (self.growing and not line.endswith(b"\n")):
             return OpenTable([], iter(()))
-        if replaced:
-            first = 0
+        first = 0 if replaced else start.offset
         delimiter = delimiter_of(text)
         header = [name.strip() for name in _split(text, delimiter)]
-        if self.target_column not in header and all(map(_is_number, header)):
-            rows = self._lines(first, delimiter)
-            return OpenTable(_numbered(len(header)), rows, delimiter, numbered=True, replaced=replaced)
-        return OpenTable(header, self._lines(max(len(line), first), delimiter), delimiter, replaced=replaced)
+        numbered = self.target_column not in header and all(map(_is_number, header))
+        if numbered:
+            header = [*(f"x{i}" for i in range(1, len(header))), "y"]
+        else:
+            first = max(len(line), first)
+        return OpenTable(header, self._lines(first, delimiter, at), delimiter, numbered, replaced)
 
-    def _open_parquet(self, start: Position) -> OpenTable:
-        header, rows = self._parquet_rows(start.offset)
-        replaced = False
-        if start.offset:
-            last = next((mark for at, _, mark in rows if at == start.offset), "shorter")
-            if start.mark and last != start.mark:
-                header, rows = self._parquet_rows(0)
-                replaced = True
-        return OpenTable(header, rows, replaced=replaced)
-
-    def _parquet_rows(self, first: int) -> tuple[list[str], Rows]:
-        files = [self.path]
+    def _open_parquet(self, start: Position, at: Sequence[int] | None) -> OpenTable:
+        paths = [self.path]
         if self.path.is_dir():
-            files = sorted(path for path in self.path.iterdir() if is_parquet(path))
-        header: list[str] = []
-        tables = []
-        for path in files:
-            names, rows = parquet_rows(path)
-            if header and names != header:
-                raise PsofedError(f"{path}: columns {', '.join(names)} where others have {', '.join(header)}")
-            header = names
-            tables.append(row for _, row in rows)
-        return header, _marked(itertools.chain.from_iterable(tables), first)
+            paths = sorted(path for path in self.path.iterdir() if is_parquet(path))
+        header, rows = _load_parquet(tuple((path, _version(path)) for path in paths))
 
-    def _lines(self, offset: int, delimiter: str) -> Rows:
+        def mark(end: int) -> str:
+            head, tail = rows[: min(end, _MARKED_ROWS)], rows[max(0, end - _MARKED_ROWS) : end]
+            return _mark(repr(head).encode(), repr(tail).encode())
+
+        first = start.offset
+        replaced = first > len(rows) or bool(first and start.mark and mark(first) != start.mark)
+        first = 0 if replaced else first
+        numbers = range(first, len(rows)) if at is None else at[bisect_left(at, first) :]
+        return OpenTable(
+            header, (FileRow(k, k + 1, rows[k], mark(k + 1)) for k in numbers), replaced=replaced
+        )
+
+    def _lines(self, first: int, delimiter: str, at: Sequence[int] | None) -> Iterator[FileRow]:
         with self.path.open("rb") as file:
-            head = file.read(min(offset, _MARKED_BYTES))
-            file.seek(max(0, offset - _MARKED_BYTES))
-            tail = file.read(min(offset, _MARKED_BYTES))
-            while line := _record(file, delimiter, self.growing):
-                offset += len(line)
-                tail = (tail + line)[-_MARKED_BYTES:]
-                if len(head) < _MARKED_BYTES:
-                    head = (head + line)[:_MARKED_BYTES]
-                text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
-                if text.strip():
-                    yield offset, _split(text, delimiter), _mark(head, tail)
+            head = file.read(_MARKED_BYTES)
+            for begin in [first] if at is None else at[bisect_left(at, first) :]:
+                file.seek(max(0, begin - _MARKED_BYTES))
+                tail = file.read(min(begin, _MARKED_BYTES))
+                while line := _record(file, delimiter, self.growing):
+                    end = begin + len(line)
+                    if len(head) < min(end, _MARKED_BYTES):  # it has grown since
+                        file.seek(0)
+                        head = file.read(_MARKED_BYTES)
+                        file.seek(end)
+                    tail = (tail + line)[-_MARKED_BYTES:]
+                    text = _decode(line.removeprefix(b"\xef\xbb\xbf"))
+                    if text.strip():
+                        yield FileRow(begin, end, _split(text, delimiter), _mark(head[:end], tail))
+                    if at is not None:
+                        break
+                    begin = end
 
     def _numeric(self) -> tuple[str, ...]:
         opened = self.open()
-        judged = [row for _, row, _ in itertools.islice(opened.rows, JUDGED_ROWS)]
+        judged = [row.fields for row in itertools.islice(opened.rows, JUDGED_ROWS)]
         return numeric_columns(opened.header, judged, opened.delimiter)
 
     def choose_from(self, header: list[str]) -> tuple[tuple[str, ...], str]:
@@ -250,6 +259,11 @@ def warn_of_replaced(path: Path) -> None:
     )
 
 
+def client_of(fields: Sequence[Any], at: int) -> str:
+    """Return the client ID in a row; empty if it has none."""
+    return client_name(fields[at]) if at < len(fields) else ""
+
+
 def _is_replaced(file: BinaryIO, start: Position) -> bool:
     """Tell whether what lies before `start` is not what was read."""
     first = start.offset
@@ -262,24 +276,30 @@ def _is_replaced(file: BinaryIO, start: Position) -> bool:
     return bool(start.mark) and _mark(head, tail) != start.mark
 
 
-def _marked(rows: Iterator[Sequence[Any]], first: int) -> Rows:
-    """Yield rows of Parquet with their number and, from number `first` on, a mark of what was read up to there."""
-    head: list[Sequence[Any]] = []
-    tail: deque[Sequence[Any]] = deque(maxlen=_MARKED_ROWS)
-    for at, row in enumerate(rows, start=1):
-        if at <= _MARKED_ROWS:
-            head.append(row)
-        tail.append(row)
-        yield at, row, _mark(repr(head).encode(), repr(list(tail)).encode()) if at >= first else ""
+@functools.lru_cache(maxsize=1)
+def _load_parquet(files: tuple[tuple[Path, tuple[int, int]], ...]) -> tuple[list[str], list[Sequence[Any]]]:
+    """Return the columns and rows of Parquet files, which are read again when one of them changes."""
+    header: list[str] = []
+    rows: list[Sequence[Any]] = []
+    for path, _ in files:
+        names, numbered = parquet_rows(path)
+        if header and names != header:
+            raise PsofedError(f"{path}: columns {', '.join(names)} where others have {', '.join(header)}")
+        header = names
+        rows += [row for _, row in numbered]
+    return header, rows
+
+
+def _version(path: Path) -> tuple[int, int]:
+    try:
+        about = path.stat()
+    except OSError:
+        return 0, 0  # reading it says why
+    return about.st_mtime_ns, about.st_size
 
 
 def _mark(head: bytes, tail: bytes) -> str:
     return hashlib.blake2b(head + b"\0" + tail, digest_size=8).hexdigest()
-
-
-def _numbered(count: int) -> list[str]:
-    """Return the names of columns that have none: x1, x2, …, y."""
-    return [*(f"x{i}" for i in range(1, count)), "y"]
 
 
 def _is_number(text: str) -> bool:
@@ -292,12 +312,12 @@ def _is_number(text: str) -> bool:
 def read_value(column: str, value: Any, delimiter: str) -> float:
     """Return the number in a field, NaN if it is missing; a PsofedError says what is there instead."""
     try:
-        found = number(value, delimiter)
+        result = number(value, delimiter)
     except ValueError as error:
         raise PsofedError(f"column {column}: {error}") from None
-    if abs(found) > LARGEST:
+    if abs(result) > LARGEST:
         raise PsofedError(f"{shown(value)} in column {column} is not finite, or too large to compute with")
-    return found
+    return result
 
 
 def _header_text(line: bytes, path: Path) -> str:

@@ -12,7 +12,6 @@ from psofed.common.scheduler import scheduler
 from psofed.data.frames import refuse_toml
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
-from psofed.federation.client.online import BACKLOG
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
 from psofed.federation.client.serve import serve
 from psofed.federation.client.shared_table import SharedTable
@@ -29,7 +28,6 @@ from psofed.render.numbers import listed
 _log = logging.getLogger("psofed.federation")
 
 _BEAT_EVERY = 5.0  # seconds
-_COUNTED = 1000  # rows of a file that are counted before the first round
 
 
 class _WatchedLink(MqttLink):
@@ -134,16 +132,9 @@ def _with_data(options: ClientOptions) -> ClientOptions:
         shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         _log.info("A gateway for %d clients%s.", len(names), f": {shown}" if names else ", as yet")
         return options
-    rows = len(source.read(Position(), _COUNTED))
-    if options.client is not None and not rows:
+    if options.client is not None and not source.read(Position(), 1):
         names = SharedTable(dataclasses.replace(source, client="")).names()
         _log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))
-    if rows > BACKLOG:
-        number = f"{rows:,}" if rows < _COUNTED else f"at least {rows:,}"
-        _log.info(
-            "%s rows are there already: a run takes them all at once unless it has --samples-per-round.",
-            number,
-        )
     return options
 
 

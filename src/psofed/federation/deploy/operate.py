@@ -8,6 +8,7 @@ from typing import Any
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json
+from psofed.federation.deploy.audit import add_record
 from psofed.federation.deploy.home import (
     FAILED,
     FINISHED,
@@ -22,7 +23,6 @@ from psofed.federation.deploy.home import (
 from psofed.federation.deploy.runs import write_result
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.federation.server.sessions import load_usable
 from psofed.parts.base import Defence
 from psofed.scenario import Scenario
 
@@ -82,7 +82,7 @@ def resume(home: Home, **changes: Any) -> RunRequest:
         if home.is_served:
             _check_idle(home, before)  # otherwise it continues when a server is started
         if home.has_begun(before):
-            load_usable(CheckpointStore(home.checkpoint))
+            CheckpointStore(home.checkpoint).load_usable()
         settings = before.run_settings().replace(
             **{name: value for name, value in changes.items() if value is not None}
         )
@@ -126,6 +126,9 @@ def acknowledge_stop(home: Home, request: RunRequest) -> None:
     if home.has_begun(request):
         settings, store = request.run_settings(), CheckpointStore(home.checkpoint)
         status["round"] = store.load().round_number
+        if status.get("state") == RUNNING:  # its server was killed
+            about = {"round": status["round"], "session": store.session() or ""}
+            add_record(home.runs, STOPPED, run=status.get("run", ""), **about)
         if not settings.num_rounds:
             write_result(home, settings, status.get("began") or {"time": time.time()})
     home.write_status(status, state=STOPPED, run=request.number, reason="")

@@ -132,8 +132,9 @@ def _remarks(result: dict[str, Any]) -> list[str]:
         lines.append(f"Suspect: {node}, first in round {about['first_round']}, {state} at the end.")
     idle = result["idle_rounds"]
     if 2 * idle > result["rounds"] > 1 and result["examples"]:
+        advice = " If the files were complete already, --samples-per-round spreads them over the rounds."
+        is_spread = result["settings"].get("samples_per_round")
         lines.append(
-            f"Nothing was learned in {idle} of {result['rounds']} rounds. If the files were complete already, "
-            "--samples-per-round spreads them over the rounds."
+            f"Nothing was learned in {idle} of {result['rounds']} rounds.{'' if is_spread else advice}"
         )
     return lines

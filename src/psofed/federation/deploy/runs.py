@@ -102,7 +102,8 @@ class FederationRun:
         try:
             settings = self.request.run_settings()
             self.status.set(state=RUNNING, reason="", rounds=settings.num_rounds)
-            add_record(self.home.runs, "started", run=self.request.number, rounds=settings.num_rounds)
+            event = "resumed" if self.home.has_begun(self.request) else "started"
+            add_record(self.home.runs, event, run=self.request.number, rounds=settings.num_rounds)
             word, reason = self._rounds(hub, settings), ""
         except PsofedError as error:
             if getattr(hub, "is_replaced", False):
@@ -151,7 +152,9 @@ class FederationRun:
         entry, now = state.history[-1], scheduler().monotonic()
         self._audit.note(state)
         self._errors.update(latest_errors(state))
-        self._sampled.update({name: now for name, count in entry["examples_by_node"].items() if count})
+        for name in entry["accepted"]:  # a client without a new sample counts from its first reply
+            if name not in self._sampled or entry["examples_by_node"].get(name):
+                self._sampled[name] = now
         self.status.values |= {
             **standing(state, settings),
             "rounds": settings.num_rounds,

@@ -13,8 +13,7 @@ from flwr.serverapp import Grid
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower.in_process import InProcessGrid
 from psofed.federation.protocol.announcements import Announcement, RunDescription
-from psofed.federation.protocol.bounds import MAX_ROUND
-from psofed.federation.protocol.frames import INSTRUCTION, decode_frame
+from psofed.federation.protocol.instructions import decode_instruction
 from psofed.federation.protocol.replies import NodeReply, encode_reply
 from psofed.federation.transport.hub import NodePresence
 
@@ -54,9 +53,8 @@ class GridHub:
         self._nodes: tuple[str, ...] = ()
         self._looked = -math.inf
         self._revoked: frozenset[str] = frozenset()
-        self._open: dict[
-            str, tuple[str, bytes]
-        ] = {}  # by node: id of the message that is open, and its frame
+        # By node: the id of the message that is open, and its frame.
+        self._open: dict[str, tuple[str, bytes]] = {}
         self._failed: list[tuple[str, bytes]] = []
 
     def present(self) -> dict[str, NodePresence]:
@@ -69,11 +67,8 @@ class GridHub:
 
     def send(self, node: str, frame: bytes) -> None:
         """Send an instruction; an earlier one of the same node is forgotten."""
-        content, kind = wrap_frame(frame), MessageType.TRAIN
-        if isinstance(self.grid, InProcessGrid):
-            message = self.grid.create_message(content, kind, int(node), "")
-        else:
-            message = Message(content, int(node), kind)
+        make = self.grid.create_message if isinstance(self.grid, InProcessGrid) else Message
+        message = make(wrap_frame(frame), dst_node_id=int(node), message_type=MessageType.TRAIN)
         ids = list(self.grid.push_messages([message]))
         if ids and ids[0]:
             self._open[node] = ids[0], frame
@@ -125,7 +120,4 @@ def _reply_frame(reply: Message, instruction: bytes) -> bytes:
 
 def _failure(instruction: bytes, reason: str) -> bytes:
     """Return the reply of a node that could not work on an instruction."""
-    sequence, header, _ = decode_frame(instruction, INSTRUCTION)
-    return encode_reply(
-        NodeReply(header.text("session"), header.integer("round", 1, MAX_ROUND), sequence, error=reason)
-    )
+    return encode_reply(NodeReply.failure(decode_instruction(instruction), reason))

@@ -61,21 +61,14 @@ class InProcessGrid(Grid):
         content: RecordDict,
         message_type: str,
         dst_node_id: int,
-        group_id: str,
+        group_id: str = "",
         ttl: float | None = None,
     ) -> Message:
         """Return a message, also outside of a process that Flower has started."""
         metadata = Metadata(
-            run_id=1,
-            message_id="",
-            src_node_id=_SERVER,
-            dst_node_id=dst_node_id,
-            reply_to_message_id="",
-            group_id=group_id,
-            created_at=time.time(),
-            ttl=ttl or DEFAULT_TTL,
-            message_type=message_type,
-        )
+            1, "", _SERVER, dst_node_id, reply_to_message_id="", group_id=group_id, created_at=time.time(),
+            ttl=ttl or DEFAULT_TTL, message_type=message_type,
+        )  # fmt: skip
         message: Message = Message(content=content, metadata=metadata)  # type: ignore[call-overload]
         return message
 

@@ -41,11 +41,8 @@ def arrays_of(model: Any) -> ArrayRecord:
     else:
         arrays = _estimator_parameters(model)
         if not arrays:
-            raise InvalidValueError(
-                "model",
-                type(model).__name__,
-                "an array, arrays, a fitted scikit-learn estimator, or a PyTorch module",
-            )
+            allowed = "an array, arrays, a fitted scikit-learn estimator, or a PyTorch module"
+            raise InvalidValueError("model", type(model).__name__, allowed)
     return ArrayRecord({name: Array(value) for name, value in arrays.items()})
 
 

@@ -70,6 +70,7 @@ def partial_sharing(
     ...     return Message(RecordDict(records), reply_to=message)
     """
     folder = None if state_directory is None else Path(state_directory)
+    recent: dict[int, tuple[bytes, NodeMemory]] = {}  # by node: what this process has written into its state
 
     def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
         frame = frame_of(message.content)
@@ -83,37 +84,34 @@ def partial_sharing(
             message.content = _training_content(request)
             return _read_result(call_next(message, context), request)
 
-        gateway = Gateway(
-            train,
-            catch_up=catch_up,
-            columns=columns,
-            privacy=privacy,
-            corruption=corruption,
-            masks=masks,
-        )
+        gateway = Gateway(train, catch_up, None, columns, False, privacy, corruption, masks)
         before = dict(context.state)
-        store = MemoryStore(folder, _recall(context))
+        kept = _kept(context)
+        written, memory = recent.get(context.node_id, (b"", None))
+        if kept != written:
+            memory = NodeMemory.from_bytes(kept, "context.state") if kept else None
+        store = MemoryStore(folder, memory)
         try:
             reply = gateway.answer(instruction, store)
             if store.held is not None:
-                context.state[RECORD] = ConfigRecord({_MEMORY: store.held.to_bytes()})
+                recent[context.node_id] = store.held.to_bytes(), store.held
+                context.state[RECORD] = ConfigRecord({_MEMORY: recent[context.node_id][0]})
         except Exception as error:
             # It is said here with all details, and told to the server in one line.
             _log.warning("round %d failed", instruction.round_number, exc_info=True)
             context.state = RecordDict(before)
             reason = str(error) if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
-            n, sequence = instruction.round_number, instruction.sequence
-            reply = NodeReply(instruction.session, n, sequence, error=reason)
+            reply = NodeReply.failure(instruction, reason)
         return Message(wrap_frame(encode_reply(reply)), reply_to=message)
 
     return mod
 
 
-def _recall(context: Context) -> NodeMemory | None:
-    """Return what the mod has kept in the node's state; None at the beginning."""
+def _kept(context: Context) -> bytes:
+    """Return what the mod has kept in the node's state; empty at the beginning."""
     record = context.state.get(RECORD)
     kept = record.get(_MEMORY) if isinstance(record, ConfigRecord) else None
-    return NodeMemory.from_bytes(kept, "context.state") if isinstance(kept, bytes) else None
+    return kept if isinstance(kept, bytes) else b""
 
 
 def _training_content(request: TrainingRequest) -> RecordDict:

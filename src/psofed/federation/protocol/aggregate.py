@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.base import Aggregation, Defence, PreAggregation
 from psofed.parts.plain import combine_uploads, mix_uploads
 
 Vector = NDArray[Any]
+Upload = tuple[NDArray[np.int64], Vector]
+"""The entries S_{k,n+1} that a client has shared, ascending, and its values there; both of shape (M,)."""
 
 # From this many entries, or numbers in its memory, on a rule is worth compiling, which takes a second or two once.
 _LARGE, _LARGE_MEMORY = 500, 20_000
@@ -26,9 +28,39 @@ def check_rule(rule: Aggregation, pre: PreAggregation | None) -> None:
     rule.check_mixing(pre)
 
 
+def check_defence(defence: Defence) -> None:
+    """Refuse a defence that a federation cannot use."""
+    if not defence.excluded_download:
+        raise NotCoveredError(
+            "defence.excluded_download = false: in a federation every participant is sent its share"
+        )
+    if defence.variance not in ("auto", "past"):
+        raise NotCoveredError(
+            f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its past'
+        )
+
+
+def as_rows(uploads: Sequence[Upload], size: int | None = None) -> tuple[NDArray[np.int64], Vector]:
+    """Return the entries that anybody has shared (or all of `size`), and a row of them for each upload, NaN elsewhere.
+
+    Examples
+    --------
+    >>> as_rows([(np.array([0, 2]), np.array([4.0, 5.0])), (np.array([2]), np.array([6.0]))])
+    (array([0, 2]), array([[ 4.,  5.],
+           [nan,  6.]]))
+    """
+    entries = (
+        np.unique(np.concatenate([indices for indices, _ in uploads])) if size is None else np.arange(size)
+    )
+    rows = np.full((len(uploads), len(entries)), np.nan)
+    for row, (indices, values) in zip(rows, uploads, strict=True):
+        row[np.searchsorted(entries, indices)] = values
+    return entries, rows
+
+
 def aggregate(
     model: Vector,
-    uploads: Sequence[tuple[NDArray[np.int64], Vector]],
+    uploads: Sequence[Upload],
     weights: Sequence[float] | None = None,
     rule: Aggregation | None = None,
     pre: PreAggregation | None = None,
@@ -72,54 +104,23 @@ def aggregate(
     if not uploads:
         return model.copy()
     result = model.astype(np.float64)
-    if pre is not None or (rule is not None and not isinstance(rule, Mean)):
-        joined = _combine(result, uploads, rule or Mean(), pre, uniforms, memory, clients, num_clients)
-        return np.asarray(joined.astype(model.dtype, copy=False))
-    shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
-    shares = shares / shares.sum()
-    first = uploads[0][0]
-    if all(indices is first for indices, _ in uploads):  # one mask for all: the others' entries need no sums
-        before, change = result[first], np.zeros(len(first))
-        for (_, values), share in zip(uploads, shares, strict=True):
-            change += share * (values - before)
-        result[first] = before + change
-    else:
+    if pre is None and (rule is None or isinstance(rule, Mean)):
+        shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
         change = np.zeros_like(result)
-        for (indices, values), share in zip(uploads, shares, strict=True):
+        for (indices, values), share in zip(uploads, shares / shares.sum(), strict=True):
             change[indices] += share * (values - result[indices])
-        result += change
-    return result.astype(model.dtype, copy=False)
-
-
-def _combine(
-    model: Vector,
-    uploads: Sequence[tuple[NDArray[np.int64], Vector]],
-    rule: Aggregation,
-    pre: PreAggregation | None,
-    uniforms: Vector | None,
-    memory: Vector | None,
-    clients: NDArray[np.int64] | None,
-    num_clients: int | None,
-) -> Vector:
-    # A memory is of all entries.
-    shared = [indices for indices, _ in uploads] if memory is None else [np.arange(model.size)]
-    entries = np.unique(np.concatenate(shared))
-    sent = np.full((len(uploads), len(entries)), np.nan)
-    for row, (indices, values) in zip(sent, uploads, strict=True):
-        row[np.searchsorted(entries, indices)] = values
+        return (result + change).astype(model.dtype, copy=False)
+    entries, sent = as_rows(uploads, None if memory is None else model.size)  # a memory is of all entries
+    server = result[entries]
     if pre is not None:
-        sent = mix_uploads(
-            pre, sent, model[entries], uniforms=np.zeros(len(sent)) if uniforms is None else uniforms
-        )
+        sent = mix_uploads(pre, sent, server, uniforms=np.zeros(len(sent)) if uniforms is None else uniforms)
+    rule = rule or Mean()
     rule.check_participants(len(sent))
     combine: Callable[..., Vector] = combine_uploads
     if len(entries) >= _LARGE or (memory is not None and memory.size >= _LARGE_MEMORY):
         from psofed.engine.server import combine_compiled as combine
-    following = model.copy()
-    following[entries] = combine(
-        rule, sent, model[entries], memory=memory, clients=clients, num_clients=num_clients
-    )
-    return following
+    result[entries] = combine(rule, sent, server, memory=memory, clients=clients, num_clients=num_clients)
+    return result.astype(model.dtype, copy=False)
 
 
 def overwrite(model: Vector, indices: NDArray[np.int64], values: Vector) -> Vector:

@@ -29,9 +29,8 @@ class RunDescription:
 
     def to_bytes(self) -> bytes:
         """Return the retained bytes."""
-        return json.dumps(
-            {"psofed": VERSION, "session": self.session, "settings": dict(self.settings)}
-        ).encode()
+        document = {"psofed": VERSION, "session": self.session, "settings": dict(self.settings)}
+        return json.dumps(document).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "RunDescription":
@@ -80,7 +79,6 @@ class Announcement:
 def _decode(data: bytes) -> Fields:
     fields = decode_object(data, MAX_DESCRIPTION)
     if fields.get("psofed") != VERSION:
-        raise FrameError(
-            f"format {fields.get('psofed')!r}, this psofed speaks {VERSION}: update the older one"
-        )
+        version = fields.get("psofed")
+        raise FrameError(f"format {version!r}, this psofed speaks {VERSION}: update the older one")
     return fields

@@ -55,17 +55,15 @@ def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict
     if not data.startswith(b"PK"):
         raise PsofedError(f"{where} is not a psofed {kind}: not an .npz archive")
     try:
-        if any(
-            member.compress_type != zipfile.ZIP_STORED
-            for member in zipfile.ZipFile(io.BytesIO(data)).infolist()
-        ):
+        members = zipfile.ZipFile(io.BytesIO(data)).infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("compressed, which psofed's files are not: it may expand to any size")
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name[1:]: archive[name] for name in archive.files if name != _DOCUMENT}
             document = json.loads(archive[_DOCUMENT].tobytes())
-        found = document[kind]
+        written = document[kind]
     except Exception as error:  # NumPy and zipfile raise many kinds on a damaged file
         raise PsofedError(f"{where} is not a psofed {kind}: {error}") from None
-    if found != version:
-        raise PsofedError(f"{where} has format {found}; this psofed reads {version}")
+    if written != version:
+        raise PsofedError(f"{where} has format {written}; this psofed reads {version}")
     return document, arrays

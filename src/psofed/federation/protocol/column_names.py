@@ -49,9 +49,8 @@ got 'wind'.
             raise InvalidValueError("units", len(self.units), f"{len(names)} units, one per column")
         for text in (*names, *self.units):
             if not isinstance(text, str) or len(text) > MAX_NAME or not text.isprintable():
-                raise InvalidValueError(
-                    "columns", str(text)[:40], f"printable names of at most {MAX_NAME} characters"
-                )
+                allowed = f"printable names of at most {MAX_NAME} characters"
+                raise InvalidValueError("columns", str(text)[:40], allowed)
         if not all(name and name == name.strip() for name in names):
             raise InvalidValueError(
                 "columns", "", "names that neither are empty nor begin or end with a space"
@@ -82,9 +81,7 @@ got 'wind'.
         for name in units or {}:
             if name not in names:
                 raise PsofedError(f"--units: no column {name}; the run's columns are {listed(names)}")
-        return cls(
-            tuple(features), target, tuple((units or {}).get(name, "") for name in names) if units else ()
-        )
+        return cls(tuple(features), target, tuple(units.get(name, "") for name in names) if units else ())
 
     @classmethod
     def from_mapping(cls, found: Any) -> Self:

@@ -51,10 +51,14 @@ def check_rehearsal(attack: Attack) -> None:
 
 def draw_attack(attack: Attack, seed: int, node: int, n: int, size: int) -> tuple[bool, FloatArray]:
     """Return whether `node` attacks in round `n`, and its standard normal numbers."""
-    generator = np.random.default_rng(derive_words(seed, node, n, ATTACK, 4).tolist())
+    generator = _generator(seed, node, n)
     return bool(generator.random() < attack.probability), generator.standard_normal(size)
 
 
 def draw_normals(seed: int, node: int, n: int, size: int) -> FloatArray:
     """Return the standard normal numbers of `node` in round `n`."""
-    return np.random.default_rng(derive_words(seed, node, n, ATTACK, 4).tolist()).standard_normal(size)
+    return _generator(seed, node, n).standard_normal(size)
+
+
+def _generator(seed: int, node: int, n: int) -> np.random.Generator:
+    return np.random.default_rng(derive_words(seed, node, n, ATTACK, 4).tolist())

@@ -56,28 +56,23 @@ def encode_frame(
     b'\x0b\x00\x00\x00{"round":7}\x00\x00\x80?'
     """
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    blocks = [
-        np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data.cast("B")
-        for block in values
-        if block.size
-    ]
+    blocks = [np.asarray(block, block.dtype.newbyteorder("<")).tobytes() for block in values]
     return b"".join((_PREFIX.pack(_MAGIC, VERSION, kind, sequence, len(text)), text, *blocks))
 
 
 def decode_frame(data: bytes, kind: int, max_header: int = MAX_HEADER) -> WireFrame:
-    """Read a frame of this kind, or raise FrameError.
+    """Return a frame's sequence number, header and the bytes of its values, or raise FrameError.
 
     Examples
     --------
-    >>> frame = decode_frame(encode_frame(REPLY, 5, {"round": 7}, [np.ones(2)]), REPLY)
-    >>> frame.sequence, frame.header.integer("round", 1, 9), read_values(frame.body, 2, np.dtype(float))
+    >>> sequence, header, body = decode_frame(encode_frame(REPLY, 5, {"round": 7}, [np.ones(2)]), REPLY)
+    >>> sequence, header.integer("round", 1, 9), read_values(body, 2, np.dtype(float))
     (5, 7, array([1., 1.]))
     """
     sequence, length = _read_prefix(data, kind)
     if length > max_header or _PREFIX.size + length > len(data):
-        raise FrameError(
-            f"a header of {length:,} bytes, of at most {min(max_header, len(data) - _PREFIX.size):,}"
-        )
+        most = min(max_header, len(data) - _PREFIX.size)
+        raise FrameError(f"a header of {length:,} bytes, of at most {most:,}")
     view = memoryview(data)
     header = decode_object(bytes(view[_PREFIX.size : _PREFIX.size + length]))
     return WireFrame(sequence, header, view[_PREFIX.size + length :])

@@ -10,15 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from psofed.federation.protocol import frames
 from psofed.federation.protocol.bounds import MAX_ENTRIES, MAX_ROUND, MAX_SEED
-from psofed.federation.protocol.frames import (
-    INSTRUCTION,
-    Fields,
-    FrameError,
-    decode_frame,
-    encode_frame,
-    read_values,
-)
+from psofed.federation.protocol.frames import INSTRUCTION, Fields, FrameError, decode_frame, read_values
 from psofed.federation.protocol.layout import ModelLayout, Vector
 from psofed.federation.protocol.masks import DERIVATION, DerivedMasks, derived_masks
 from psofed.federation.protocol.names import check_client_names
@@ -123,15 +117,15 @@ def encode_instruction(instruction: Instruction) -> bytes:
         header["refused"] = list(instruction.refused)
     if instruction.config:
         header["config"] = dict(instruction.config)
-    whole = [task.values for task in tasks if task.kind in (FULL, SYNC) and task.values is not None]
-    parts = [task.values for task in tasks if task.kind in (PART, START) and task.values is not None]
+    valued = [(task.kind in (FULL, SYNC), task.values) for task in tasks if task.values is not None]
+    whole, parts = ([values for is_whole, values in valued if is_whole is kind] for kind in (True, False))
     if len(parts) > 1 and all(part is parts[0] for part in parts):
         header["common"] = True
         parts = parts[:1]
     blocks = [*whole[:1], *parts]
     if blocks:
         header["dtype"] = str(blocks[0].dtype)
-    return encode_frame(INSTRUCTION, instruction.sequence, header, blocks)
+    return frames.encode_frame(INSTRUCTION, instruction.sequence, header, blocks)
 
 
 def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instruction:
@@ -141,9 +135,8 @@ def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instructi
     """
     sequence, fields, body = decode_frame(data, INSTRUCTION)
     if fields.get("derivation") != DERIVATION:
-        raise FrameError(
-            f"masks derived by version {fields.get('derivation')!r}, this psofed derives by {DERIVATION}"
-        )
+        version = fields.get("derivation")
+        raise FrameError(f"masks derived by version {version!r}, this psofed derives by {DERIVATION}")
     masks = derived_masks(
         fields.integer("seed", 0, MAX_SEED),
         fields.integer("dimension", 1, max_entries),
@@ -184,13 +177,11 @@ def _decode_tasks(fields: Fields, body: memoryview, masks: DerivedMasks) -> tupl
     values = read_values(body, length, fields.dtype() if length else np.dtype(np.float64))
     at, tasks = size * has_whole, []
     for client, kind, last in zip(clients, kinds, expected, strict=True):
-        given: Vector | None = None
         if kind in (FULL, SYNC):
-            given = values[:size]
-        elif kind in (PART, START):
-            given = values[at : at + shared]
+            tasks.append(ClientTask(client, kind, last, values[:size]))
+        else:
+            tasks.append(ClientTask(client, kind, last, values[at : at + shared]))
             at += 0 if common else shared
-        tasks.append(ClientTask(client, kind, last, given))
     return tuple(tasks)
 
 

@@ -60,25 +60,22 @@ class ModelLayout:
         names = tuple(arrays)
         for pattern in (*include, *exclude):
             if names and not any(fnmatchcase(name, pattern) for name in names):
-                raise InvalidValueError(
-                    "include or exclude", pattern, f"a pattern that some array's name matches: {_few(names)}"
-                )
-        floating = [name for name, array in arrays.items() if array.dtype.kind in "fc"]
-        layout = cls(
-            names=names,
-            shapes=tuple(array.shape for array in arrays.values()),
-            dtypes=tuple(str(array.dtype) for array in arrays.values()),
-            private=tuple(
-                name
-                for name in floating
-                if not any(fnmatchcase(name, pattern) for pattern in include)
-                or any(fnmatchcase(name, pattern) for pattern in exclude)
-            ),
-        )
-        if layout.dimension == 0:
-            raise InvalidValueError(
-                "initial model", f"{len(arrays)} arrays", "at least one floating number to share"
+                allowed = f"a pattern that some array's name matches: {_few(names)}"
+                raise InvalidValueError("include or exclude", pattern, allowed)
+
+        def is_shared(name: str) -> bool:
+            included, excluded = (
+                any(fnmatchcase(name, p) for p in patterns) for patterns in (include, exclude)
             )
+            return included and not excluded
+
+        shapes = tuple(array.shape for array in arrays.values())
+        dtypes = tuple(str(array.dtype) for array in arrays.values())
+        floating = [name for name, array in arrays.items() if array.dtype.kind in "fc"]
+        layout = cls(names, shapes, dtypes, private=tuple(name for name in floating if not is_shared(name)))
+        if layout.dimension == 0:
+            allowed = "at least one floating number to share"
+            raise InvalidValueError("initial model", f"{len(arrays)} arrays", allowed)
         unknown = [name for name in layout.shared_dtypes if name not in DTYPES]
         if unknown:
             raise InvalidValueError("initial model", unknown[0], "arrays of " + ", ".join(DTYPES))
@@ -92,14 +89,14 @@ class ModelLayout:
         try:
             document = json.loads(text)
             columns = ColumnNames.from_mapping(document["columns"]) if "columns" in document else None
-            rows = [
-                (str(name), tuple(int(side) for side in shape), str(np.dtype(dtype)))
-                for name, shape, dtype in document["arrays"]
-            ]
-            private = tuple(str(name) for name in document["private"])
+            names, lengths, types = (
+                zip(*document["arrays"], strict=True) if document["arrays"] else ((), (), ())
+            )
+            shapes = tuple(tuple(map(int, shape)) for shape in lengths)
+            names, dtypes = tuple(map(str, names)), tuple(str(np.dtype(kind)) for kind in types)
+            private = tuple(map(str, document["private"]))
         except (TypeError, ValueError, KeyError, RecursionError, OverflowError) as error:
             raise ValueError(f"not a layout: {error}") from None
-        names, shapes, dtypes = zip(*rows, strict=True) if rows else ((), (), ())
         if any(side < 0 for shape in shapes for side in shape) or len(set(names)) != len(names):
             raise ValueError("not a layout: negative sizes or repeated names")
         if any(np.dtype(dtype).kind not in "biufc" for dtype in dtypes):
@@ -176,18 +173,17 @@ class ModelLayout:
 
     def kept(self, arrays: Arrays) -> dict[str, NDArray[Any]]:
         """Return those of `arrays` that are not shared."""
-        return {
-            name: arrays[name] for name, _, _, is_shared in self._rows if not is_shared and name in arrays
-        }
+        private = [name for name, _, _, is_shared in self._rows if not is_shared]
+        return {name: arrays[name] for name in private if name in arrays}
 
     @cached_property
     def _rows(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], bool]]:
         """Name, shape and type of every array, and whether it is shared."""
-        rows = zip(self.names, self.shapes, map(np.dtype, self.dtypes), strict=True)
-        return [
-            (name, shape, dtype, dtype.kind in "fc" and name not in self.private)
-            for name, shape, dtype in rows
+        dtypes = [np.dtype(dtype) for dtype in self.dtypes]
+        is_shared = [
+            t.kind in "fc" and name not in self.private for name, t in zip(self.names, dtypes, strict=True)
         ]
+        return list(zip(self.names, self.shapes, dtypes, is_shared, strict=True))
 
 
 def _few(names: tuple[str, ...]) -> str:

@@ -94,9 +94,8 @@ def derived_masks(
     seed: int, dimension: int, num_shared: int, pattern: str, coordinated: bool
 ) -> DerivedMasks:
     """Return the same masks for the same arguments, which are then checked once."""
-    return DerivedMasks(
-        seed=seed, dimension=dimension, num_shared=num_shared, pattern=pattern, coordinated=coordinated
-    )
+    sizes = {"dimension": dimension, "num_shared": num_shared}
+    return DerivedMasks(seed=seed, pattern=pattern, coordinated=coordinated, **sizes)
 
 
 @dataclass(frozen=True)

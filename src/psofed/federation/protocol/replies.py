@@ -12,6 +12,7 @@ import numpy as np
 
 from psofed.federation.protocol.bounds import MAX_ROUND
 from psofed.federation.protocol.frames import REPLY, FrameError, decode_frame, encode_frame, read_values
+from psofed.federation.protocol.instructions import Instruction
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.names import check_client_names, clean_text
 
@@ -97,6 +98,11 @@ class NodeReply:
     digest: str = ""
     error: str = ""
     refused: Mapping[str, BadReplyError] = field(default_factory=dict)
+
+    @classmethod
+    def failure(cls, instruction: Instruction, reason: str) -> "NodeReply":
+        """Return the reply of a node that could not work on an instruction."""
+        return cls(instruction.session, instruction.round_number, instruction.sequence, error=reason)
 
 
 def encode_reply(reply: NodeReply) -> bytes:

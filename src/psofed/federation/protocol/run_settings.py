@@ -8,7 +8,7 @@ from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
-from psofed.federation.protocol.aggregate import check_rule
+from psofed.federation.protocol.aggregate import check_defence, check_rule
 from psofed.federation.protocol.bounds import MAX_DESCRIPTION, READY_MADE_ENTRIES
 from psofed.federation.protocol.column_names import ColumnNames, listed
 from psofed.federation.protocol.corruption import check_rehearsal
@@ -72,9 +72,8 @@ class RunSettings(RunOptions):
         if rows is None:
             return cls(scenario=scenario, **values)
         reading = rows.source.reading
-        settings = cls(
-            scenario=scenario, **{"samples_per_round": 1, "min_nodes": scenario.num_participants, **values}
-        )
+        values = {"samples_per_round": 1, "min_nodes": scenario.num_participants, **values}
+        settings = cls(scenario=scenario, **values)
         rounds = scenario.iterations + (0 if fixed_length else reading.warmup)
         return settings.replace(scenario=settings.scenario.replace(iterations=rounds))
 
@@ -158,7 +157,7 @@ def _uncovered(scenario: Scenario, synthetic: bool) -> Iterator[str]:
             f'learner.kind = "{scenario.learner.kind}": a federation\'s clients run LMS; '
             "other learners can only be simulated"
         )
-    data, defence = scenario.data, scenario.defence
+    data = scenario.data
     if not data.stream.is_independent:
         yield (
             f'data.stream.kind = "{data.stream.kind}": a federation\'s inputs are what its clients observe; '
@@ -187,8 +186,6 @@ def _uncovered(scenario: Scenario, synthetic: bool) -> Iterator[str]:
             yield f'channel.up = {kinds}: a federation has real links; its clients may be "private", nothing else'
     if len(scenario.attacks) > 1:
         yield "several groups of attackers can only be simulated; a federation rehearses one attack"
-    if defence is not None and not defence.excluded_download:
-        yield "defence.excluded_download = false: in a federation every participant is sent its share"
-    if defence is not None and defence.variance not in ("auto", "past"):
-        yield f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its past'
+    if scenario.defence is not None:
+        check_defence(scenario.defence)
     check_rule(scenario.aggregation, scenario.pre_aggregation)

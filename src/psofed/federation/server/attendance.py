@@ -1,7 +1,7 @@
 """Attendance: which nodes are online, and which of their clients may take part in a round."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from psofed.common.errors import PsofedError
 from psofed.common.logs import OncePerChange
@@ -10,13 +10,13 @@ from psofed.federation.protocol.announcements import Announcement
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.checks import Strikes
 from psofed.federation.server.clients import Client, ClientRegistry, dominance
-from psofed.federation.transport.hub import Hub, NodePresence
+from psofed.federation.transport.hub import Hub
 
 _log = logging.getLogger("psofed.federation")
 
 _LOOK_EVERY = 0.1  # seconds
 _RETURN = (
-    4.0  # seconds for which a round waits if most clients have vanished, say because the broker was restarted
+    4.0  # seconds that a round waits if most clients have vanished, say because the broker was restarted
 )
 _GATEWAYS = " gateways"  # subject of a message about no node
 
@@ -57,7 +57,7 @@ class Attendance:
         Clients that are banned count as present: a resumed run need not wait for clients that may not take part.
         """
         begun = scheduler().monotonic()
-        wanted, deadline = self._wanted(), begun + self.plan.wait_for_nodes
+        wanted, deadline = 1 if self._begun else self.plan.min_nodes, begun + self.plan.wait_for_nodes
         returned = min(deadline, begun + _RETURN)
         strikes.forget_old(round_number)
         absent = {*strikes.banned, *self.plan.leave_out}
@@ -70,30 +70,23 @@ class Attendance:
             if clients and (len(everybody) >= wanted or is_late) and not is_few:
                 break
             if is_late and not self.is_endless:
-                raise PsofedError(
-                    f"no node is available after {self.plan.wait_for_nodes:g} s ({len(strikes.banned)} banned)"
-                )
+                seconds, banned = self.plan.wait_for_nodes, len(strikes.banned)
+                raise PsofedError(f"no node is available after {seconds:g} s ({banned} banned)")
             if is_late and self._is_news("", "waiting"):
-                _log.warning(
-                    "round %d: waiting for a node (%d clients banned)", round_number, len(strikes.banned)
-                )
-            hub.receive(
-                _LOOK_EVERY
-            )  # nothing that arrives now answers a question, but the hub may have to end the run
+                _log.warning("round %d: waiting for a node (%d banned)", round_number, len(strikes.banned))
+            hub.receive(_LOOK_EVERY)  # nothing now answers a question, but the hub may have to end the run
         self._is_news("", "")
         if len(everybody) < wanted:
             _log.warning("round %d: only %d of %d clients; continuing", round_number, len(everybody), wanted)
         self._begun, self._before = True, len(everybody)
         return [client for client in clients if strikes.may_take_part(client.name, round_number)] or clients
 
-    def _wanted(self) -> int:
-        return 1 if self._begun else self.plan.min_nodes
-
     def _look(self, hub: Hub, session: str, registry: ClientRegistry) -> list[Client]:
         """Return the clients of the nodes that are ready for the run, after registering what gateways announce."""
         announced = {}
-        for node, announcement in self._announced(hub.present()).items():
-            if announcement.session != session:
+        for node, presence in hub.present().items():
+            announcement = self._read(node, presence.body)
+            if announcement is None or announcement.session != session:
                 continue
             if self._is_news(node, announcement.problem) and announcement.problem:
                 _log.warning("%s cannot take part: %s", node, announcement.problem)
@@ -105,18 +98,14 @@ class Attendance:
                 _log.warning("%s", warning)
         return registry.clients_of(sorted(announced))
 
-    def _announced(self, present: Mapping[str, NodePresence]) -> dict[str, Announcement]:
-        """Return what each node announces; one whose announcement cannot be read is not present."""
-        announced = {}
-        for node, presence in present.items():
-            body, announcement = self._bodies.get(node, (None, None))
-            if body != presence.body:
-                try:
-                    announcement = Announcement.from_bytes(presence.body)
-                except ValueError as error:
-                    _log.warning("%s announces itself wrongly: %s", node, error)
-                    announcement = None
-                self._bodies[node] = presence.body, announcement
-            if announcement is not None:
-                announced[node] = announcement
-        return announced
+    def _read(self, node: str, body: bytes) -> Announcement | None:
+        """Return what a node announces; None if that cannot be read."""
+        before, announcement = self._bodies.get(node, (None, None))
+        if before != body:
+            try:
+                announcement = Announcement.from_bytes(body)
+            except ValueError as error:
+                _log.warning("%s announces itself wrongly: %s", node, error)
+                announcement = None
+            self._bodies[node] = body, announcement
+        return announcement

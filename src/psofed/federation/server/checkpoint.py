@@ -6,20 +6,25 @@ Older states are kept in ``checkpoints/``: the last k, the last k of every tenth
 """
 
 import contextlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import reason_of, remove_leftovers, replace_by_link
+from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.archive import read_archive, write_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.server.history import ROUNDS_PER_FILE, RoundHistory, forget_old
-from psofed.federation.server.rule_memory import RuleMemory
+from psofed.federation.server.step import RuleMemory
 
 CHECKPOINT_FORMAT = 4
 KEEP = 10
+_PLAIN = ("session", "epoch", "settings", "seen", "clients", "strikes", "suspects")  # attributes, as in JSON
 
 
 @dataclass
@@ -69,6 +74,12 @@ class ServerState:
     memory: RuleMemory = field(default_factory=RuleMemory)
     history: list[dict[str, Any]] = field(default_factory=list)
 
+    @classmethod
+    def begin(cls, initial: Arrays, layout: ModelLayout, settings: Mapping[str, Any]) -> "ServerState":
+        """Return the state before the first round."""
+        model = np.array(layout.flatten(initial))
+        return cls(scheduler().new_id(), dict(settings), 0, model, layout, layout.kept(initial))
+
     def add_round(self, entry: dict[str, Any]) -> None:
         """Add the entry of a round to the history, and forget the oldest one."""
         self.history.append(entry)
@@ -117,31 +128,31 @@ class CheckpointStore:
         numbered = self._numbered()
         if numbered == [1] and not disk().exists(self.path):
             return []  # a kill within the first `save` leaves this: the round was written but not completed
-        try:
-            newest = _from_archive(self.path)
-        except PsofedError:
+        newest = _readable(self.path)
+        if newest is None:
             return numbered
+        completed = {
+            number: _readable(self._file(number)) for number in numbered if number <= newest.round_number
+        }
         return [
-            number
-            for number in numbered
-            if number <= newest.round_number and _session_of(self._file(number)) in (newest.session, None)
+            number for number, state in completed.items() if state is None or state.session == newest.session
         ]
 
     def session(self) -> str | None:
         """Return the session of the newest checkpoint; None without a readable one."""
-        return _session_of(self.path)
+        newest = _readable(self.path)
+        return None if newest is None else newest.session
 
     def check_replaceable(self) -> None:
         """Raise a PsofedError if a new session would replace another one without having been told to."""
         if self.replaces or not disk().exists(self.path):
             return
         try:
-            found = f"round {_from_archive(self.path).round_number} of an earlier run"
+            content = f"round {_from_archive(self.path).round_number} of an earlier run"
         except PsofedError:
-            found = "what may be an earlier run"
-        raise PsofedError(
-            f"{self.path} holds {found}: continue it with resume=True, or choose another file for checkpoint"
-        )
+            content = "what may be an earlier run"
+        advice = "continue it with resume=True, or choose another file for checkpoint"
+        raise PsofedError(f"{self.path} holds {content}: {advice}")
 
     def save(self, state: ServerState) -> None:
         """Complete a round."""
@@ -167,17 +178,44 @@ class CheckpointStore:
         """Read the newest checkpoint or that of a round; a PsofedError says what is wrong."""
         path = self.path if round_number is None else self._file(round_number)
         if not disk().exists(path):
-            raise PsofedError(
-                f"there is no checkpoint {path}{self.way_back() or ': no round has been completed'}"
-            )
+            others = self._way_back() or ": no round has been completed"
+            raise PsofedError(f"there is no checkpoint {path}{others}")
         try:
             state = _from_archive(path)
         except PsofedError as error:
-            raise PsofedError(f"{error}{self.way_back()}") from None
+            raise PsofedError(f"{error}{self._way_back()}") from None
         state.history = self.history.load_recent(state)
         return state
 
-    def way_back(self) -> str:
+    def load_usable(self) -> ServerState:
+        """Read the newest checkpoint, or raise a PsofedError that names others if it is damaged or poisoned."""
+        self.settle()
+        state = self.load()
+        with np.errstate(over="ignore"):
+            is_usable = np.isfinite(np.sum(np.square(state.model.astype(np.float64))))
+        if not is_usable:
+            problem = f"the model in {self.path} is not finite, or too large to compute with"
+            raise PsofedError(f"{problem}{self._way_back()}")
+        return state
+
+    def resume(self, layout: ModelLayout, settings: Mapping[str, Any]) -> ServerState:
+        """Read the newest checkpoint, which must be usable and of the same model and settings."""
+        state = self.load_usable()
+        before = state.layout.columns
+        if layout.columns != before and state.layout == replace(layout, columns=before):
+            named = "columns without names" if before is None else f"the columns {before}"
+            raise PsofedError(
+                f"{self.path} belongs to a run with {named}; got {layout.columns or 'columns without names'}: "
+                "a resumed run must keep its columns"
+            )
+        if state.layout != layout:
+            raise PsofedError(f"{self.path} holds another model than the one given")
+        if changed := [name for name, value in settings.items() if state.settings.get(name) != value]:
+            values = ", ".join(f"{name} = {state.settings.get(name)}" for name in changed)
+            raise PsofedError(f"{self.path} was made with {values}; a resumed run must keep that")
+        return state
+
+    def _way_back(self) -> str:
         """Return the end of a sentence about a checkpoint that cannot be used: which others there are."""
         kept = ", ".join(map(str, self.rounds()))
         return (
@@ -194,24 +232,18 @@ class CheckpointStore:
         """
         kept = self.rounds()
         if round_number not in kept:
-            there = ", ".join(map(str, kept)) or "none"
+            rounds = ", ".join(map(str, kept)) or "none"
             raise PsofedError(
-                f"--to-round {round_number}: must be a round with a checkpoint; there are {there}"
+                f"--to-round {round_number}: must be a round with a checkpoint; there are {rounds}"
             )
         self.settle()
         state = self.load(round_number)
         # Larger than every epoch so far: a checkpoint may be older than the last rollback.
-        state.epoch = 1 + max(self._epochs(kept))
+        readable = filter(None, map(_readable, (self.path, *map(self._file, kept))))
+        state.epoch = 1 + max(other.epoch for other in (state, *readable))
         state.seen = dict.fromkeys(state.seen, -1)
         self.save(state)
         return state
-
-    def _epochs(self, kept: list[int]) -> list[int]:
-        epochs = [0]
-        for path in (self.path, *map(self._file, kept)):
-            with contextlib.suppress(PsofedError):
-                epochs.append(_from_archive(path).epoch)
-        return epochs
 
     def _file(self, round_number: int) -> Path:
         return self.folder / f"{round_number:08d}.npz"
@@ -224,10 +256,9 @@ class CheckpointStore:
         """Remove what no checkpoint needs any more. What cannot be removed now goes after the next round."""
         numbered = self._numbered()
         completed = [number for number in numbered if number <= state.round_number]
-        unneeded = [self._file(number) for number in set(numbered) - _kept(completed, self.keep)]
-        for path in unneeded:
+        for number in set(numbered) - _kept(completed, self.keep):
             with contextlib.suppress(OSError):
-                disk().unlink(path)
+                disk().unlink(self._file(number))
         self.history.tidy(state)
         remove_leftovers(self.path.parent, self.path.stem)
         remove_leftovers(self.folder)
@@ -236,46 +267,33 @@ class CheckpointStore:
 def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
     document = {
         "checkpoint": CHECKPOINT_FORMAT,
-        "session": state.session,
-        "epoch": state.epoch,
-        "settings": state.settings,
         "round": state.round_number,
         "layout": state.layout.to_text(),
-        "seen": dict(sorted(state.seen.items())),
-        "clients": state.clients,
-        "strikes": state.strikes,
-        "suspects": state.suspects,
         "remembered": state.memory.names,
+        **{name: getattr(state, name) for name in _PLAIN},
     }
-    return document, {"model": state.model, "memory": state.memory.values} | {
-        f"kept/{k}": v for k, v in state.kept.items()
-    }
+    kept = {f"kept/{name}": array for name, array in state.kept.items()}
+    return document, {"model": state.model, "memory": state.memory.values, **kept}
 
 
 def _from_archive(path: Path) -> ServerState:
     document, arrays = read_archive(path, "checkpoint", CHECKPOINT_FORMAT)
     try:
         return ServerState(
-            session=document["session"],
-            epoch=document["epoch"],
-            settings=document["settings"],
             round_number=document["round"],
             model=arrays["model"],
             layout=ModelLayout.from_text(document["layout"]),
-            kept={k[5:]: v for k, v in arrays.items() if k.startswith("kept/")},
-            memory=RuleMemory(list(document["remembered"]), arrays["memory"]),
-            seen=dict(document["seen"]),
-            clients=dict(document.get("clients", {})),
-            strikes=document["strikes"],
-            suspects=dict(document.get("suspects", {})),
+            kept={name[5:]: array for name, array in arrays.items() if name.startswith("kept/")},
+            memory=RuleMemory(document["remembered"], arrays["memory"]),
+            **{name: document[name] for name in _PLAIN},
         )
     except (ValueError, KeyError, TypeError) as error:
         raise PsofedError(f"{path} is not a psofed checkpoint: {error}") from None
 
 
-def _session_of(path: Path) -> str | None:
+def _readable(path: Path) -> ServerState | None:
     try:
-        return _from_archive(path).session
+        return _from_archive(path)
     except PsofedError:
         return None  # `load` says what is wrong with it
 

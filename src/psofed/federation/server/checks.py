@@ -1,4 +1,4 @@
-"""Which replies count: every check on a reply, and the record of bad replies by client."""
+"""Which replies count: every check on a reply, client by client, and the record of bad replies."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import InvalidValueError
-from psofed.federation.protocol.layout import Vector
-from psofed.federation.protocol.replies import LEARNED, BadReplyError, Reply
+from psofed.federation.protocol.instructions import PART
+from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.replies import FAILED, LEARNED, LOST, BadReplyError, Reply, decode_reply
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.patience import Patience
+from psofed.federation.server.questions import NodeQuestion
 
 KINDS = {
     "nan": "a value is not a number",
@@ -66,13 +68,13 @@ class Strikes:
         self.counts.setdefault(client, Counter())[kind] += 1
         if kind not in _ACCIDENTS:
             self.struck.setdefault(client, []).append(round_number)
-        else:
-            times = 1
-            if kind == "no-reply":
-                self.missed[client] = self.missed.get(client, 0) + 1
-                times = 2 ** min(self.missed[client] - 1, 5)
-            longest = max(_LONGEST_REST, self.limits.rest_rounds)
-            self.resting[client] = round_number + min(times * self.limits.rest_rounds, longest)
+            return
+        times = 1
+        if kind == "no-reply":
+            self.missed[client] = self.missed.get(client, 0) + 1
+            times = 2 ** min(self.missed[client] - 1, 5)
+        longest = max(_LONGEST_REST, self.limits.rest_rounds)
+        self.resting[client] = round_number + min(times * self.limits.rest_rounds, longest)
 
     def forgive(self, client: str) -> None:
         """End the rest of a client that has answered."""
@@ -81,10 +83,8 @@ class Strikes:
 
     def forget_old(self, round_number: int) -> None:
         """Forget the strikes that are too old to count in a round."""
-        recent = {
-            client: [n for n in rounds if n > round_number - _STRIKE_ROUNDS]
-            for client, rounds in self.struck.items()
-        }
+        oldest = round_number - _STRIKE_ROUNDS
+        recent = {client: [n for n in rounds if n > oldest] for client, rounds in self.struck.items()}
         self.struck = {client: rounds for client, rounds in recent.items() if rounds}
 
     def count(self, client: str) -> int:
@@ -94,61 +94,112 @@ class Strikes:
     @property
     def banned(self) -> set[str]:
         """The clients that are no longer asked."""
-        if not self.limits.ban_after:
-            return set()
-        return {client for client in self.struck if self.count(client) >= self.limits.ban_after}
+        return {client for client in self.struck if self._is_banned(client)}
 
     def may_take_part(self, client: str, round_number: int) -> bool:
         """Whether `client` may be drawn in `round_number`."""
-        banned = bool(self.limits.ban_after) and self.count(client) >= self.limits.ban_after
-        return not banned and self.resting.get(client, 0) < round_number
+        return not self._is_banned(client) and self.resting.get(client, 0) < round_number
+
+    def _is_banned(self, client: str) -> bool:
+        return 0 < self.limits.ban_after <= self.count(client)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain dicts, as JSON holds them."""
-        return {
-            "counts": {node: dict(counts) for node, counts in sorted(self.counts.items())},
-            "struck": {client: [*rounds] for client, rounds in sorted(self.struck.items())},
-            "resting": dict(sorted(self.resting.items())),
-            "missed": dict(sorted(self.missed.items())),
-            "waits": dict(sorted(self.waits.items())),
-        }
+        records = ("struck", "resting", "missed", "waits")
+        counts = {client: dict(counts) for client, counts in sorted(self.counts.items())}
+        return {"counts": counts} | {name: dict(sorted(getattr(self, name).items())) for name in records}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Strikes":
         """Read what :meth:`to_mapping` gave."""
-        counts = {node: Counter(counts) for node, counts in mapping["counts"].items()}
-        struck = {node: [int(n) for n in rounds] for node, rounds in mapping.get("struck", {}).items()}
-        resting = {node: int(until) for node, until in mapping["resting"].items()}
-        missed = {node: int(count) for node, count in mapping.get("missed", {}).items()}
-        waits = {node: float(seconds) for node, seconds in mapping.get("waits", {}).items()}
-        return cls(limits, counts, struck, resting, missed, waits)
+        records: dict[str, Any] = {name: dict(record) for name, record in mapping.items()}
+        records["counts"] = {client: Counter(counts) for client, counts in mapping["counts"].items()}
+        records["struck"] = {client: list(rounds) for client, rounds in mapping.get("struck", {}).items()}
+        return cls(limits, **records)
 
 
-def check_replies(replies: Sequence[Reply], limits: ReplyLimits) -> dict[str, BadReplyError]:
-    """Return what is wrong with well-formed replies, by the clients' names at their node.
+@dataclass(frozen=True)
+class Expectation:
+    """Required content of a round's replies.
 
-    The values of all clients are checked together, so fifty clients of a gateway cost little more than one.
+    Attributes
+    ----------
+    session, round_number
+        Of the instructions they answer.
+    length : int
+        M.
+    layout : ModelLayout
+        Of the model; if its columns have names, a reply must say that it was learned with these.
+    limits : ReplyLimits
+        Bounds on what they say.
     """
-    found: dict[str, BadReplyError] = {}
-    learned = [reply for reply in replies if reply.status == LEARNED]
-    for reply in learned:
-        if not 0 <= reply.num_examples <= limits.max_examples:
-            found[reply.client] = BadReplyError(
-                "inflated-examples", f"{reply.num_examples} of at most {limits.max_examples}"
-            )
-    if not learned:
-        return found
-    rows = [np.asarray(reply.values) for reply in learned]
-    values = rows[0][None] if len(rows) == 1 else np.stack(rows)
-    finite = np.isfinite(values)
-    if finite.all():
-        return found
-    for k in np.flatnonzero(~finite.all(axis=1)):
-        found.setdefault(learned[k].client, _what_is_wrong(values[k]))
-    return found
+
+    session: str
+    round_number: int
+    length: int
+    layout: ModelLayout
+    limits: ReplyLimits
 
 
-def _what_is_wrong(values: Vector) -> BadReplyError:
-    if count := int(np.isnan(values).sum()):
-        return BadReplyError("nan", f"{count} values")
-    return BadReplyError("infinite", f"{int(np.isinf(values).sum())} values")
+def sort_replies(
+    questions: Sequence[NodeQuestion], frames: Mapping[int, bytes], expected: Expectation
+) -> tuple[dict[str, Reply], dict[str, BadReplyError]]:
+    """Return the valid replies, and what was wrong with the others, both by client name.
+
+    A frame that cannot be read is the fault of its node, and so of all its clients that were asked. `frames` are the
+    replies by sequence number.
+    """
+    valid: dict[str, Reply] = {}
+    bad: dict[str, BadReplyError] = {}
+    for question in questions:
+        try:
+            if question.sequence not in frames:
+                raise BadReplyError("no-reply")
+            parts, errors = _read(frames[question.sequence], question, expected)
+        except BadReplyError as error:
+            parts, errors = {}, dict.fromkeys(question.clients, error)
+        valid.update((question.clients[client].name, part) for client, part in parts.items())
+        bad.update((question.clients[client].name, error) for client, error in errors.items())
+    return valid, bad
+
+
+def _read(
+    frame: bytes, question: NodeQuestion, expected: Expectation
+) -> tuple[dict[str, Reply], dict[str, BadReplyError]]:
+    """Return the valid parts of one node's reply and the errors; a BadReplyError if nothing of it can count."""
+    answer = decode_reply(frame, len(question.clients), expected.length, expected.layout.dtype)
+    if (answer.session, answer.round_number) != (expected.session, expected.round_number):
+        raise BadReplyError("stale-round", f"round {answer.round_number} of {answer.session}")
+    if answer.error:
+        raise BadReplyError("error", answer.error)
+    parts, errors = {part.client: part for part in answer.replies}, dict(answer.refused)
+    if not parts.keys() | errors.keys() <= question.clients.keys():
+        raise BadReplyError("malformed", "answers for a client that was not asked")
+    for client in question.clients.keys() - errors.keys():
+        kind = question.kinds[client]
+        problem = (
+            _problem_with(parts[client], kind, answer.digest, expected) if client in parts else "no-reply"
+        )
+        if problem:
+            errors[client] = BadReplyError(*problem.split(": ", 1))
+    return {client: part for client, part in parts.items() if client not in errors}, errors
+
+
+def _problem_with(part: Reply, kind: str, digest: str, expected: Expectation) -> str:
+    """Return "KIND: detail" if one client's part of a well-formed reply cannot count, otherwise nothing."""
+    layout, most = expected.layout, expected.limits.max_examples
+    if part.status == FAILED:
+        return f"error: {part.remark}"
+    if part.status == LOST and kind != PART:
+        return "malformed: says that it needs the full model, which it was given"
+    if part.status != LEARNED or part.values is None:
+        return ""
+    if not 0 <= part.num_examples <= most:
+        return f"inflated-examples: {part.num_examples} of at most {most}"
+    if not np.isfinite(part.values).all():
+        count = int(np.isnan(part.values).sum())
+        return f"nan: {count} values" if count else f"infinite: {int(np.isinf(part.values).sum())} values"
+    # Clients that know no names of columns may say nothing about them.
+    if (digest or layout.columns is not None) and digest != layout.digest:
+        return f"wrong-columns: the run's columns are {layout.columns or 'without names'}"
+    return ""

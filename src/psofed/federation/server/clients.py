@@ -39,10 +39,8 @@ def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) ->
     total = sum(map(len, rosters.values())) + len(alone)
     for node, clients in rosters.items():
         if len(rosters) + len(alone) > 1 and 2 * len(clients) > total:
-            return (
-                f"{node} has {len(clients)} of all {total} clients: if it is Byzantine, it controls the model; "
-                "--max-clients limits the clients of a node"
-            )
+            limit = "if it is Byzantine, it controls the model; --max-clients limits the clients of a node"
+            return f"{node} has {len(clients)} of all {total} clients: {limit}"
     return ""
 
 
@@ -157,10 +155,8 @@ class ClientRegistry:
         for node in nodes:
             number = node_number(node)
             if (roster := self.rosters.get(node)) is not None:
-                clients += [
-                    Client(name, client_number(number, name), node, name)
-                    for name in roster[: self.allowed(node)]
-                ]
+                names = roster[: self.allowed(node)]
+                clients += [Client(name, client_number(number, name), node, name) for name in names]
             else:
                 clients.append(Client(self._name_of(node), number, node))
         return sorted(clients, key=lambda client: client.name)

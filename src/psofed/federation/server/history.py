@@ -94,8 +94,8 @@ class RoundHistory:
         self._appendable = None
         entries: dict[int, dict[str, Any]] = {}
         for _, path in sorted(self._files(state).items(), reverse=True):
-            found = {entry["round"]: entry for entry in _read(path) if entry["round"] <= state.round_number}
-            entries = found | entries
+            older = {entry["round"]: entry for entry in _read(path) if entry["round"] <= state.round_number}
+            entries = older | entries
             if len(entries) >= RECENT_ROUNDS:
                 break
         recent = [entries[number] for number in sorted(entries)]

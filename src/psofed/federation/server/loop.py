@@ -2,7 +2,7 @@
 
 The step is in :mod:`psofed.federation.server.step`, what participants are sent in
 :mod:`psofed.federation.server.questions`, how replies are collected in
-:mod:`psofed.federation.server.exchange`, and how a run begins in :mod:`psofed.federation.server.sessions`.
+:mod:`psofed.federation.server.exchange`.
 """
 
 import itertools
@@ -21,19 +21,17 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol.announcements import RunDescription
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.layout import Arrays, ModelLayout
-from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.masks import DERIVATION, Sharing
 from psofed.federation.protocol.replies import LEARNED, LOST, BadReplyError, Reply
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.attendance import Attendance
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import Strikes
-from psofed.federation.server.clients import Client, ClientRegistry
+from psofed.federation.server.checks import Expectation, Strikes, sort_replies
+from psofed.federation.server.clients import ClientRegistry
 from psofed.federation.server.exchange import exchange
 from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
 from psofed.federation.server.questions import NodeQuestion, ask
-from psofed.federation.server.replies import Expectation, sort_replies
 from psofed.federation.server.rounds import RoundRecord, dropped_lines, finite_metrics
-from psofed.federation.server.sessions import new_session, resumed_session, session_settings
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.federation.transport.hub import Hub
@@ -129,9 +127,9 @@ class Server:
         self._participants: ParticipantSource = DerivedParticipants(seed)
         if isinstance(num_participants, ParticipantSource):
             self._participants, num_participants = num_participants, None
-        self.num_participants: int | None = (
-            None if num_participants is None else check_integer("num_participants", num_participants, 1)
-        )
+        if num_participants is not None:
+            check_integer("num_participants", num_participants, 1)
+        self.num_participants: int | None = num_participants
         self.limits: ReplyLimits = limits or ReplyLimits()
         self.strikes: Strikes = Strikes(self.limits)
         most, allowed = self.limits.max_clients, clients_allowed
@@ -204,10 +202,8 @@ class Server:
             for n in range(done + 1, num_rounds + 1) if num_rounds else itertools.count(done + 1):
                 self._sleep(self._started + self.rounds.interval - scheduler().monotonic())
                 self._round(hub, n, deadline, config or {}, sequences)
-                if (
-                    evaluate
-                    and (metrics := evaluate(n, state.layout.restore(state.model, state.kept))) is not None
-                ):
+                metrics = evaluate(n, state.layout.restore(state.model, state.kept)) if evaluate else None
+                if metrics is not None:
                     state.history[-1]["evaluation"] = finite_metrics(metrics)
                 self._complete(hub)
         except RunStoppedError:
@@ -223,9 +219,9 @@ class Server:
         if not self.resume or self.checkpoints is None:
             if self.checkpoints is not None:
                 self.checkpoints.check_replaceable()
-            self.state = new_session(initial, layout, self._fixed())
+            self.state = ServerState.begin(initial, layout, self._fixed())
             return self.state
-        state = self.state = resumed_session(self.checkpoints, layout, self._fixed())
+        state = self.state = self.checkpoints.resume(layout, self._fixed())
         self.strikes = Strikes.from_mapping(state.strikes, self.limits)
         self.registry = ClientRegistry.from_mapping(state.clients, self._allowed)
         self.step.memory = state.memory
@@ -253,7 +249,21 @@ class Server:
             hub.publish(model=describe_model(state))
 
     def _fixed(self) -> dict[str, Any]:
-        return session_settings(self.sharing, self.rounds, self.step)
+        """Return the settings that must not change within a session, as JSON holds them."""
+        sharing, step = self.sharing, self.step
+        return {
+            "num_shared": sharing.num_shared,
+            "pattern": sharing.pattern,
+            "coordinated": sharing.coordinated,
+            "seed": sharing.seed,
+            "derivation": DERIVATION,
+            "newcomers": self.rounds.newcomers,
+            "weighted": step.weighted,
+            "aggregation": repr(step.rule),
+            "pre_aggregation": None if step.pre is None else repr(step.pre),
+            "sync_every": self.rounds.sync_every,
+            "defence": None if step.suspects is None else repr(step.suspects.defence),
+        }
 
     # --- one round --------------------------------------------------------------------------------
 
@@ -262,44 +272,36 @@ class Server:
     ) -> None:
         """Draw the participants S_n, send each its entries S_{k,n}, and join what they send back."""
         state = self._current()
-        available = {
-            client.number: client
-            for client in self._attendance.take(hub, state.session, n, self.registry, self.strikes)
-        }
+        clients = self._attendance.take(hub, state.session, n, self.registry, self.strikes)
+        available = {client.number: client for client in clients}
         drawn = self._participants.draw(n, list(available), self.num_participants or len(available))
         participants = [available[number] for number in drawn]
-        started = self._started = scheduler().monotonic()
+        self._started = scheduler().monotonic()
         refused = self.registry.refused
         questions = ask(state, participants, self.sharing, self.rounds, n, sequences, refused, config)
         frames = exchange(hub, questions, deadline, self.strikes.patience, self._attend)
-        self._join(n, questions, frames, participants, started)
+        self._join(n, questions, frames)
 
-    def _join(
-        self,
-        n: int,
-        questions: list[NodeQuestion],
-        frames: Mapping[int, bytes],
-        participants: list[Client],
-        started: float,
-    ) -> None:
+    def _join(self, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
         """Turn a round's replies into the next model; without a valid one the model stays as it was."""
         state = self._current()
         masks = self.sharing.masks(state.layout.dimension)
         num_shared = self.sharing.derived(state.layout.dimension).num_shared
         expected = Expectation(state.session, n, num_shared, state.layout, self.limits)
-        replies = sort_replies(questions, frames, expected)
-        numbers = {client.name: client.number for client in participants}
+        valid, bad = sort_replies(questions, frames, expected)
+        asked = [client for question in questions for client in question.clients.values()]
+        numbers = {client.name: client.number for client in asked}
         uploads = {
             name: (masks.indices(n + 1, numbers[name]), reply.values)
-            for name, reply in replies.valid.items()
+            for name, reply in valid.items()
             if reply.values is not None
         }
-        examples = {name: reply.num_examples for name, reply in replies.valid.items()}
+        examples = {name: reply.num_examples for name, reply in valid.items()}
         outcome = self.step.take(n, state.model, uploads, examples)
         state.model, state.memory = outcome.model, self.step.memory
-        self._note_bad(n, replies.bad)
-        elapsed = {name: n - max(0, state.seen.get(name, 0)) for name in replies.valid}
-        self._note_valid(n, replies.valid)
+        self._note_bad(n, bad)
+        elapsed = {name: n - max(0, state.seen.get(name, 0)) for name in valid}
+        self._note_valid(n, valid)
         state.round_number = n
         state.strikes = self.strikes.to_mapping()
         state.clients = self.registry.to_mapping()
@@ -311,10 +313,10 @@ class Server:
         record = RoundRecord(
             round_number=n,
             asked=questions,
-            valid=replies.valid,
-            dropped=replies.bad,
+            valid=valid,
+            dropped=bad,
             bytes_per_value=state.layout.dtype.itemsize,
-            seconds=scheduler().monotonic() - started,
+            seconds=scheduler().monotonic() - self._started,
             suspects=None if self.step.suspects is None else outcome.suspects,
             elapsed=elapsed,
         )
@@ -365,13 +367,11 @@ class Server:
 
 def describe_model(state: ServerState) -> bytes:
     """Return the model as the retained JSON that other programs on the broker can read."""
-    columns = state.layout.columns
+    columns, arrays = state.layout.columns, state.layout.restore(state.model, state.kept)
     document = {
         "session": state.session,
         "round": state.round_number,
         "columns": None if columns is None else columns.to_mapping(),
-        "model": {
-            name: array.tolist() for name, array in state.layout.restore(state.model, state.kept).items()
-        },
+        "model": {name: array.tolist() for name, array in arrays.items()},
     }
     return json.dumps(document).encode()

@@ -9,7 +9,7 @@ with s half a second and c_k the *credit* of the node: seconds by which it may s
 at `grace`. Every second that the others wait for the node beyond max(s, factor · t) is taken from it, and every round
 gives back a twentieth of the time the round took. So a node that stalls once is waited for, and a node that is always
 slow or silent delays the federation by `grace` seconds in all; later it can stretch a round to `factor` times its usual
-length, and only in the rounds for which it is asked (see :class:`psofed.federation.server.checks.Conduct` for its
+length, and only in the rounds for which it is asked (see :class:`psofed.federation.server.checks.Strikes` for its
 rests).
 
 More than half of the nodes set t, so a minority that answers at once cannot cut the others off.

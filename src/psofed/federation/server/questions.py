@@ -1,18 +1,11 @@
 """Questions of a round: which entries of the server's model each participant receives, and in which form."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psofed.federation.protocol.instructions import (
-    FULL,
-    PART,
-    START,
-    SYNC,
-    ClientTask,
-    Instruction,
-    encode_instruction,
-)
+from psofed.federation.protocol import instructions
+from psofed.federation.protocol.instructions import FULL, PART, START, SYNC, ClientTask, Instruction
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
@@ -62,55 +55,41 @@ def ask(
 
     A client is sent its entries S_{k,n} or the full model. `refused` are the names of clients that nodes cannot have.
     """
-    task = _tasks(state, sharing, plan, round_number)
-    nodes: dict[str, list[Client]] = {}
+    masks, derived = sharing.masks(state.layout.dimension), sharing.derived(state.layout.dimension)
+    is_common = sharing.coordinated and sharing.supplied is None
+    common: Vector | None = None
+    nodes: dict[str, list[tuple[Client, ClientTask]]] = {}
     for client in clients:
-        nodes.setdefault(client.node, []).append(client)
+        last = state.seen.get(client.name)
+        kind = _kind(plan, last, round_number)
+        values = state.model
+        if kind in (PART, START):
+            if common is None or not is_common:
+                common = state.model[masks.indices(round_number, client.number)]
+            values = common
+        task = ClientTask(client.local, kind, max(0, last or 0), values)
+        nodes.setdefault(client.node, []).append((client, task))
     questions = []
     for node, asked in nodes.items():
-        tasks = tuple(task(client) for client in asked)
-        kinds = {part.client: part.kind for part in tasks}
+        kinds = {task.client: task.kind for _, task in asked}
         instruction = Instruction(
             session=state.session,
             round_number=round_number,
             epoch=state.epoch,
             sequence=next(sequences),
             node=node,
-            masks=sharing.derived(state.layout.dimension),
+            masks=derived,
             digest=state.layout.digest,
-            layout=state.layout if {START, FULL, SYNC} & {*kinds.values()} else None,
+            layout=state.layout if {*kinds.values()} != {PART} else None,
             refused=refused.get(node, ()),
-            tasks=tasks,
+            tasks=tuple(task for _, task in asked),
             config=config,
         )
-        count = sum(0 if part.values is None else len(part.values) for part in tasks)
-        local = {client.local: client for client in asked}
-        questions.append(
-            NodeQuestion(node, instruction.sequence, encode_instruction(instruction), local, kinds, count)
-        )
+        count = sum(len(task.values) for _, task in asked if task.values is not None)
+        names = {client.local: client for client, _ in asked}
+        frame = instructions.encode_instruction(instruction)
+        questions.append(NodeQuestion(node, instruction.sequence, frame, names, kinds, count))
     return questions
-
-
-def _tasks(
-    state: ServerState, sharing: Sharing, plan: RoundPlan, round_number: int
-) -> Callable[[Client], ClientTask]:
-    masks = sharing.masks(state.layout.dimension)
-    is_common = sharing.coordinated and sharing.supplied is None
-    common: Vector | None = None
-
-    def task(client: Client) -> ClientTask:
-        nonlocal common
-        last = state.seen.get(client.name)
-        kind = _kind(plan, last, round_number)
-        if kind in (FULL, SYNC):
-            values = state.model
-        elif not is_common or common is None:
-            values = common = state.model[masks.indices(round_number, client.number)]
-        else:
-            values = common
-        return ClientTask(client.local, kind, max(0, last or 0), values)
-
-    return task
 
 
 def _kind(plan: RoundPlan, last: int | None, round_number: int) -> str:

@@ -11,20 +11,22 @@ from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.loop import Server
 from psofed.federation.server.step import Combination
+from psofed.federation.server.suspects import with_threshold
 from psofed.federation.transport.hub import Hub
 from psofed.fleet import draw_fleet
-from psofed.parts.base import Defence
 from psofed.scenario import Scenario
 
 
 def ready_made_server(settings: RunSettings, **options: Any) -> Server:
     """Return the server of a run; `options` are those arguments of :class:`Server` that the settings do not give."""
-    scenario = settings.scenario
+    scenario, defence = settings.scenario, settings.scenario.defence
+    if defence is not None and defence.threshold is None:
+        defence = with_threshold(defence, scenario)
     return Server(
         Sharing(scenario.num_shared, scenario.selection.pattern, scenario.selection.coordinated),
         num_participants=scenario.num_participants,
         aggregation=Combination(scenario.aggregation, scenario.pre_aggregation),
-        defence=_planned_defence(scenario),
+        defence=defence,
         rounds=settings.plan,
         limits=settings.limits,
         seed=settings.seed,
@@ -69,14 +71,3 @@ def evaluate_model(scenario: Scenario, model: FloatArray, seed: int) -> dict[str
         "server-msd": float(np.sum(np.square(model - fleet.target))),
         "test-mse": float(np.mean(np.square(inputs @ (fleet.target - model) + noise))),
     }
-
-
-def _planned_defence(scenario: Scenario) -> Defence | None:
-    """Return the scenario's defence with its threshold; each node is compared with its past."""
-    if scenario.defence is None or scenario.defence.threshold is not None:
-        return scenario.defence
-    from psofed.simulation.watch_plan import make_plan
-
-    plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="past")))
-    assert plan is not None  # there is a defence
-    return scenario.defence.replace(threshold=plan.threshold)

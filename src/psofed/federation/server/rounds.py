@@ -36,7 +36,7 @@ class RoundRecord:
     def to_mapping(self) -> dict[str, Any]:
         """Return the round's entry in the history, as JSON holds it."""
         valid, dropped = dict(sorted(self.valid.items())), dict(sorted(self.dropped.items()))
-        asked = [client.name for question in self.asked for client in question.clients.values()]
+        asked = sorted(client.name for question in self.asked for client in question.clients.values())
         down = sum(question.num_values for question in self.asked)
         up = sum(0 if reply.values is None else int(reply.values.size) for reply in valid.values())
         left = [name for name, reply in valid.items() if reply.status == LEFT]
@@ -50,7 +50,7 @@ class RoundRecord:
                 remarks[name] = f"about {size:,} bytes of metrics are left out; the history keeps {most:,}"
         return {
             "round": self.round_number,
-            "participants": sorted(asked),
+            "participants": asked,
             "accepted": list(learned),
             "lost_state": [name for name, reply in valid.items() if reply.status == LOST],
             **({"left": left} if left else {}),
@@ -81,8 +81,8 @@ def mean_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """
     means: dict[str, float] = {}
     for name, _ in Counter(name for report in reports for name in report).most_common(_MOST_AVERAGES):
-        found = [report[name] for report in reports if isinstance(report.get(name), int | float)]
-        finite = [value for value in found if math.isfinite(value)]
+        numbers = [report[name] for report in reports if isinstance(report.get(name), int | float)]
+        finite = [value for value in numbers if math.isfinite(value)]
         if finite:
             means[name] = mean_without_overflow(finite)
     return means
@@ -104,22 +104,19 @@ def mean_without_overflow(values: Sequence[float]) -> float:
 
 def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Return metrics as strict JSON holds them, None for what is not finite."""
-    clean: dict[str, Any] = {}
-    for name, value in metrics.items():
-        numbers = [
-            entry if math.isfinite(entry) else None
-            for entry in (value if isinstance(value, list) else [value])
-        ]
-        clean[name] = numbers if isinstance(value, list) else numbers[0]
-    return clean
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, list):
+            return [clean(entry) for entry in value]
+        return value if math.isfinite(value) else None
+
+    return {name: clean(value) for name, value in metrics.items()}
 
 
 def _size_of(metrics: Mapping[str, Any]) -> int:
     """Return about how many bytes metrics take as JSON."""
-    return sum(
-        len(name) + _VALUE_BYTES * (len(value) if isinstance(value, list) else 1)
-        for name, value in metrics.items()
-    )
+    lengths = (len(value) if isinstance(value, list) else 1 for value in metrics.values())
+    return sum(map(len, metrics)) + _VALUE_BYTES * sum(lengths)
 
 
 def dropped_lines(dropped: Iterable[tuple[str, BadReplyError]]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The server's step: how a round's uploads become the next model, and which of them do not count.
 
-Every upload has passed the checks on its own (:mod:`psofed.federation.server.replies`). Here they are seen
+Every upload has passed the checks on its own (:mod:`psofed.federation.server.checks`). Here they are seen
 together, by client name and with the entries that each of them is about: first by the defence, then by the rule.
 """
 
@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean
-from psofed.federation.protocol.aggregate import aggregate, check_rule
+from psofed.federation.protocol.aggregate import Upload, aggregate, check_rule
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, derive_words
-from psofed.federation.server.rule_memory import MOST_REMEMBERED, RuleMemory
 from psofed.federation.server.suspects import Suspects
 from psofed.parts.aggregations.centred_clipping import CentredClipping
 from psofed.parts.aggregations.mean import Mean
@@ -27,16 +26,45 @@ from psofed.parts.base import Aggregation, PreAggregation
 from psofed.parts.part import takes_memory
 from psofed.scenario.accepted import as_part
 
-Upload = tuple[NDArray[np.int64], Vector]
-"""The entries S_{k,n+1} that a client has shared, ascending, and its values there; both of shape (M,)."""
-
 ROBUST: Aggregation = RememberedClipping()
 """The default rule. It needs no guess of the number of Byzantine nodes, and takes any number of uploads."""
 
 WITHOUT_MEMORY: Aggregation = CentredClipping(factor=1.0, iterations=5)
 """The default after a pre-aggregation, and what replaces a rule whose memory has grown too large."""
 
+MOST_REMEMBERED = 1_000_000
+"""Numbers in a rule's memory, which every checkpoint holds: at 8 bytes a number, 8 MB."""
+
 _log = logging.getLogger("psofed.federation")
+
+
+@dataclass(eq=False)
+class RuleMemory:
+    """The array of a rule with memory, for clients that join later: numbered by name, it grows at its end.
+
+    Examples
+    --------
+    >>> from psofed.aggregations import RememberedClipping
+    >>> rule, memory = RememberedClipping(), RuleMemory()
+    >>> memory.rows(rule, ["pump-1", "pump-2"], 3), memory.rows(rule, ["pump-2", "pump-3"], 3), memory.values.size
+    (array([0, 1]), array([1, 2]), 9)
+    """
+
+    names: list[str] = field(default_factory=list)
+    values: Vector = field(default_factory=lambda: np.zeros(0))
+
+    def rows(self, rule: Aggregation, names: list[str], size: int) -> NDArray[np.int64]:
+        """Return the numbers of these clients, after adding those that are new, for a model of `size` entries."""
+        known = {name: row for row, name in enumerate(self.names)}
+        for name in names:
+            known.setdefault(name, len(known))
+        self.names = list(known)
+        needed = rule.memory_size(len(known), size)
+        if needed > MOST_REMEMBERED:
+            self.values = np.zeros(0)
+        elif needed > self.values.size:
+            self.values = np.concatenate([self.values, np.zeros(needed - self.values.size)])
+        return np.array([known[name] for name in names])
 
 
 @dataclass(frozen=True)
@@ -68,9 +96,10 @@ class Combination:
         pre = self.pre_aggregation
         default = Mean() if self.weighted else ROBUST if pre is None else WITHOUT_MEMORY
         rule: Aggregation = as_part("aggregation", default if self.rule is None else self.rule)
+        pre = None if pre is None else as_part("pre_aggregation", pre)
         object.__setattr__(self, "rule", rule)
-        object.__setattr__(self, "pre_aggregation", None if pre is None else as_part("pre_aggregation", pre))
-        check_rule(rule, self.pre_aggregation)  # type: ignore[arg-type]
+        object.__setattr__(self, "pre_aggregation", pre)
+        check_rule(rule, pre)
         if self.weighted and not isinstance(rule, Mean):
             raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
         if self.weighted and pre is not None:
@@ -148,16 +177,17 @@ class ServerStep:
         """Return the rule and, if it has one, its memory, the clients' numbers in it and how many there are."""
         if not names or not takes_memory(type(self.rule).combine):
             return (self.rule,)
-        memory = self.memory
-        did_fit, rows = memory.fits(self.rule, size), memory.rows(self.rule, names, size)
-        if memory.fits(self.rule, size):
-            return self.rule, memory.values, rows, len(memory.names)
-        if did_fit:
+        memory, rule = self.memory, self.rule
+        was_within = rule.memory_size(len(memory.names), size) <= MOST_REMEMBERED
+        rows = memory.rows(rule, names, size)
+        needed = rule.memory_size(len(memory.names), size)
+        if needed <= MOST_REMEMBERED:
+            return rule, memory.values, rows, len(memory.names)
+        if was_within:
             _log.warning(
                 'aggregation = "%s" would remember %s numbers (%s nodes, %s parameters); the limit is %s, so "%s" is '
                 "used from now on",
-                self.rule.kind, f"{self.rule.memory_size(len(memory.names), size):,}", f"{len(memory.names):,}",
-                f"{size:,}", f"{MOST_REMEMBERED:,}", WITHOUT_MEMORY.kind,
+                rule.kind, *(f"{n:,}" for n in (needed, len(memory.names), size, MOST_REMEMBERED)), WITHOUT_MEMORY.kind,
             )  # fmt: skip
         return (WITHOUT_MEMORY,)
 
@@ -166,8 +196,5 @@ class ServerStep:
         if self.pre is None:
             return np.zeros(len(names))
         nodes = [int.from_bytes(sha256(name.encode()).digest()[:8], "little") for name in names]
-        return np.array([_unit(derive_words(self.seed, node, round_number, MIXING, 1)[0]) for node in nodes])
-
-
-def _unit(word: Any) -> float:
-    return float(int(word) >> 11) * 2.0**-53
+        words = [int(derive_words(self.seed, node, round_number, MIXING, 1)[0]) for node in nodes]
+        return np.array([float(word >> 11) * 2.0**-53 for word in words])

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.errors import InvalidValueError
+from psofed.federation.protocol.aggregate import as_rows, check_defence
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import Indices
 from psofed.parts.base import Defence
 from psofed.parts.watching import Watch, WatchPlan
+from psofed.scenario import Scenario
 
 # Beyond this many shared numbers a threshold found on small linear fleets says nothing.
 _MOST_SHARED = 1000
@@ -40,15 +42,7 @@ class Suspects:
     """
 
     def __init__(self, defence: Defence, state: Mapping[str, Any] | None = None) -> None:
-        if not defence.excluded_download:
-            raise NotCoveredError(
-                "defence.excluded_download = false: in a federation every participant is sent its share"
-            )
-        if defence.variance not in ("auto", "past"):
-            raise NotCoveredError(
-                f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its '
-                "past"
-            )
+        check_defence(defence)
         if defence.threshold is None:
             allowed = "a number, such as psofed.federation.plan_defence finds"
             raise InvalidValueError("defence.threshold", None, allowed)
@@ -68,10 +62,7 @@ class Suspects:
         if not uploads:
             return {}
         numbers = np.array([self._number(name) for name in uploads])
-        entries = np.unique(np.concatenate([indices for indices, _ in uploads.values()]))
-        sent = np.full((len(uploads), len(entries)), np.nan)
-        for row, (indices, values) in zip(sent, uploads.values(), strict=True):
-            row[np.searchsorted(entries, indices)] = values
+        entries, sent = as_rows(list(uploads.values()))
         out = self._watch.judge(sent, model[entries].astype(np.float64), numbers, round_number - 1)
         return {
             name: f"suspect since round {self._watch.since[number] + 1}"
@@ -128,17 +119,20 @@ def plan_defence(
     Variances are estimated during the run, so the scale of the data does not matter; heavy tails of honest residuals
     matter a little. For models of thousands of shared numbers, such as neural networks, give ``defence.threshold``.
     """
-    from psofed.scenario import Scenario
-    from psofed.simulation.watch_plan import make_plan
-
     if num_shared > _MOST_SHARED:
         allowed = f"a threshold: {num_shared} shared numbers are too many to find one by simulation"
         raise InvalidValueError("defence.threshold", defence.threshold, allowed)
     twin = Scenario(
         num_clients=max(num_nodes, 2), dimension=dimension, num_shared=num_shared, iterations=rounds,
-        num_participants=min(num_participants or num_nodes, max(num_nodes, 2)), stepsize=stepsize,
-        defence=defence.replace(variance="past"),
+        num_participants=min(num_participants or num_nodes, max(num_nodes, 2)), stepsize=stepsize, defence=defence,
     )  # fmt: skip
-    plan = make_plan(twin)
-    assert plan is not None
+    return with_threshold(defence, twin)
+
+
+def with_threshold(defence: Defence, scenario: Scenario) -> Defence:
+    """Return a defence with the threshold that it needs in a scenario; each node is compared with its past."""
+    from psofed.simulation.watch_plan import make_plan
+
+    plan = make_plan(scenario.replace(attack=None, defence=defence.replace(variance="past")))
+    assert plan is not None  # there is a defence
     return defence.replace(threshold=plan.threshold)

@@ -41,6 +41,11 @@ _PROBE_SECONDS = 10.0
 _RELOAD_SECONDS = 0.3  # mosquitto looks for signals ten times a second
 _STRANGER = "psofed-probe-stranger"  # a node that the probe is not
 
+_ADVICE = (
+    "install mosquitto 2 or later (Debian, Ubuntu: apt install mosquitto; macOS: brew install mosquitto), "
+    "or name a broker with --broker mqtts://HOST:PORT"
+)
+
 _CONFIG = """\
 # Written by psofed whenever the server starts; changes are lost.
 log_dest stderr
@@ -97,14 +102,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 def find_mosquitto() -> str:
     """Return the path of mosquitto 2 or later, or raise a PsofedError that says how to get one."""
-    advice = (
-        "install mosquitto 2 or later (Debian, Ubuntu: apt install mosquitto; macOS: brew install mosquitto), "
-        "or name a broker with --broker mqtts://HOST:PORT"
-    )
     folders = (os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
     path = shutil.which("mosquitto", path=os.pathsep.join(folders))
     if path is None:
-        raise PsofedError(f"there is no MQTT broker: {advice}")
+        raise PsofedError(f"there is no MQTT broker: {_ADVICE}")
     try:
         shown = subprocess.run([path, "-h"], capture_output=True, timeout=10.0, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -112,7 +113,7 @@ def find_mosquitto() -> str:
     version = re.search(rb"mosquitto version (\d+)[.\d]*", shown)
     if version is None or int(version[1]) < 2:
         text = version[0].decode() if version else "no mosquitto that can be run"
-        raise PsofedError(f"{path} is {text}: {advice}")
+        raise PsofedError(f"{path} is {text}: {_ADVICE}")
     return path
 
 
@@ -334,7 +335,6 @@ class Tester(Connection):
         self._messages: list[tuple[str, bytes]] = []
         subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in topics]
         super().__init__(endpoint, identity, subscriptions, keepalive=20, client_id=client_id)
-        self._client.loop_start()
 
     @property
     def is_accepted(self) -> bool:

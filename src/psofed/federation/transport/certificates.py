@@ -50,6 +50,7 @@ _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _AUTHORITY_DAYS = 10 * VALID_DAYS
 _ECDSA = ec.ECDSA(hashes.SHA256())
+_Key = ec.EllipticCurvePrivateKey
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Certificates:
     def check_server(self) -> None:
         """Raise a PsofedError if the server's files are missing or others could replace them."""
         check_private(self.folder)
-        for path in (self.authority, self.revocations, *(self.bundle(n) for n in (BROKER, SERVER, PROBE))):
+        for path in (self.authority, self.revocations, *map(self.bundle, (BROKER, SERVER, PROBE))):
             if not path.is_file():
                 maker = f"psofed federation certs --home {self.folder.parent}"
                 raise PsofedError(f"{path}: no such file; `{maker}` makes it")
@@ -151,7 +152,9 @@ class Certificates:
         """
         wanted = {**dict.fromkeys(nodes, 1), **(gateways or {})}
         for name, clients in wanted.items():
-            _check_clients(name, clients)
+            check_name(name, "--node" if clients == 1 else "--gateway")
+            if not 1 <= clients <= MAX_CLIENTS:
+                raise InvalidValueError("--gateway", clients, f"clients between 1 and {MAX_CLIENTS:,}")
         names = ("127.0.0.1", "localhost", *hosts)
         for host in names:
             _general_name(host)
@@ -163,11 +166,11 @@ class Certificates:
             new: dict[str, Record] = {}
             for name in (BROKER, SERVER, PROBE):
                 record = records.get(name, Record(soon))
-                missing = name == BROKER and not set(names) <= set(record.hosts)
-                if missing or record.until <= soon or not self.bundle(name).exists():
-                    hosts_of = tuple(dict.fromkeys((*record.hosts, *names))) if name == BROKER else ()
-                    new[name] = replace(record, hosts=hosts_of)
-            new.update({name: Record(soon, clients=n) for name, n in wanted.items() if name not in records})
+                all_hosts = tuple(dict.fromkeys((*record.hosts, *names))) if name == BROKER else ()
+                is_missing = all_hosts != record.hosts or not self.bundle(name).exists()
+                if is_missing or record.until <= soon:
+                    new[name] = replace(record, hosts=all_hosts)
+            new |= {name: Record(soon, clients=n) for name, n in wanted.items() if name not in records}
             self._issue(new, "made")
             if not self.revocations.exists():
                 self._write_revocations()
@@ -210,11 +213,9 @@ class Certificates:
         return record
 
     def _check_new(self, name: str, names: Collection[str], clients: int) -> None:
-        if name in self.records() and self._record(name).clients != clients:
-            raise PsofedError(
-                f"{name} has a certificate for {self._record(name).clients:,} and not {clients:,} clients; "
-                "make one with another name"
-            )
+        if name in self.records() and (before := self._record(name).clients) != clients:
+            problem = f"{name} has a certificate for {before:,} and not {clients:,} clients"
+            raise PsofedError(f"{problem}; make one with another name")
         for other in names:
             if other != name and other.casefold() == name.casefold():
                 raise PsofedError(f"{name} differs from {other} only in case; choose another name")
@@ -226,10 +227,10 @@ class Certificates:
         with only_one(self.folder / ".lock", f"another process is changing {self.folder}; try again"):
             yield
 
-    def _load_authority(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    def _load_authority(self) -> tuple[x509.Certificate, _Key]:
         if not self.authority.exists() and not self.authority_key.exists():
             key = ec.generate_private_key(ec.SECP256R1())
-            certificate = _sign(_subject("psofed federation CA"), key, None, key, _AUTHORITY_DAYS)
+            certificate = _sign(_subject("psofed federation CA"), key, None, key)
             write_atomically(self.authority_key, _private_pem(key), mode=0o600)
             write_atomically(self.authority, _pem(certificate), mode=0o644)
             return certificate, key
@@ -237,17 +238,11 @@ class Certificates:
             if not path.exists():
                 raise PsofedError(f"{path} is missing; bring it here to make, renew or revoke certificates")
         try:
-            key_data = self.authority_key.read_bytes()
-            loaded = serialization.load_pem_private_key(key_data, None)
-            certificate = x509.load_pem_x509_certificate(self.authority.read_bytes())
-        except (ValueError, TypeError):  # a TypeError asks for the password of an encrypted key
-            loaded = None
-        if (
-            not isinstance(loaded, ec.EllipticCurvePrivateKey)
-            or certificate.public_key() != loaded.public_key()
-        ):
-            raise PsofedError(f"{self.authority} and {self.authority_key} are not psofed's; restore them")
-        return certificate, loaded
+            key, (certificate,) = _load_pair(self.authority_key.read_bytes(), self.authority.read_bytes())
+        except ValueError:
+            problem = f"{self.authority} and {self.authority_key} are not psofed's; restore them"
+            raise PsofedError(problem) from None
+        return certificate, key
 
     def _issue(self, records: Mapping[str, Record], action: str) -> None:
         """Make a certificate for each name; a file is complete before the log says that there is one."""
@@ -258,7 +253,7 @@ class Certificates:
         for name, record in records.items():
             key = ec.generate_private_key(ec.SECP256R1())
             unit = f"gateway of {record.clients} clients" if record.clients > 1 else ""
-            made = _sign(_subject(name, unit), key, authority, authority_key, VALID_DAYS, record.hosts)
+            made = _sign(_subject(name, unit), key, authority, authority_key, record.hosts)
             path = self.eviction(name) if action == "eviction" else self.bundle(name)
             write_atomically(path, _private_pem(key) + _pem(made) + _pem(authority), mode=0o600)
             facts = {"serial": f"{made.serial_number:x}", "until": made.not_valid_after_utc.isoformat()}
@@ -304,17 +299,13 @@ class Identity:
         self.path = path
         try:
             data = path.read_bytes()
-            key = serialization.load_pem_private_key(data, None)
-            certificate, self._authority = x509.load_pem_x509_certificates(data)
+            self._key, (certificate, self._authority) = _load_pair(data, data)
         except OSError as error:
-            raise PsofedError(
-                f"cannot read {path}: {reason_of(error)}; `psofed federation certs` makes it"
-            ) from None
-        except (ValueError, TypeError):
-            key = None
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
-            raise PsofedError(f"{path} is not a file that `psofed federation certs` has made; copy it again")
-        self._key = key
+            problem = f"cannot read {path}: {reason_of(error)}; `psofed federation certs` makes it"
+            raise PsofedError(problem) from None
+        except ValueError:
+            problem = f"{path} is not a file that `psofed federation certs` has made; copy it again"
+            raise PsofedError(problem) from None
         self._issued: dict[bytes, ec.EllipticCurvePublicKey] = {}
         self.name: str = _common_name(certificate)
         self.until: datetime.datetime = certificate.not_valid_after_utc
@@ -322,13 +313,12 @@ class Identity:
 
     def tls(self, authority: Path | None = None) -> ssl.SSLContext:
         """Return the TLS settings of a connection; `authority` vouches for the broker if it is not our own."""
-        own = _pem(self._authority).decode()
-        source = authority or self.path
+        data = None if authority else _pem(self._authority).decode()
         try:
-            context = ssl.create_default_context(cadata=None if authority else own, cafile=authority)
-            source = self.path
+            context = ssl.create_default_context(cadata=data, cafile=authority)
             context.load_cert_chain(self.path)
         except OSError as error:  # also an SSLError
+            source = authority or self.path
             raise PsofedError(f"cannot read certificates from {source}: {reason_of(error)}") from None
         return context
 
@@ -365,9 +355,8 @@ def check_private(folder: Path) -> None:
         is_foreign = os.geteuid() != 0 and status.st_uid not in (0, os.geteuid())
         is_sticky = place != folder and status.st_mode & stat.S_ISVTX  # others cannot replace our folder
         if is_foreign or (status.st_mode & writers and not is_sticky):
-            raise PsofedError(
-                f"{place}: other users could replace the keys in it; make it yours alone (chmod 700)"
-            )
+            problem = "other users could replace the keys in it; make it yours alone (chmod 700)"
+            raise PsofedError(f"{place}: {problem}")
 
 
 def check_name(name: str, flag: str = "--node") -> str:
@@ -379,12 +368,6 @@ def check_name(name: str, flag: str = "--node") -> str:
         )
         raise InvalidValueError(flag, name, allowed)
     return name
-
-
-def _check_clients(name: str, clients: int) -> None:
-    check_name(name, "--node" if clients == 1 else "--gateway")
-    if not 1 <= clients <= MAX_CLIENTS:
-        raise InvalidValueError("--gateway", clients, f"a number of clients between 1 and {MAX_CLIENTS:,}")
 
 
 def _replay(data: bytes, path: Path) -> dict[str, Record]:
@@ -406,27 +389,37 @@ def _replay(data: bytes, path: Path) -> dict[str, Record]:
     return records
 
 
+def _load_pair(key_data: bytes, data: bytes) -> tuple[_Key, list[x509.Certificate]]:
+    """Return a private key and certificates, the first of which is the key's, or raise ValueError."""
+    try:
+        key, certificates = (
+            serialization.load_pem_private_key(key_data, None),
+            x509.load_pem_x509_certificates(data),
+        )
+    except TypeError:
+        raise ValueError("the key is encrypted") from None
+    if not isinstance(key, _Key) or certificates[0].public_key() != key.public_key():
+        raise ValueError("the certificate has another key")
+    return key, certificates
+
+
 def _subject(name: str, unit: str = "") -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
-    if unit:
-        attributes.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit))
-    return x509.Name(attributes)
+    names = {NameOID.COMMON_NAME: name, NameOID.ORGANIZATIONAL_UNIT_NAME: unit}
+    return x509.Name([x509.NameAttribute(kind, text) for kind, text in names.items() if text])
 
 
 def _sign(
     subject: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
+    key: _Key,
     issuer: x509.Certificate | None,
-    issuer_key: ec.EllipticCurvePrivateKey,
-    days: int,
+    issuer_key: _Key,
     hosts: Collection[str] = (),
 ) -> x509.Certificate:
-    now = datetime.datetime.now(datetime.UTC)
-    ends = now + datetime.timedelta(days=days)
-    is_authority = issuer is None
-    usage = x509.KeyUsage(
-        not is_authority, False, False, False, False, is_authority, is_authority, False, False
-    )  # signatures; of certificates and revocations, if it is the authority
+    """Return a certificate from `issuer`; without one it is an authority, signed by itself."""
+    now, is_authority = datetime.datetime.now(datetime.UTC), issuer is None
+    ends = now + datetime.timedelta(days=_AUTHORITY_DAYS if is_authority else VALID_DAYS)
+    # Signatures; of certificates and revocations, if it is the authority.
+    usage = (not is_authority, False, False, False, False, is_authority, is_authority, False, False)
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -438,7 +431,7 @@ def _sign(
         .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(_key_identifier(issuer_key), critical=False)
-        .add_extension(usage, critical=True)
+        .add_extension(x509.KeyUsage(*usage), critical=True)
     )
     if hosts:
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
@@ -449,7 +442,7 @@ def _sign(
     return builder.sign(issuer_key, hashes.SHA256())
 
 
-def _key_identifier(issuer: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
+def _key_identifier(issuer: _Key) -> x509.AuthorityKeyIdentifier:
     return x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key())
 
 
@@ -472,7 +465,6 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+def _private_pem(key: _Key) -> bytes:
+    encoding, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, kind, serialization.NoEncryption())

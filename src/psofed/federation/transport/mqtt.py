@@ -39,7 +39,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
@@ -60,15 +59,11 @@ OVERHEAD = 4096
 _log = logging.getLogger("psofed.federation")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CONNECTION = re.compile(rb"[0-9a-f]{32}")
-_SEAL = struct.Struct(
-    ">HB"
-)  # lengths of the certificate, which only a run description has, and of the signature
+# Lengths of the certificate, which only a run description has, and of the signature.
+_SEAL = struct.Struct(">HB")
 _EXPIRY = 600  # seconds after which an instruction or reply that was not delivered is worthless
 _SESSION = 3600  # seconds for which the broker keeps what arrives for a server that has lost its connection
-_SERVER_KEEPALIVE, _NODE_KEEPALIVE = (
-    20,
-    60,
-)  # seconds; someone who has vanished is noticed after 1.5 times as long
+_SERVER_KEEPALIVE, _NODE_KEEPALIVE = 20, 60  # seconds; who has vanished is noticed after 1.5 times as long
 _SERVER_SEEN = 60  # seconds for which the broker says that a server is online
 _DELAY, _MAX_DELAY = 1.0, 60.0  # seconds before a reconnection, at first and at most
 _STABLE = 300.0  # seconds of a connection after which the first delay counts again
@@ -77,7 +72,7 @@ _PENDING = 16  # frames of a node that wait for the server; an honest one sends 
 _FLOOD, _FLOOD_SECONDS = (
     1000,
     600.0,
-)  # unasked messages of a node in a second, and for how long it is then refused
+)  # unasked messages of a node in a second; for how long it is then refused
 
 
 @dataclass(frozen=True)
@@ -97,13 +92,9 @@ class Endpoint:
         >>> Endpoint.parse("mqtts://broker.example.org")
         Endpoint(host='broker.example.org', port=8883, authority=None)
         """
-        try:
-            parts = urlsplit(text)
-            host, port = parts.hostname, PORT if parts.port is None else parts.port
-            rest = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
-        except ValueError:
-            host, port, rest = None, 0, ""
-        if not host or port < 1 or rest or parts.scheme != "mqtts":
+        match = re.fullmatch(r"mqtts://(\[[0-9A-Fa-f:.]+\]|[^][:/@?#\s]+)(?::(\d{1,5}))?/?", text)
+        host, port = (match[1].strip("[]"), int(match[2] or PORT)) if match else ("", 0)
+        if not 0 < port < 1 << 16:
             raise InvalidValueError(flag, text, f"mqtts://HOST or mqtts://HOST:PORT (without one, {PORT})")
         return cls(host, port, authority)
 
@@ -213,6 +204,7 @@ class Connection:
         lasting = _property(PacketTypes.CONNECT, "SessionExpiryInterval", session)
         start: Any = paho.MQTT_CLEAN_START_FIRST_ONLY if session else True
         client.connect_async(endpoint.host, endpoint.port, keepalive, clean_start=start, properties=lasting)
+        client.loop_start()
 
     def close(self) -> None:
         """Disconnect; the broker publishes the last will."""
@@ -337,17 +329,12 @@ class MqttHub(Connection):
         self._second = self._seen = -math.inf
         self._retained: dict[str, bytes] = {}
         self._process = uuid.uuid4().hex.encode()
-        live = SubscribeOptions(
-            qos=1, retainAsPublished=True, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND
-        )
-        subscriptions = [
-            (self._topics.node("+", "out"), live),
-            (self._topics.node("+", "presence"), SubscribeOptions(qos=1)),
-            (self._topics.of("server"), SubscribeOptions(qos=1)),
-        ]
+        never = SubscribeOptions.RETAIN_DO_NOT_SEND
+        live = SubscribeOptions(qos=1, retainAsPublished=True, retainHandling=never)
+        retained, server = SubscribeOptions(qos=1), self._topics.of("server")
+        nodes = [(self._topics.node("+", "out"), live), (self._topics.node("+", "presence"), retained)]
         lasting: dict[str, Any] = {"keepalive": _SERVER_KEEPALIVE, "session": _SESSION}
-        super().__init__(endpoint, identity, subscriptions, will=self._topics.of("server"), **lasting)
-        self._client.loop_start()
+        super().__init__(endpoint, identity, [*nodes, (server, retained)], will=server, **lasting)
 
     def present(self) -> dict[str, NodePresence]:
         """Return the nodes that are online, not revoked and not flooding."""
@@ -502,12 +489,12 @@ class MqttLink(Connection):
         self._announced: bytes | None = None
         self._connection = b""
         self._certificate = b""  # the server's, from the run description
-        at_least_once = SubscribeOptions(qos=1)
-        boxes = (self._topics.of(RUN), self._topics.node(identity.name, "in"))
-        self._run, self._in = boxes
-        self._out, self._presence = (self._topics.node(identity.name, box) for box in ("out", "presence"))
-        super().__init__(endpoint, identity, [(box, at_least_once) for box in boxes], will=self._presence)
-        self._client.loop_start()
+        self._run, topics = self._topics.of(RUN), self._topics
+        inbox, self._out, self._presence = (
+            topics.node(identity.name, box) for box in ("in", "out", "presence")
+        )
+        subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in (self._run, inbox)]
+        super().__init__(endpoint, identity, subscriptions, will=self._presence)
 
     def announce(self, body: bytes) -> None:
         """Be present."""
@@ -547,11 +534,9 @@ class MqttLink(Connection):
         if len(payload) < _SEAL.size:
             return None
         certificate_size, signature_size = _SEAL.unpack_from(payload)
-        signature_start = _SEAL.size + certificate_size
-        body_start = signature_start + signature_size
-        body = payload[body_start:]
-        certificate = payload[_SEAL.size : signature_start] if is_run else self._certificate
-        signature = payload[signature_start:body_start]
+        start = _SEAL.size + certificate_size
+        certificate = payload[_SEAL.size : start] if is_run else self._certificate
+        signature, body = payload[start : start + signature_size], payload[start + signature_size :]
         if not self.identity.is_from_server(_signed(topic, body), signature, certificate):
             return None
         self._certificate = certificate
