@@ -22,12 +22,13 @@ _ROLE = re.compile(r":(?:func|class|meth|mod|attr|data|exc):`~?([^`]+)`")
 
 def describe_object(name: str, value: Any) -> list[str]:
     """Return the lines of a public object: its heading, how it is called, its docstring, its members."""
-    lines = [f"### {name}", "", *_call(f"psofed.{name}", value), *to_markdown(inspect.getdoc(value) or "")]
-    for member, inner in _members(value):
-        lines += ["", f"#### {name}.{member}", ""]
-        if not _is_property(inner):
-            lines += _call(member, getattr(value, member), is_method=True)
-        lines += to_markdown(inspect.getdoc(getattr(inner, "func", inner)) or "")
+    lines = [f"# {name}", "", *_call(f"psofed.{name}", value), *to_markdown(inspect.getdoc(value) or "")]
+    if members := _members(value):
+        lines += ["", "## Members", "", "| name | meaning |", "|---|---|"]
+    for member, inner in members:
+        about = (inspect.getdoc(getattr(inner, "func", inner)) or "").split("\n\n")[0].replace("\n", " ")
+        call = "" if _is_property(inner) else f"({_arguments(getattr(value, member), is_method=True)})"
+        lines.append(f"| `{member}{call}` | {to_markdown(about)[0].replace('|', chr(92) + '|')} |")
     return lines
 
 
@@ -55,34 +56,38 @@ def to_markdown(docstring: str) -> list[str]:
     return lines
 
 
-def _call(name: str, value: Any, is_method: bool = False) -> list[str]:
+def _call(name: str, value: Any) -> list[str]:
     """Return how an object is called: names and defaults. Types are in the docstring."""
     if inspect.isclass(value) and issubclass(value, Exception):
         return []
     try:
-        parameters = list(inspect.signature(value).parameters.values())
+        arguments = _arguments(value)
     except (TypeError, ValueError):
         return []
-    shown, keyword_only = [], False
-    for parameter in (
-        parameters[1:] if is_method and parameters and parameters[0].name == "self" else parameters
-    ):
-        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
-            keyword_only = True
-            shown.append("*")
-        star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-        keyword_only |= star == "*"
-        default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
-        shown.append(f"{star}{parameter.name}{default}")
-    one_line = f"{name}({', '.join(shown)})"
-    if len(one_line) > 90:
-        one_line = f"{name}(\n" + "".join(f"    {text},\n" for text in shown) + ")"
-    return ["```py", one_line, "```", ""]
+    if len(name) + len(arguments) > 90:
+        arguments = "\n    " + arguments.replace(", ", ",\n    ") + ",\n"
+    return ["```py", f"{name}({arguments})", "```", ""]
 
 
-def _default(value: Any) -> str:
-    shown = repr(value)
-    return "…" if shown.startswith("<") else shown
+def _arguments(value: Any, is_method: bool = False) -> str:
+    """Return the names and defaults of a call's arguments."""
+    parameters = inspect.signature(value).parameters.values()
+    plain = [
+        p.replace(annotation=p.empty, default=p.default if p.default is p.empty else _Shown(p.default))
+        for p in parameters
+        if not (is_method and p.name == "self")
+    ]
+    return str(inspect.Signature(plain))[1:-1]
+
+
+class _Shown:
+    """A default, shown as it is written, or as … if its text is no Python."""
+
+    def __init__(self, value: Any) -> None:
+        self.text = repr(value)
+
+    def __repr__(self) -> str:
+        return "…" if self.text.startswith("<") else self.text
 
 
 def _members(value: Any) -> list[tuple[str, Any]]:

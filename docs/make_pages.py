@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import MISSING
 from pathlib import Path
@@ -23,12 +24,7 @@ from psofed.parts import contexts
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
 from psofed.scenario import Data, Links, Scenario, Selection
-from psofed.settings.advice import AdviceSettings
 from psofed.settings.data import DataSettings
-from psofed.settings.explorer import ExplorerSettings
-from psofed.settings.simulation import SimulationSettings
-from psofed.settings.sweep import SweepSettings
-from psofed.settings.theory import ComparisonSettings, PredictionSettings, TuningSettings
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
@@ -43,27 +39,28 @@ SETTINGS: dict[str, Any] = {
     "Data: `[data]`": Data,
     "Links: `[channel]`": Links,
     "Reading a table: `psofed.read_data`, `--data`": DataSettings,
-    "`psofed.simulate`": SimulationSettings,
-    "`psofed.predict`": PredictionSettings,
-    "`psofed.compare`": ComparisonSettings,
-    "`psofed.tune`": TuningSettings,
-    "`psofed.sweep`": SweepSettings,
-    "`psofed.advise`": AdviceSettings,
-    "`psofed explore`": ExplorerSettings,
 }
 
 TITLES = {
-    "attack": ("Attacks", "`attack.kind`, `psofed.attacks`", "[attacks](attacks.md) has their equations"),
+    "attack": (
+        "Attacks",
+        "`attack.kind`, `psofed.attacks`",
+        "[attacks](attacks.md#attacks) says who can be Byzantine, and what they know",
+    ),
     "aggregation": (
         "Aggregation rules",
         "`aggregation`, `psofed.aggregations`",
-        "[aggregation rules](aggregations.md) says what they do with entries that few sent, and what they cost",
+        "[aggregation rules](algorithms.md#aggregation-rules) says what they do with entries that few sent",
     ),
-    "defence": ("Defences", "`defence.kind`, `psofed.defences`", "[the defence](defence.md) has results"),
+    "defence": (
+        "Defences",
+        "`defence.kind`, `psofed.defences`",
+        "[security](security.md#exclude-clients-that-stand-out) has results",
+    ),
     "pre_aggregation": (
         "Pre-aggregations",
         "`pre_aggregation.kind`, `psofed.pre_aggregations`",
-        "[what comes before a rule](aggregations.md#before-the-rule) says what they mean where entries are not shared",
+        "[what comes before a rule](algorithms.md#before-the-rule) says what they mean where entries are not shared",
     ),
     "pattern": ("Selection patterns", "`selection.pattern`, `psofed.patterns`", ""),
     "algorithm": (
@@ -74,27 +71,35 @@ TITLES = {
     "learner": (
         "Learners",
         "`learner.kind`, `psofed.learners`",
-        "[learners and streams](learners.md) has the equations",
+        "[learners](learning.md) has the equations",
     ),
     "stream": (
         "Streams",
         "`data.stream.kind`, `psofed.streams`",
-        "[learners and streams](learners.md#streams) says where they apply",
+        "[streams](learning.md#streams) says where they apply",
     ),
-    "drift": ("Drifts", "`drift.kind`, `psofed.drifts`", "[moving targets](drift.md) has results"),
-    "model": ("Models", "`model.kind`, `psofed.models`", "[random Fourier features](rff.md) has results"),
+    "drift": (
+        "Drifts",
+        "`drift.kind`, `psofed.drifts`",
+        "[moving targets](learning.md#moving-targets) has results",
+    ),
+    "model": (
+        "Models",
+        "`model.kind`, `psofed.models`",
+        "[random Fourier features](learning.md#random-fourier-features) has results",
+    ),
     "function": ("Functions to learn", "`data.function`, `psofed.functions`", ""),
     "availability": (
         "Availability",
         "`availability.kind`, `psofed.availabilities`",
-        "[links](links.md) has details",
+        "[links](attacks.md#what-a-link-does) has details",
     ),
     "channel": (
         "Channels",
         "`channel.up.kind`, `channel.down.kind`, `psofed.channels`",
-        "[links](links.md) has details",
+        "[links](attacks.md#what-a-link-does) has details",
     ),
-    "delay": ("Delays", "`delay.kind`, `psofed.delays`", "[links](links.md) has details"),
+    "delay": ("Delays", "`delay.kind`, `psofed.delays`", "[links](attacks.md#what-a-link-does) has details"),
 }
 
 
@@ -103,7 +108,7 @@ def pages() -> dict[Path, str]:
     made = {
         DOCS / "cli.md": make_cli_page(),
         DOCS / "parts.md": make_parts_page(),
-        DOCS / "api.md": make_api_page(),
+        **make_api_pages(),
         DOCS / "settings.md": make_settings_page(),
     }
     for family, folder in FAMILIES.items():
@@ -111,54 +116,44 @@ def pages() -> dict[Path, str]:
     return made
 
 
-def make_api_page() -> str:
-    """Return the page with the docstrings of all public names, object by object."""
+def make_api_pages() -> dict[Path, str]:
+    """Return one page per public object, and an index with the first sentence of each."""
     if missing := undocumented():
         sys.exit("the Python reference needs\n" + "\n".join(missing))
+    values = {name: getattr(psofed, name) for name in sorted(set(psofed.__all__) - {"__version__"})}
+    values = {name: value for name, value in values.items() if not inspect.ismodule(value)}
+    for name in ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation"):
+        module, _, inner = name.rpartition(".")
+        values[inner] = getattr(importlib.import_module(f"psofed.{module}"), inner)
+    arguments = {name: value for name, value in vars(contexts).items() if hasattr(value, "_fields")}
     groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
-    for name in sorted(set(psofed.__all__) - {"__version__"}):
-        value = getattr(psofed, name)
-        if inspect.ismodule(value):
-            continue
-        if not inspect.isclass(value):
-            groups["Functions"].append(name)
-        elif issubclass(value, Exception):
-            groups["Errors"].append(name)
-        elif issubclass(value, Part):
-            groups["Families of parts"].append(name)
-        else:
-            groups["Classes"].append(name)
+    made = {}
+    for name, value in values.items():
+        kind = "Functions"
+        if inspect.isclass(value):
+            is_part, is_error = issubclass(value, Part), issubclass(value, Exception)
+            kind = "Families of parts" if is_part else "Errors" if is_error else "Classes"
+        summary = to_markdown((inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " "))[0]
+        groups[kind].append(f"| [{name}]({name}.md) | {summary.replace('|', chr(92) + '|')} |")
+        lines = describe_object(name, value)
+        if kind == "Families of parts":  # what its methods are shown
+            source = inspect.getsource(value)
+            for argument, context in arguments.items():
+                if re.search(rf"\b{argument}\b", source):
+                    lines += ["", f"## {argument}", "", *to_markdown(inspect.getdoc(context) or "")]
+        made[DOCS / "api" / f"{name}.md"] = _join(lines)
     lines = [
         "# Python reference",
         "",
         "What `import psofed` gives, from the docstrings; made by `make docs`.",
-        "The built-in parts are in [their own table](parts.md).",
     ]
-    for title, names in groups.items():
-        lines += ["", f"## {title}"]
-        for name in names:
-            lines += ["", *describe_object(name, getattr(psofed, name))]
-    lines += [
-        "",
-        "## Arguments of parts",
-        "",
-        "What the methods of a part are shown, as named tuples (`psofed.parts.contexts`).",
-    ]
-    for name, value in vars(contexts).items():
-        if hasattr(value, "_fields"):
-            lines += ["", f"### {name}", "", *to_markdown(inspect.getdoc(value) or "")]
-    lines += [
-        "",
-        "## scikit-learn and river",
-        "",
-        "`psofed.river` has `RiverFederation`, a `RowFederation` whose clients are river's regressors:",
-        "[how to use them](howto/sklearn.md).",
-    ]
-    for name in ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation"):
-        module, _, inner = name.rpartition(".")
-        value = getattr(importlib.import_module(f"psofed.{module}"), inner)
-        lines += ["", *describe_object(name, value)]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
+    for title, rows in groups.items():
+        lines += ["", f"## {title}", "", "| name | purpose |", "|---|---|", *rows]
+    return {DOCS / "api" / "index.md": _join(lines), **made}
+
+
+def _join(lines: list[str]) -> str:
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
 def undocumented() -> list[str]:
@@ -183,8 +178,8 @@ def make_settings_page() -> str:
         "# Settings",
         "",
         "Made by `make docs` from the declarations. A field of a scenario is set in Python, in TOML and with",
-        "`--set field=value`. Settings of a function are its arguments and, where named, options of its command.",
-        "[Adding a setting](adding_a_setting.md) describes how to declare one. [Parts](parts.md) have their own table.",
+        "`--set field=value`. [Parts](parts.md) have their own table. Arguments of functions are in the",
+        "[Python reference](api/index.md), options of commands in [the command line](cli.md).",
     ]
     for title, kind in SETTINGS.items():
         lines += ["", f"## {title}", "", kind.summary(), ""]
@@ -213,7 +208,7 @@ def make_parts_page() -> str:
         "",
         "Made by `make docs` from the parts themselves. Each is a frozen value, in Python",
         '`psofed.attacks.SignFlip(num_byzantine=5, scale=2.0)`, in TOML `kind = "sign-flip"` with `scale = 2.0`.',
-        "[Adding a part](adding_a_part.md) says how to write your own.",
+        "[Write a part](write_a_part.md) says how to write your own.",
     ]
     for family, (title, where, more) in TITLES.items():
         lines += ["", f"## {title} ({where})", ""]
@@ -226,13 +221,13 @@ def make_parts_page() -> str:
         if more:
             lines += [f"{more[0]}{more[1].upper()}{more[2:]}.", ""]  # a link comes first
         extra = {"attack": "knows", "aggregation": "works over"}.get(family)
-        head = ["name", "class", "what it does", *([extra] if extra else []), "options (default)"]
+        head = ["name", "what it does", *([extra] if extra else []), "options (default)"]
         lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
         for part in built_in_parts(family):
             about = {"attack": "knows", "aggregation": "over"}.get(family)
             value = [_knowledge(part) if about == "knows" else part.over] if about else []
             summary = part.summary().replace("*", "\\*")
-            row = [f"`{part.kind}`", f"`{part.__name__}`", summary, *value, _options(part)]
+            row = [f"`{part.kind}`", summary, *value, _options(part)]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
     return "\n".join(lines) + "\n"
 
@@ -261,27 +256,43 @@ def _options(part: Any) -> str:
 
 
 def make_cli_page() -> str:
-    """Return the page on the command line."""
+    """Return the page on the command line; options that several commands have are described once."""
+    all_commands = list(commands("psofed", typer.main.get_command(app)))
+    rows = {path: [_row(parameter) for parameter in _parameters(command)] for path, command in all_commands}
+    counts = Counter(row for command_rows in rows.values() for row in command_rows)
+    shared = [row for row, count in counts.items() if count >= 3]
     lines = [
         "# The command line",
         "",
-        "Made by `make docs` from the commands' own help; a test compares the two. Exit codes: 0 all well, 1 the",
-        "answer is no (a comparison failed), 2 a mistake in what was asked, 130 interrupted.",
+        "Made by `make docs` from the commands' own help. Exit codes: 0 all well, 1 the answer is no (a comparison",
+        "failed), 2 a mistake in what was asked, 130 interrupted.",
+        "",
+        "## Options that several commands have",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {text} |" for name, text in shared),
     ]
-    for path, command in commands("psofed", typer.main.get_command(app)):
+    for path, command in all_commands:
         lines += ["", f"## `{path}`", "", (command.help or "").strip()]
-        arguments = [p for p in command.params if p.param_type_name == "argument"]
-        options = [
-            p for p in command.params if p.param_type_name == "option" and p.name != "help" and not p.hidden
-        ]
-        if arguments or options:
-            lines += ["", "| | |", "|---|---|"]
-        for parameter in arguments:
-            lines.append(f"| `{(parameter.metavar or parameter.name).upper()}` | {describe(parameter)} |")
-        for parameter in options:
-            names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
-            lines.append(f"| {names} | {describe(parameter)} |")
+        own = [f"| {name} | {text} |" for name, text in rows[path] if (name, text) not in shared]
+        if own:
+            lines += ["", "| | |", "|---|---|", *own]
+        if also := [name.split(",")[0] for name, text in rows[path] if (name, text) in shared]:
+            lines += ["", f"Also: {', '.join(also)}."]
     return "\n".join(lines) + "\n"
+
+
+def _parameters(command: Any) -> list[Any]:
+    shown = [p for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
+    return sorted(shown, key=lambda p: p.param_type_name != "argument")
+
+
+def _row(parameter: Any) -> tuple[str, str]:
+    if parameter.param_type_name == "argument":
+        return f"`{(parameter.metavar or parameter.name).upper()}`", describe(parameter)
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    return names, describe(parameter)
 
 
 def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -304,7 +315,10 @@ def describe(parameter: Any) -> str:
 
 
 if __name__ == "__main__":
-    changed = [(file, text) for file, text in pages().items() if file.read_text(encoding="utf-8") != text]
+    changed = [
+        (file, text) for file, text in pages().items() if not file.exists() or file.read_text("utf-8") != text
+    ]
+    (DOCS / "api").mkdir(exist_ok=True)
     for file, text in changed:
         file.write_text(text, encoding="utf-8")
         print(f"{file.relative_to(DOCS.parent)}: rewritten; check the difference and run this again")

@@ -25,15 +25,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from notebooks import LESSONS, notebooks
 from playground_tables import script
 
-MADE = ("api.md", "cli.md", "parts.md", "settings.md")  # by make_pages.py
+MADE = ("cli.md", "parts.md", "settings.md")  # by make_pages.py, like api/
 # How much a page counts in the search: explanations before lists of names.
 BOOST = {
     "index.md": 3.0,
     "glossary.md": 2.0,
-    "howto/tune.md": 2.0,
-    **dict.fromkeys(("own_data.md", "federation.md", "howto/own_part.md", "howto/sklearn.md"), 1.8),
-    **dict.fromkeys(("aggregations.md", "speed.md", "howto/results.md"), 2.5),
-    **dict.fromkeys(("federation_tests.md", "decisions.md"), 0.5),
+    **dict.fromkeys(("tune.md", "own_data.md", "fleet_operator.md", "node_operator.md", "sklearn.md"), 1.8),
+    **dict.fromkeys(("algorithms.md", "comparison.md", "sweep.md", "attacks.md"), 2.5),
+    **dict.fromkeys(("wire.md", "architecture.md"), 0.5),
     **dict.fromkeys(MADE, 0.4),
 }
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)[^)\s]*)\)")
@@ -55,14 +54,17 @@ def on_files(files: Files, config: Any) -> Files:
     for name, lesson in notebooks().items():
         files.append(File.generated(config, f"notebooks/{name}", content=lesson))
     for file in files:
-        if file.src_uri in MADE:
+        if file.src_uri in MADE or file.src_uri.startswith("api/"):
             file.edit_uri = "make_pages.py"
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: Any, **_: Any) -> str:
     """Lead links that leave docs/ to the repository, or nowhere; offer lessons as notebooks; weigh the page."""
-    page.meta.setdefault("search", {"boost": BOOST.get(page.file.src_uri, 1.0)})
+    page.meta.setdefault(
+        "search",
+        {"boost": BOOST.get(page.file.src_uri, 0.3 if page.file.src_uri.startswith("api/") else 1.0)},
+    )
     for name, lesson in LESSONS.items():
         if page.file.src_uri == lesson:
             offer = f"[Download this page as a notebook](notebooks/{name}.ipynb){{ download }}"

@@ -1,4 +1,4 @@
-"""Parts that remember something about each client: docs/part_families.md explains how.
+"""Parts that remember something about each client: docs/write_a_part.md explains how.
 
 psofed simulate scenario.toml --plugin examples/parts_with_memory.py --set attack.kind=stale
 """

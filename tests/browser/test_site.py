@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_the_window_and_fetch_nothing(open_page, width: int, scheme: str) -> None:
-    for name in ("index", "exact_theory", "howto/tune"):
+    for name in ("index", "exact_theory", "tune"):
         page = open_page((SITE / f"{name}.html").as_uri(), width=width, scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         assert (
@@ -78,7 +78,7 @@ def test_formulas_are_drawn(open_page) -> None:
     sizes = page.evaluate(
         "[...document.querySelectorAll('.formula math')].map(m => m.getBoundingClientRect().height)"
     )
-    assert len(sizes) >= 10
+    assert len(sizes) >= 2
     assert min(sizes) > 15
     assert "$" not in page.inner_text("article").replace("$ ", "")
 
@@ -88,23 +88,28 @@ SEARCHED = {
     "install": "index.html",
     "learning rate": "glossary.html",
     "byzantine": "glossary.html",
-    "gateway": "federation.html",
+    "gateway": "node_operator.html",
     "csv": "own_data.html",
-    "stepsize": "howto/tune.html",
-    "privacy": "links.html",
-    "mqtt": "federation.html",
+    "stepsize": "tune.html",
+    "privacy": "attacks.html",
+    "mqtt": "node_operator.html",
     "attack": "attacks.html",
     "cite": "index.html",
-    "krum": "aggregations.html",
-    "median": "aggregations.html",
-    "speed": "speed.html",
-    "plot": "howto/results.html",
+    "krum": "algorithms.html",
+    "median": "algorithms.html",
+    "speed": "comparison.html",
+    "plot": "sweep.html",
     "quickstart": "index.html",
+    "start a client": "node_operator.html",
+    "certificate": "fleet_operator.html",
+    "cluster": "sweep.html",
+    "latex table": "paper_figures.html",
+    "custom attack": "write_a_part.html",
 }
 
 
 def test_search_finds_the_page_without_a_server(open_page) -> None:
-    page = open_page((SITE / "howto" / "tune.html").as_uri())
+    page = open_page((SITE / "tune.html").as_uri())
     for words, expected in SEARCHED.items():
         page.click("input.md-search__input")
         page.fill("input.md-search__input", "")

@@ -39,14 +39,14 @@ def test_a_row_that_is_not_there_is_refused(writer) -> None:
 
 @pytest.mark.parametrize("name", ["simulator", "fleets"])
 def test_the_readme_shows_a_part_of_the_whole_table(writer, name: str) -> None:
-    shown, whole = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/speed.md"))
+    shown, whole = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/comparison.md"))
     table = re.search(rf"<!-- bench:{name} -->\n(.*?)\n<!--", whole, re.S)
     assert f"<!-- bench:{name} " in shown
     assert writer.with_table(shown, name, table[1]) == shown
 
 
 def test_the_first_sentence_on_speed_repeats_its_table() -> None:
-    page = (DOCS / "speed.md").read_text(encoding="utf-8")
+    page = (DOCS / "comparison.md").read_text(encoding="utf-8")
     rate = re.search(r"\| psofed, 1 thread \| (\d+) M \|", page)[1]
     factor = re.search(r"\| NumPy, over clients \|.*\| (\d+) times faster \|", page)[1]
     assert f"One core does {rate} million client updates per second, {factor} times as many" in page
@@ -66,11 +66,10 @@ def test_pages_show_parts_of_the_tables_that_are_kept_as_files(writer) -> None:
 # Measured values that a page's sentences repeat, and the page or table where they are measured.
 QUOTED = {
     ("README.md", "docs/resilience.md"): ["0.13 dB"],
-    ("README.md", "docs/exact_theory.md"): ["57"],
-    ("docs/paper_notes.md", "docs/exact_theory.md"): ["57", "0.12 %"],
+    ("docs/paper.md", "docs/exact_theory.md"): ["57", "0.12 %"],
     ("docs/index.md", "docs/tutorial_student.md"): ["a third"],
     ("docs/comparison.md", "docs/tables/peers-bytes.csv"): ["10.0 %", "18.6 %", "50.0 %"],
-    ("docs/speed.md", "docs/tables/families.csv"): ["9.79"],
+    ("docs/comparison.md", "docs/tables/families.csv"): ["9.79"],
     ("docs/exact_theory.md", "docs/tables/theory_agreement.csv"): ["0.02585", "0.03578", "0.07336"],
     ("docs/algorithms.md", "docs/tables/algorithms_rivals.csv"): [
         "−16.28",
@@ -80,8 +79,8 @@ QUOTED = {
         "6,128",
     ],
     ("docs/algorithms.md", "docs/tables/algorithms_readings.csv"): ["−15.5", "−16.2"],
-    ("docs/aggregations.md", "docs/tables/aggregations_masks.csv"): ["−14.5 ± 0.3", "−36.5 ± 0.1"],
-    ("docs/deep.md", "docs/tables/deep_attacks.csv"): ["80.4 ± 4.1", "15.5 ± 7.3", "89.1 ± 1.1"],
+    ("docs/algorithms.md", "docs/tables/aggregations_masks.csv"): ["−14.5 ± 0.3", "−36.5 ± 0.1"],
+    ("docs/studies.md", "docs/tables/deep_attacks.csv"): ["80.4 ± 4.1", "15.5 ± 7.3", "89.1 ± 1.1"],
 }
 
 
