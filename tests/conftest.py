@@ -269,7 +269,8 @@ def run_rule() -> Callable[..., np.ndarray]:
     """The compiled rule on models of several trials; returns the server's next models (D, trials)."""
     from numba import njit
 
-    from psofed.engine.server import make_work, rule_hook
+    from psofed.engine.dense import make_work
+    from psofed.engine.server import rule_hook
     from psofed.engine.signatures import Uploads, take_aggregation
     from psofed.engine.tables import KernelTable
 

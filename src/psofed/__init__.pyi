@@ -33,9 +33,11 @@ from psofed.parts import Drift as Drift
 from psofed.parts import Function as Function
 from psofed.parts import InputStream as InputStream
 from psofed.parts import Learner as Learner
+from psofed.parts import Metric as Metric
 from psofed.parts import Model as Model
 from psofed.parts import Pattern as Pattern
 from psofed.parts import PreAggregation as PreAggregation
+from psofed.parts import TrialState as TrialState
 from psofed.parts import load_plugin as load_plugin
 from psofed.parts import option as option
 from psofed.results import DefenceRecord as DefenceRecord

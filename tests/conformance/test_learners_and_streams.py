@@ -181,7 +181,10 @@ def test_uniform_stepsizes_belong_to_the_fleet() -> None:
         ({"stepsize": 0.0}, "stepsize must be above 0"),
         ({"stepsize": [0.1, 0.2]}, r"stepsize must be one number, or 6 numbers \(num_clients\)"),
         ({"stepsize": [0.1, 0.2, 0.1, -0.1, 0.1, 0.1]}, r"stepsize\[3\] must be above 0"),
-        ({"stepsize": {"uniform": [0.2, 0.1]}}, "stepsize.uniform must be at least 0.2"),
+        (
+            {"stepsize": {"uniform": [0.2, 0.1]}},
+            r"stepsize.uniform must be \[low, high\] with low at most high",
+        ),
         ({"stepsize": "fast"}, "stepsize must be a number above 0, a list"),
     ],
 )

@@ -33,12 +33,8 @@ def own() -> ModuleType:
 
 
 def test_the_guide_shows_one_of_the_examples() -> None:
-    guide = (
-        (ROOT / "docs" / "part_families.md").read_text(encoding="utf-8").split("## Parts that remember")[1]
-    )
-    assert re.search(r"```python\n(class .*?)```", guide, re.DOTALL)[1] in EXAMPLES.read_text(
-        encoding="utf-8"
-    )
+    guide = (ROOT / "docs" / "write_a_part.md").read_text(encoding="utf-8").split("## Parts that remember")[1]
+    assert re.search(r"```py\n(class .*?)```", guide, re.DOTALL)[1] in EXAMPLES.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -455,7 +455,7 @@ def test_worker_processes(tmp_path: Path) -> None:
         # A killed process is reported as that, and replaced.
         worker.ask(TheoryQuestion(4, slow, metric="network_mse"))
         worker._process._process.kill()
-        while (update := heard.get(timeout=120))[0] != 4:
+        while (update := heard.get(timeout=120))[0] != 4 or not update[1].error:
             pass
         expected = "The computing process ended: killed by SIGKILL. Change a setting to try again."
         assert update[1] == Theory(error=expected, finished=True)

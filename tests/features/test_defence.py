@@ -19,11 +19,10 @@ from psofed import (
     simulate,
 )
 from psofed.cli import app
-from psofed.engine.defence import all_peaks, make_watching
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
 from psofed.parts.defences import Cusum
-from psofed.parts.watching import MEDIAN_SQUARE, Watch, WatchPlan
+from psofed.parts.watching import MEDIAN_SQUARE, Watch, WatchPlan, all_peaks, make_watching
 from psofed.scenario.changes import with_values
 from psofed.simulation.watch_plan import find_threshold, make_plan
 from psofed.theory import residuals
@@ -113,7 +112,7 @@ def test_a_tail_that_ends_sooner_than_a_power_law_makes_for_a_higher_threshold_t
 def test_suspicion_that_still_climbs_at_the_end_of_a_run_counts_as_a_peak() -> None:
     """A client whose honest uploads differ for good never falls back; uncounted, its alarms would break the promise."""
     plan = WatchPlan(math.inf, np.zeros((0, 0)))
-    watching = make_watching(SMALL.defence, plan, clients=2, participants=2, numbers=1, dimension=1, trials=2)
+    watching = make_watching(SMALL.defence, plan, clients=2, trials=2)
     watching.peak[:, 0] = 7.0
     watching.peaks[1, 5] = 4
     counts = all_peaks(watching)
@@ -267,18 +266,18 @@ def test_a_client_is_compared_with_its_own_past() -> None:
     watch.judge(np.array([[0.0], [1.0], [-1.0], [2.0]]), np.zeros(1), np.arange(4), 0)
     begins = 1.0 / MEDIAN_SQUARE
     moved = [begins + 0.05 * (square - begins) for square in (0.0, 1.0, 1.0, 4.0)]
-    assert watch._relative == pytest.approx([*moved, 0.0])
+    assert watch.relative == pytest.approx([*moved, 0.0])
     # A newcomer begins with the fleet's, and one upload counts as at most nine times the variance.
     watch.judge(np.array([[100.0]]), np.zeros(1), np.array([4]), 1)
     fleet = moved[1]  # of the four, without the lowest, the median
-    assert watch._relative == pytest.approx([*moved, fleet + 0.05 * 8 * fleet])
+    assert watch.relative == pytest.approx([*moved, fleet + 0.05 * 8 * fleet])
 
 
 def test_a_variance_stays_within_a_range_of_the_fleets() -> None:
     watch = watch_past(1e300, 4)
     for n in range(300):
         watch.judge(np.array([[0.0], [1.0], [1.0], [100.0]]), np.zeros(1), np.arange(4), n)
-    assert watch._relative == pytest.approx([0.05, 1.0, 1.0, 20.0], rel=1e-3)
+    assert watch.relative == pytest.approx([0.05, 1.0, 1.0, 20.0], rel=1e-3)
 
 
 def test_at_most_a_third_is_excluded_at_a_time_by_the_past() -> None:

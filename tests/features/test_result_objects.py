@@ -129,8 +129,8 @@ def test_tables_of_a_simulation_are_tidy(few) -> None:
     trials, curve, clients = (few.to_dataframe(name) for name in ("trials", "curve", "clients"))
     assert len(trials) == 20
     assert list(trials["network_mse"]) == list(few.steady_state["network_mse"])
-    assert len(curve) == 3 * 80
-    assert set(curve["metric"]) == {"network_mse", "server_msd", "test_mse"}
+    assert len(curve) == 4 * 80
+    assert set(curve["metric"]) == {"network_mse", "server_msd", "test_mse", "honest_mse"}
     assert list(clients["is_byzantine"]) == [True] * 2 + [False] * 6
     with pytest.raises(PsofedError, match=r"Did you mean `trials`\?"):
         few.to_dataframe("trial")
@@ -254,7 +254,7 @@ def test_points_of_a_sweep_are_compared_in_pairs(grid) -> None:
 
 def test_tables_of_a_sweep_have_a_column_for_each_field(grid) -> None:
     points, trials = grid.to_dataframe(), grid.to_dataframe("trials")
-    assert len(points) == 12 * 3
+    assert len(points) == 12 * 4
     assert len(trials) == 12 * 6
     assert {"num_shared", "attack", "stepsize", "metric", "mean", "median", "diverged_trials"} <= set(points)
     assert set(trials.loc[trials["stepsize"] == 9.0, "diverged_at"] >= 0) == {True}

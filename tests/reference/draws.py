@@ -63,8 +63,8 @@ class ReferenceRun:
     ----------
     models : array (N + 1, K + 1, D)
         w_n (row 0) and w_{k,n} (rows 1 … K) at the start of each iteration, and after the last.
-    network_mse, server_msd, test_mse : array (N,)
-        The metrics of each iteration.
+    network_mse, server_msd, test_mse, honest_mse : array (N,)
+        The metrics of each iteration; the last where it is asked for.
     watch : Watch or None
         What a defence has kept; None without one.
     """
@@ -74,6 +74,7 @@ class ReferenceRun:
     server_msd: FloatArray
     test_mse: FloatArray
     watch: Watch | None = None
+    honest_mse: FloatArray | None = None
 
 
 def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:

@@ -50,7 +50,8 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
     stays_behind = watch is not None and not scenario.defence.excluded_download  # type: ignore[union-attr]
     learners = [_Client(scenario.learner, k, mu, dimension) for k, mu in enumerate(scenario.draw_stepsizes())]
     models = np.zeros((iterations + 1, clients + 1, dimension))
-    network_mse, server_msd, test_mse = np.zeros(iterations), np.empty(iterations), np.empty(iterations)
+    errors = np.empty((iterations, clients))
+    server_msd, test_mse = np.empty(iterations), np.empty(iterations)
     rule_memory = np.zeros(scenario.aggregation.memory_size(scenario.num_clients, scenario.dimension))
     for n in range(iterations):
         server, local = models[n, 0], models[n, 1:].copy()
@@ -67,7 +68,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
                 local[k] = np.where(np.isnan(received), local[k], received)
             x = draws.inputs[n, k]
             y = target @ x + draws.noise[n, k]
-            network_mse[n] += (y - local[k] @ x) ** 2 / clients
+            errors[n, k] = (y - local[k] @ x) ** 2
             x, y = groups.poison(n, k, x, y)
             if network.learns(n, k):
                 local[k] = learners[k].step(local[k], x, y, n)
@@ -95,7 +96,9 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
             scenario.aggregation, uploads, server, own_step, rule_memory, senders, scenario.num_clients
         )
         models[n + 1, 1:] = local
-    return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
+    return ReferenceRun(
+        models, errors.mean(axis=1), server_msd, test_mse, watch, groups.mean_over_honest(errors)
+    )
 
 
 class _Client:

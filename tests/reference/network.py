@@ -195,6 +195,14 @@ class LiteralGroups:
         own = self.shocks[group].byzantine[n]
         return {"group": np.flatnonzero(own), "byzantine": np.flatnonzero(everyone)}
 
+    def mean_over_honest(self, errors: FloatArray) -> FloatArray:
+        """Return the mean (N,) of the clients' errors (N, K), without those that are Byzantine at that time."""
+        byzantine = np.zeros(errors.shape, bool)
+        for shocks in self.shocks:
+            byzantine |= shocks.byzantine[: len(errors)]
+        honest = ~byzantine
+        return (errors * honest).sum(axis=1) / np.maximum(honest.sum(axis=1), 1)
+
     def poison(self, n: int, k: int, x: FloatArray, y: float) -> tuple[FloatArray, float]:
         """Return the sample that client k learns from in iteration n."""
         for place, (attack, shocks) in enumerate(zip(self.scenario.attacks, self.shocks, strict=True)):

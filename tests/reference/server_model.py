@@ -37,7 +37,8 @@ def run_server_model_reference(
     own = make_stream(seed, "algorithm", [trial])
     test_outputs = draws.test_inputs @ target + draws.test_noise
     models = np.zeros((scenario.iterations + 1, 1, scenario.dimension))
-    network_mse, server_msd, test_mse = (np.empty(scenario.iterations) for _ in range(3))
+    server_msd, test_mse = np.empty(scenario.iterations), np.empty(scenario.iterations)
+    errors = np.empty((scenario.iterations, scenario.num_clients))
     memory = np.zeros(exchange.memory)
     numbers = max(scenario.dimension, exchange.numbers)
     rule_memory = np.zeros(scenario.aggregation.memory_size(scenario.num_clients, numbers))
@@ -52,7 +53,7 @@ def run_server_model_reference(
     network, availability = LiteralNetwork(scenario, seed, trial, exchange.numbers), scenario.availability
     for n in range(scenario.iterations):
         model = models[n, 0]
-        network_mse[n] = np.mean((draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2)
+        errors[n] = (draws.inputs[n] @ (target - model) + draws.noise[n]) ** 2
         server_msd[n] = np.sum((model - target) ** 2)
         test_mse[n] = np.mean((test_outputs - draws.test_inputs @ model) ** 2)
         models[n + 1] = model
@@ -127,7 +128,9 @@ def run_server_model_reference(
         change = np.empty(scenario.dimension)
         algorithm.apply(receive(joined), memory, change)
         models[n + 1] += change
-    return ReferenceRun(models, network_mse, server_msd, test_mse, watch)
+    return ReferenceRun(
+        models, errors.mean(axis=1), server_msd, test_mse, watch, uploading.mean_over_honest(errors)
+    )
 
 
 def _remember(momentum: Momentum, memory: FloatArray, clients: Any, updates: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ import pytest
 
 from psofed import Scenario, sweep
 from psofed.attacks import Gaussian
+from psofed.results.metrics import label_of
 from psofed.studies.sweeps import Axis
 from psofed.studies.sweeps.ranking import Ranking, rank
 
@@ -18,9 +19,12 @@ NOISE = Axis(("data.noise_variance",), ((0.01,), (0.1,)))
 DIVERGED = math.inf
 
 
+NETWORK = label_of("network_mse")
+
+
 def headline(conditions, designs, levels) -> str:
     table = np.array(levels, dtype=float)
-    return Ranking(conditions, designs, np.arange(table.size).reshape(table.shape), table).headline()
+    return Ranking(conditions, designs, np.arange(table.size).reshape(table.shape), table, NETWORK).headline()
 
 
 def test_a_sweep_does_not_crown_its_weakest_attack() -> None:

@@ -39,6 +39,6 @@ def complete_figures(incomplete: str) -> list[str]:
 
 def complete_metrics(incomplete: str) -> list[str]:
     """Complete a metric's name."""
-    from psofed.results.metrics import METRIC_TITLES
+    from psofed.results.metrics import LABELS
 
-    return [name for name in METRIC_TITLES if name.startswith(incomplete)]
+    return [name for name in LABELS if name.startswith(incomplete)]

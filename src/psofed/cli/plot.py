@@ -44,11 +44,12 @@ class SweepLayout(Settings):
     hue: str | None = option(default=None, metavar="FIELD", text="field shown by colour")
     col: str | None = option(default=None, metavar="FIELD", text="field of the columns of panels")
     row: str | None = option(default=None, metavar="FIELD", text="field of the rows of panels")
-    metric: str = option(
-        default="network_mse",
+    metric: str | None = option(
+        default=None,
         metavar="METRIC",
         complete=complete_metrics,
-        text="metric to draw: network_mse, server_msd or test_mse",
+        text="metric to draw: network_mse, honest_mse, server_msd, test_mse or your own; by default that which "
+        "the sweep ranks by",
     )
     theory: bool = option(default=False, text="show the exact theory as lines beside the points")
     only: Sequence[str] = option(

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.attackers import common_normal, find_attackers, first_word
+from psofed.engine.dense import entry_at, gather, release
 from psofed.engine.hooks import NO_HOOK, Body, Frame, Hook, MakeFrame, make_function, make_hook
 from psofed.engine.normals import normal_at, uniform_at
-from psofed.engine.signatures import ATTACK, POISON, REMEMBER, AttackState, Uploads
+from psofed.engine.signatures import ATTACK, POISON, REMEMBER, AttackState, Uploads, Work
 from psofed.parts.base import Attack
 from psofed.parts.contexts import (
     Conspiracy,
@@ -130,13 +131,9 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
     ) -> None:  # fmt: skip
         self = unpack(options)
         clients, entries, sent, rows = uploads.clients, uploads.entries, uploads.sent, uploads.rows
-        is_byzantine, stream, probability = (
-            attackers.is_byzantine,
-            attackers.stream,
-            attackers.probability[group],
-        )
+        is_byzantine, stream, one_mask = attackers.is_byzantine, attackers.stream, entries.shape[1] == 1
         trials, _, shared = sent.shape
-        num_clients, dimension, one_mask = is_byzantine.shape[1], target.size, entries.shape[1] == 1
+        num_clients, dimension = is_byzantine.shape[1], target.size
         for trial in range(trials):
             row = group * trials + trial
             for p in range(rows[trial]):
@@ -145,7 +142,7 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
                 if not is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
                     continue
                 word = first_word(n, num_clients, client, dimension)
-                if uniform_at(stream, row, word) >= probability:
+                if uniform_at(stream, row, word) >= attackers.probability[group]:
                     continue
                 for m in range(shared):
                     i: Any = np.int64(entries[trial, 0 if one_mask else p, m])
@@ -172,47 +169,37 @@ def _make_together(unpack: Body, body: Body, see: Body) -> Frame:
         uploads: Uploads,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
-        trials, most, shared = sent.shape
-        num_clients, dimension, stream = attackers.is_byzantine.shape[1], target.size, attackers.stream
-        attacking = np.empty(most, np.bool_)
-        place = np.full((most, dimension), -1)
-        clean = np.empty((most, shared))
-        accomplices, honest = np.empty(most), np.empty(most)
-        accomplice_clients = np.empty(most, np.int64)
+        clients, sent, stream = uploads.clients, uploads.sent, attackers.stream
+        (trials, most, shared), dimension = sent.shape, target.size
+        work, order = _make_work(most, shared, dimension), np.empty(most, np.int64)
+        numbers, numbered = np.empty((2, most)), np.empty(most, np.int64)
         for trial in range(trials):
-            row, participants = group * trials + trial, uploads.rows[trial]
-            if find_attackers(n, attackers, group, dimension, uploads, trial, attacking) == 0:
+            row = group * trials + trial
+            present, attacking = _line_up(n, attackers, group, dimension, uploads, trial, order)
+            if attacking == 0:
                 continue
-            for p in range(participants):
-                r = p if entries.shape[1] > 1 else 0
-                for m in range(shared):
-                    clean[p, m] = target[entries[trial, r, m]] - sent[trial, p, m]
-                    place[p, entries[trial, r, m]] = m if sent[trial, p, 0] == sent[trial, p, 0] else -1
-            order = np.argsort(clients[trial, :participants])
-            for p in range(participants):
-                if not attacking[p]:
-                    continue
+            values, is_shared, entries = gather(uploads, trial, order, present, target, work)
+            for q in range(present - attacking, present):
+                p = order[q]
                 client: Any = np.int64(clients[trial, p])
-                r = p if entries.shape[1] > 1 else 0
-                word = first_word(n, num_clients, client, dimension)
+                word = first_word(n, attackers.is_byzantine.shape[1], client, dimension)
                 for m in range(shared):
-                    i: Any = np.int64(entries[trial, r, m])
-                    num_accomplices = num_honest = 0
-                    for other in order:
-                        if place[other, i] < 0:
-                            continue
-                        if attacking[other]:
-                            accomplices[num_accomplices] = clean[other, place[other, i]]
-                            accomplice_clients[num_accomplices] = clients[trial, other]
-                            num_accomplices += 1
-                        else:
-                            honest[num_honest] = clean[other, place[other, i]]
-                            num_honest += 1
+                    i: Any = np.int64(entry_at(uploads, trial, p, m))
+                    place, honest, accomplices = work.row_of[i], 0, 0
+                    if place < 0:  # too large to be sent
+                        continue
+                    for other in range(present):
+                        if is_shared[other, place] and other < present - attacking:
+                            numbers[0, honest] = values[other, place]
+                            honest += 1
+                        elif is_shared[other, place]:
+                            numbers[1, accomplices] = values[other, place]
+                            numbered[accomplices] = clients[trial, order[other]]
+                            accomplices += 1
                     known = UploadAndEveryone(
-                        clean[p, m], i, client, n, normal_at(stream, row, word + 1, i),
+                        values[q, place], i, client, n, normal_at(stream, row, word + 1, i),
                         common_normal(stream, row, n, dimension, i), target[i] - server[trial, i],
-                        accomplices[:num_accomplices], honest[:num_honest], accomplice_clients[:num_accomplices],
+                        numbers[1, :accomplices], numbers[0, :honest], numbered[:accomplices],
                         _group_of(attackers, row), _byzantine_of(attackers, row),
                     )  # fmt: skip
                     if has_memory:
@@ -220,9 +207,7 @@ def _make_together(unpack: Body, body: Body, see: Body) -> Frame:
                         sent[trial, p, m] = target[i] - body(self, see(known), memory)
                     else:
                         sent[trial, p, m] = target[i] - body(self, see(known))
-            for p in range(participants):
-                for m in range(shared):
-                    place[p, entries[trial, p if entries.shape[1] > 1 else 0, m]] = -1
+            release(entries, work)
 
     return frame
 
@@ -235,73 +220,77 @@ def _make_crafting(unpack: Body, body: Body) -> Frame:
         uploads: Uploads,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
+        sent, num_clients, dimension = uploads.sent, attackers.is_byzantine.shape[1], target.size
         trials, most, shared = sent.shape
-        num_clients, dimension = attackers.is_byzantine.shape[1], target.size
         group_size, client_size = attackers.memory_sizes[group, 0], attackers.memory_sizes[group, 1]
-        attacking = np.empty(most, np.bool_)
-        column, row_of = np.empty(most, np.int64), np.full(dimension, -1)
+        work, order = _make_work(most, shared, dimension), np.empty(most, np.int64)
+        who = np.empty(most, np.int64)
         for trial in range(trials):
-            row, participants = group * trials + trial, uploads.rows[trial]
-            count, present = find_attackers(n, attackers, group, dimension, uploads, trial, attacking), 0
-            if count == 0 and group_size == 0:
+            row = group * trials + trial
+            present, attacking = _line_up(n, attackers, group, dimension, uploads, trial, order)
+            if attacking == 0 and group_size == 0:
                 continue
-            for p in range(participants):
-                is_present = sent[trial, p, 0] == sent[trial, p, 0]
-                present += is_present
-                column[p] = (
-                    clients[trial, p] if is_present else num_clients
-                )  # those that are absent come last
-                if is_present:
-                    for m in range(shared):
-                        row_of[entries[trial, p if entries.shape[1] > 1 else 0, m]] = 0
-            met = 0
-            for i in range(dimension):
-                if row_of[i] == 0:
-                    row_of[i] = met
-                    met += 1
-            entry_of, own, common = np.empty(met, np.int64), np.empty(met), np.empty(met)
-            for i in range(dimension):
-                if row_of[i] >= 0:
-                    entry_of[row_of[i]] = i
-                    own[row_of[i]] = target[i] - server[trial, i]
-                    common[row_of[i]] = common_normal(attackers.stream, row, n, dimension, i)
-            updates, shares = np.zeros((2, present, met)), np.zeros((2, present, met), np.bool_)
-            numbers, sizes = np.empty((2, present), np.int64), np.zeros(2, np.int64)
-            order = np.argsort(column[:participants])[:present]
-            for p in order:
-                side = 1 if attacking[p] else 0
-                place = sizes[side]
-                for m in range(shared):
-                    i = entries[trial, p if entries.shape[1] > 1 else 0, m]
-                    updates[side, place, row_of[i]] = server[trial, i] - sent[trial, p, m]
-                    shares[side, place, row_of[i]] = True
-                numbers[side, place] = column[p]
-                sizes[side] += 1
-            others = present - count
-            out = updates[1, :count].copy()
+            changes, is_shared, entries = gather(uploads, trial, order, present, server[trial], work)
+            own, common = np.empty(entries.size), np.empty(entries.size)
+            for place in range(entries.size):
+                i: Any = entries[place]
+                own[place] = target[i] - server[trial, i]
+                common[place] = common_normal(attackers.stream, row, n, dimension, i)
+            for q in range(present):
+                who[q] = uploads.clients[trial, order[q]]
+            others = present - attacking
+            out = changes[others:].copy()
             body(
                 self,
                 Conspiracy(
-                    updates[0, :others], shares[0, :others], numbers[0, :others], updates[1, :count],
-                    shares[1, :count], own, entry_of, common, num_clients, dimension, n,
-                    attackers.memory[row, :group_size], np.empty(participants * (participants + 2) + 2 * met),
-                    numbers[1, :count], _group_of(attackers, row), _byzantine_of(attackers, row),
+                    changes[:others], is_shared[:others], who[:others], changes[others:], is_shared[others:], own,
+                    entries, common, num_clients, dimension, n, attackers.memory[row, :group_size],
+                    np.empty(present * (present + 2) + 2 * entries.size), who[others:present],
+                    _group_of(attackers, row), _byzantine_of(attackers, row),
                     attackers.client_memory[row, :, :client_size],
                 ),
                 out,
             )  # fmt: skip
-            place = 0
-            for p in order:
-                if attacking[p]:
-                    for m in range(shared):
-                        i = entries[trial, p if entries.shape[1] > 1 else 0, m]
-                        sent[trial, p, m] = server[trial, i] - out[place, row_of[i]]
-                    place += 1
-            for j in range(met):
-                row_of[entry_of[j]] = -1
+            for q in range(others, present):
+                for m in range(shared):
+                    i = entry_at(uploads, trial, order[q], m)
+                    place = work.row_of[i]
+                    if place >= 0:
+                        sent[trial, order[q], m] = server[trial, i] - out[q - others, place]
+            release(entries, work)
 
     return frame
+
+
+@register_jitable
+def _make_work(participants: int, shared: int, dimension: int) -> Work:
+    """Return scratch for :func:`psofed.engine.dense.gather`."""
+    most = min(dimension, participants * shared)
+    return Work(
+        np.empty(participants * most), np.empty(participants * most, np.bool_), np.full(dimension, -1),
+        np.empty(most, np.int64), np.empty(0, np.int64),
+    )  # fmt: skip
+
+
+@register_jitable
+def _line_up(
+    n: int, attackers: AttackState, group: int, dimension: int, uploads: Uploads, trial: int, order: IntArray
+) -> tuple[int, int]:
+    """Order those present by client, first who does not attack, then who does; return how many they are."""
+    participants, num_clients = uploads.rows[trial], attackers.is_byzantine.shape[1]
+    rank, attacking = np.empty(participants, np.int64), np.empty(order.size, np.bool_)
+    count = find_attackers(n, attackers, group, dimension, uploads, trial, attacking)
+    present = 0
+    for p in range(participants):
+        if uploads.sent[trial, p, 0] == uploads.sent[trial, p, 0]:  # else absent: last
+            rank[p] = uploads.clients[trial, p] + (num_clients if attacking[p] else 0)
+            present += 1
+        else:
+            rank[p] = 2 * num_clients
+    ordered = np.argsort(rank)
+    for q in range(present):
+        order[q] = ordered[q]
+    return present, count
 
 
 def _make_poisoning(unpack: Body, body: Body) -> Frame:

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
-from numba.core.cgutils import create_struct_proxy
 from numba.extending import overload, register_jitable
 
 import psofed.engine.vocabulary  # noqa: F401 (teaches Numba the words of psofed.parts.vectors)
@@ -165,9 +165,9 @@ def hook_taker(signature: Any) -> Callable[[int], Callable[..., None]]:
     @instruction
     def take(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
         def emit(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
-            function = create_struct_proxy(kind)(context, builder)
-            function.c_addr = builder.inttoptr(arguments[0], function.c_addr.type)
-            return function._getvalue()
+            function = context.get_value_type(kind)  # a struct that begins with the address
+            address = builder.inttoptr(arguments[0], function.elements[0])
+            return builder.insert_value(ir.Constant(function, None), address, 0)
 
         return kind(address), emit
 
@@ -230,7 +230,7 @@ def _prepare(kind: Any, method: str, make_frame: MakeFrame) -> Any:
     if not isinstance(body, FunctionType):
         raise _CannotCompile(f"{kind.__name__}.{method} is not a plain method")
     frame = make_frame(_make_unpack(kind, body), body)
-    _teach(body)
+    teach(body)
     with _cache_of(kind, body, make_frame):
         return numba.njit(cache=True, **OPTIONS)(frame)
 
@@ -240,7 +240,7 @@ def _compiled_hook(kind: Any, method: str, signature: Any, make_frame: MakeFrame
     frame, body = _prepare(kind, method, make_frame).py_func, getattr(kind, method)
     with _cache_of(kind, body, make_frame), warnings.catch_warnings():
         # Such as that it cannot be kept on disk.
-        warnings.simplefilter("ignore", numba.core.errors.NumbaWarning)
+        warnings.simplefilter("ignore", numba.errors.NumbaWarning)
         return numba.cfunc(signature, cache=True, error_model="numpy")(frame)
 
 
@@ -285,7 +285,7 @@ class _CannotCompile(Exception):  # noqa: N818 (it is caught here)
 _TAUGHT: set[Any] = set()
 
 
-def _teach(function: FunctionType) -> None:
+def teach(function: FunctionType) -> None:
     """Let Numba compile a plain function, and the plain functions it calls."""
     if function in _TAUGHT or function.__module__ == vectors.__name__:
         return
@@ -297,7 +297,7 @@ def _teach(function: FunctionType) -> None:
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, FunctionType):
-            _teach(used)
+            teach(used)
 
 
 def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
@@ -327,7 +327,7 @@ def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
     made = space[name]
     made.__module__, made.__qualname__ = kind.__module__, f"{kind.__qualname__}.{name}"
     setattr(kind, name, staticmethod(made))
-    _teach(made)
+    teach(made)
     return made
 
 

@@ -14,8 +14,9 @@ from psofed.engine.attackers import ON_UPLOADS, AttackSide, set_byzantine
 from psofed.engine.channels import ChannelSide
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.delays import DelaySide
+from psofed.engine.hooks import Hook
 from psofed.engine.inputs import InputModel
-from psofed.engine.lanes import WIDTH
+from psofed.engine.lanes import WIDTH, fma, load, spread, store
 from psofed.engine.learning import Learning, Sampling
 from psofed.engine.rivals import RivalSide
 from psofed.engine.root_data import RootSet
@@ -23,7 +24,6 @@ from psofed.engine.server import RuleSide, aggregate
 from psofed.engine.signatures import (
     AttackState,
     Uploads,
-    Watching,
     sent_at,
     take_attack,
     take_defence,
@@ -33,6 +33,7 @@ from psofed.engine.signatures import (
 from psofed.engine.step import Layout, StepScratch, Tally, WordSource
 from psofed.engine.tables import call_stage
 from psofed.engine.test_set import TestSet, measure
+from psofed.parts.watching import Watching
 
 # What a call of the kernel does: what precedes learning, learning, what follows; threads may share the second.
 BEFORE, LEARN, AFTER = 1, 2, 4
@@ -72,14 +73,13 @@ class DefenceSide(NamedTuple):
 
     Attributes
     ----------
-    address, options
-        Its hook; the address is 0 if there is none.
+    hook : Hook
+        Of its method.
     excluded_download : bool
         Whether excluded clients still download.
     """
 
-    address: int
-    options: FloatArray
+    hook: Hook
     excluded_download: bool
 
 
@@ -184,6 +184,8 @@ def advance(
             call_stage(stages.learn, n, t, block)
         if phase & AFTER:
             _note_errors(t, layout.clients, block.sampling.tests_on_next, block.tally, metrics)
+            if block.tally.errors.size and block.attackers.is_byzantine.size:
+                _note_honest(t, layout, block.attackers, block.tally, metrics)
             if exchanges or is_late:  # uploads of earlier iterations may arrive
                 if stages.upload != 0:
                     call_stage(stages.upload, n, t, block)
@@ -195,8 +197,10 @@ def advance(
                 if stages.deliver != 0:
                     call_stage(stages.deliver, n, t, block)
                     uploads = uploads_at(t, block)
-                if defence.address != 0:
-                    take_defence(defence.address)(defence.options, n, known, uploads, block.watching)
+                if defence.hook.address != 0:
+                    take_defence(defence.hook.address)(
+                        defence.hook.options, n, known, uploads, block.watching, block.rule.work
+                    )
                 if stages.aggregate != 0:
                     call_stage(stages.aggregate, n, t, block)
                 else:
@@ -229,6 +233,38 @@ def _note_errors(t: int, num_clients: int, tests_on_next: bool, tally: Tally, me
         metrics[t, 0, trial] = share * total
         if tests_on_next:
             metrics[t, 2, trial] = share * tests[trial]
+
+
+@kernel_part
+def _note_honest(t: int, layout: Layout, attackers: AttackState, tally: Tally, metrics: FloatArray) -> None:
+    """Write the MSE of the clients that are not Byzantine in this iteration."""
+    errors, is_byzantine, trials = tally.errors, attackers.is_byzantine, metrics.shape[2]
+    if layout.mask == 0 and not attackers.is_redrawn:  # the same clients in all trials, which are lanes
+        lanes, count = spread(0.0), 0
+        for k in range(layout.clients):
+            if not _is_byzantine(is_byzantine, trials, 0, k):
+                error = load(errors, k * WIDTH)
+                lanes, count = fma(error, error, lanes), count + 1
+        store(tally.tests, 0, lanes)
+        for trial in range(trials):
+            metrics[t, 3, trial] = tally.tests[trial] / count if count else np.nan
+        return
+    for trial in range(trials):
+        total, count = 0.0, 0
+        for k in range(layout.clients):
+            if not _is_byzantine(is_byzantine, trials, trial, k):
+                own = errors[k >> layout.shift, trial + (k & layout.mask)]
+                total, count = fma(own, own, total), count + 1
+        metrics[t, 3, trial] = total / count if count else np.nan
+
+
+@kernel_part
+def _is_byzantine(is_byzantine: BoolArray, trials: int, trial: int, client: int) -> bool:
+    """Tell whether a client belongs to a group of Byzantine clients in a trial."""
+    found = False
+    for row in range(trial, is_byzantine.shape[0], trials):
+        found = found or is_byzantine[row, client]
+    return found
 
 
 @kernel_part

@@ -25,8 +25,8 @@ class Learning(NamedTuple):
     ----------
     shape : int
         LMS, ALONG_INPUT or ANY.
-    address, options
-        The hook of the learner's method; none for LMS.
+    hook : Hook
+        Of the learner's method; none for LMS.
     stepsizes, keep : arrays (K,)
         μ_k, and a.
     memory : array (K, L, any)
@@ -36,8 +36,7 @@ class Learning(NamedTuple):
     """
 
     shape: int
-    address: int
-    options: FloatArray
+    hook: Hook
     stepsizes: FloatArray
     keep: FloatArray
     memory: FloatArray
@@ -57,8 +56,8 @@ class Sampling(NamedTuple):
         w*_n − w*_0.
     offsets : array (K, D, 16), or empty
         d_k: how far each client's own target lies from the common one.
-    draw, draw_options
-        The hook of a stream that remembers; its address is 0 for independent inputs.
+    draw : Hook
+        Of a stream that remembers; none for independent inputs.
     memory : array (K, L, any)
         What the stream remembers of each client.
     numbers : array (2, d)
@@ -73,15 +72,14 @@ class Sampling(NamedTuple):
     residuals: FloatArray
     moves: FloatArray
     offsets: FloatArray
-    draw: int
-    draw_options: FloatArray
+    draw: Hook
     memory: FloatArray
     numbers: FloatArray
     sample: FloatArray
     residual: FloatArray
 
 
-def make_learning(scenario: "Scenario", trials: int) -> tuple[Learning, Hook]:
+def make_learning(scenario: "Scenario", trials: int) -> Learning:
     """Return the learner, with every client's memory as it is at first."""
     learner, stepsizes = scenario.learner, scenario.draw_stepsizes()
     shape, hook, first, keep = LMS, NO_HOOK, np.zeros(0), np.ones(stepsizes.size)
@@ -95,7 +93,7 @@ def make_learning(scenario: "Scenario", trials: int) -> tuple[Learning, Hook]:
             shape, hook = ANY, make_hook(learner, "learn", LEARN, _make_learn_frame)
     memory = np.broadcast_to(first, (scenario.num_clients if first.size else 1, trials, first.size)).copy()
     numbers = np.empty((3, scenario.dimension))
-    return Learning(shape, hook.address, hook.options, stepsizes, keep, memory, numbers), hook
+    return Learning(shape, hook, stepsizes, keep, memory, numbers)
 
 
 def stream_hook(scenario: "Scenario", trials: int) -> tuple[Hook, FloatArray]:
@@ -113,7 +111,7 @@ def make_sampling(
     tests_on_next: bool,
     has_samples: bool,
     target_offsets: FloatArray | None,
-) -> tuple[Sampling, Hook]:
+) -> Sampling:
     """Return where samples come from; given samples and moves are filled in chunk by chunk."""
     hook, memory = (NO_HOOK, np.zeros((1, trials, 0))) if has_samples else stream_hook(scenario, trials)
     rows = 1 if scenario.algorithm.holds_models else scenario.num_clients
@@ -127,13 +125,12 @@ def make_sampling(
         residuals=np.zeros((0, 0, 0)),
         moves=np.zeros((0, 0, 0)),
         offsets=offsets,
-        draw=hook.address,
-        draw_options=hook.options,
+        draw=hook,
         memory=memory,
         numbers=np.empty((2, scenario.input_dimension)),
         sample=zero_lanes(rows, scenario.dimension, WIDTH),
         residual=zero_lanes(rows, WIDTH),
-    ), hook
+    )
 
 
 def _make_gain_frame(unpack: Body, body: Body) -> Frame:

@@ -21,7 +21,7 @@ def download_in_general(n: int, t: int, block: "TrialBlock") -> None:
     server, models, received, left = state.server, state.models, state.received, block.watching.left
     shift, mask = layout.shift, layout.mask
     rows, shared, trials, count = entries.shape[2], entries.shape[3], server.shape[0], participants.shape[2]
-    excludes = block.defence.address != 0 and not block.defence.excluded_download
+    excludes = block.defence.hook.address != 0 and not block.defence.excluded_download
     has_channels = down.addresses.size > 0
     for trial in range(trials):
         for p in range(count):

@@ -79,10 +79,9 @@ def fill_participants(
             size = numbers.size
             if present.size:
                 size = 0
-                for k in range(numbers.size):
-                    if present[t, k >> shift, trial + (k & mask)]:
-                        numbers[size] = k
-                        size += 1
+                for k in range(numbers.size):  # without a branch, which nobody could foresee
+                    numbers[size] = k
+                    size += int(present[t, k >> shift, trial + (k & mask)])
                 asked[t, trial] = min(participants, size)
             _choose(word, gamma, size, numbers, swapped, out[t, trial])
             if present.size:

@@ -23,7 +23,7 @@ from psofed.engine.streams import WordArray, make_stream
 from psofed.engine.tables import KernelTable
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
-from psofed.parts.traffic import Momentum
+from psofed.parts.traffic import Exchange, Momentum
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
@@ -60,10 +60,8 @@ class RivalSide(NamedTuple):
     ----------
     is_on, sends_model, decode_each, decode_joined, fresh : bool
         Whether there is one, and what its :class:`~psofed.parts.traffic.Exchange` says.
-    encode, decode, apply : int
-        Hooks; 0 where there is nothing to decode.
-    encode_options, decode_options, apply_options : array (any,)
-        Their options.
+    encode, decode, apply : Hook
+        Of its methods; none where there is nothing to decode.
     words : int
         Words of the random stream that one iteration is given.
     stream : array (2, L)
@@ -93,12 +91,9 @@ class RivalSide(NamedTuple):
     decode_each: bool
     decode_joined: bool
     fresh: bool
-    encode: int
-    decode: int
-    apply: int
-    encode_options: FloatArray
-    decode_options: FloatArray
-    apply_options: FloatArray
+    encode: Hook
+    decode: Hook
+    apply: Hook
     words: int
     stream: WordArray
     exchanges: IntArray
@@ -119,27 +114,15 @@ class RivalSide(NamedTuple):
     read: Uploads
 
 
-def make_rival_side(
-    scenario: "Scenario", seed: int, trials: range, participants: int
-) -> tuple[RivalSide, tuple[Hook, ...]]:
-    """Return the algorithm of several trials and its hooks; off for PSO-Fed."""
-    algorithm, count, clients, dimension = (
-        scenario.algorithm,
-        len(trials),
-        scenario.num_clients,
-        scenario.dimension,
-    )
+def make_rival_side(scenario: "Scenario", seed: int, trials: range, participants: int) -> RivalSide:
+    """Return the algorithm of several trials; off for PSO-Fed."""
+    algorithm, count = scenario.algorithm, len(trials)
+    clients, dimension = scenario.num_clients, scenario.dimension
     is_on = not algorithm.holds_models
-    if is_on:
-        exchange = algorithm.exchange(scenario)
-    else:
-        from psofed.parts.traffic import Exchange
-
-        exchange, participants, dimension = Exchange(numbers=0), 0, 0
+    exchange = algorithm.exchange(scenario) if is_on else Exchange(numbers=0)
+    if not is_on:
+        participants = dimension = 0
     decodes = is_on and algorithm.decodes()
-    encode = make_hook(algorithm, "encode", CODE, _make_encode) if is_on else NO_HOOK
-    decode = make_hook(algorithm, "decode", CODE, _make_decode) if decodes else NO_HOOK
-    apply = make_hook(algorithm, "apply", CODE, _make_apply) if is_on else NO_HOOK
     decode_each = decodes and not exchange.decode_joined
     size = dimension if decode_each else exchange.numbers
     remembers = exchange.server_momentum is not None
@@ -151,12 +134,9 @@ def make_rival_side(
         decode_each=decode_each,
         decode_joined=decodes and exchange.decode_joined,
         fresh=exchange.fresh,
-        encode=encode.address,
-        decode=decode.address,
-        apply=apply.address,
-        encode_options=encode.options,
-        decode_options=decode.options,
-        apply_options=apply.options,
+        encode=make_hook(algorithm, "encode", CODE, _make_encode) if is_on else NO_HOOK,
+        decode=make_hook(algorithm, "decode", CODE, _make_decode) if decodes else NO_HOOK,
+        apply=make_hook(algorithm, "apply", CODE, _make_apply) if is_on else NO_HOOK,
         words=exchange.words_per_iteration(clients),
         stream=np.array(make_stream(seed, "algorithm", trials)),
         exchanges=np.zeros(0, np.int64),
@@ -183,7 +163,7 @@ def make_rival_side(
     if is_on and not exchange.fresh:
         table: Any = KernelTable(side)
         draw_shared(table, 0)
-    return side, (encode, decode, apply)
+    return side
 
 
 def _make_momenta(momentum: Momentum | None, trials: int, clients: int, numbers: int) -> Momenta:
@@ -284,8 +264,8 @@ def encode_updates(rival: RivalSide, n: int, clients: IndexArray, count: int) ->
             for p in range(count):
                 for i in range(updates.shape[2]):
                     updates[trial, p, i] = momenta.values[trial, clients[trial, p], i]
-    take_code(rival.encode)(
-        rival.encode_options, count, count, rival.stepsizes, clients, updates, rival.normals, rival.uniforms, own,
+    take_code(rival.encode.address)(
+        rival.encode.options, count, count, rival.stepsizes, clients, updates, rival.normals, rival.uniforms, own,
         rival.memory, rival.encoded,
     )  # fmt: skip
 
@@ -323,8 +303,8 @@ def _read_uploads(rival: RivalSide, uploads: Uploads, count: int, read: Uploads)
             for p in range(count):
                 for j in range(sent.shape[2]):
                     sent[trial, p, j] = -sent[trial, p, j]
-        take_code(rival.decode)(
-            rival.decode_options, count, count, rival.mean_stepsize, uploads.clients, sent, rival.normals,
+        take_code(rival.decode.address)(
+            rival.decode.options, count, count, rival.mean_stepsize, uploads.clients, sent, rival.normals,
             rival.uniforms, rival.client_uniforms, rival.memory, rival.decoded,
         )  # fmt: skip
     if momenta.is_on and rival.decode_each:
@@ -368,13 +348,13 @@ def apply_uploads(n: int, t: int, block: "TrialBlock") -> None:
             joined[trial, i] = -joined[trial, i]
     result = joined.reshape((trials, 1, size))
     if rival.decode_joined:
-        take_code(rival.decode)(
-            rival.decode_options, 1, count, rival.mean_stepsize, uploads.clients, result, rival.normals,
+        take_code(rival.decode.address)(
+            rival.decode.options, 1, count, rival.mean_stepsize, uploads.clients, result, rival.normals,
             rival.uniforms, rival.client_uniforms, rival.memory, decoded,
         )  # fmt: skip
         result = decoded
-    take_code(rival.apply)(
-        rival.apply_options, 1, count, rival.mean_stepsize, uploads.clients, result, rival.normals, rival.uniforms,
+    take_code(rival.apply.address)(
+        rival.apply.options, 1, count, rival.mean_stepsize, uploads.clients, result, rival.normals, rival.uniforms,
         rival.client_uniforms, rival.memory, change,
     )  # fmt: skip
     for trial in range(trials):

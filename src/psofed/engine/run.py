@@ -1,6 +1,6 @@
 """A run of several trials: draws participants and masks chunk by chunk and calls the kernel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -8,32 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from psofed.common.types import FloatArray, IntArray
+from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine import iteration, links, rivals, server, step
 from psofed.engine.attackers import AttackSide, draw_byzantine, make_attack_side
 from psofed.engine.availability import Drawing, Participants
 from psofed.engine.channels import make_channels
-from psofed.engine.defence import defence_hook, make_watching
 from psofed.engine.delays import Delays
 from psofed.engine.drift import TargetMoves
-from psofed.engine.hooks import NO_HOOK, watch_hooks
+from psofed.engine.hooks import Hook, watch_hooks
 from psofed.engine.inputs import InputModel, make_input_model
 from psofed.engine.iteration import DefenceSide, Exchanges, Stages, State, TrialBlock, advance
 from psofed.engine.lanes import WIDTH, empty_lanes
 from psofed.engine.learning import make_learning, make_sampling
 from psofed.engine.masks import Masks
+from psofed.engine.measuring import make_measurement
 from psofed.engine.rivals import make_rival_side
-from psofed.engine.samples import FunctionSamples, TrialSamples
-from psofed.engine.server import make_rule_side
+from psofed.engine.samples import Chunk, FunctionSamples, TrialSamples
+from psofed.engine.server import defence_hook, make_rule_side
 from psofed.engine.step import SUM_BLOCK, Layout, Tally, make_source, make_step_scratch
 from psofed.engine.streams import Stream, make_stream
 from psofed.engine.tables import KernelTable, stage_address
 from psofed.engine.test_set import NO_TESTS, draw_test_set
-from psofed.parts.watching import WatchPlan
+from psofed.parts.metric import Metric
+from psofed.parts.watching import WatchPlan, make_watching
 
 if TYPE_CHECKING:
-    from psofed.engine.signatures import Watching
     from psofed.fleet import Fleet
+    from psofed.parts.watching import Watching
     from psofed.scenario import Scenario
 
 # About how many bytes of participants and masks are drawn ahead at a time.
@@ -81,6 +82,10 @@ class Run:
         Whether lanes are clients: for a single trial where :func:`is_plain`.
     threads : int
         Threads that share the clients of such a trial.
+    metrics : sequence of Metric
+        The user's own metrics.
+    by_client : bool
+        Whether each client's errors are measured: sums of their squares, and with Byzantine clients the honest MSE.
 
     Attributes
     ----------
@@ -104,6 +109,8 @@ class Run:
         plan: WatchPlan | None = None,
         over_clients: bool = False,
         threads: int = 1,
+        metrics: Sequence[Metric] = (),
+        by_client: bool = False,
     ) -> None:
         assert len(trials) <= (1 if over_clients else WIDTH)
         assert (plan is None) == (scenario.defence is None), "a defence needs its plan"
@@ -123,8 +130,8 @@ class Run:
         self.samples: TrialSamples | None = samples
         self._tests_on_next = samples is not None and samples.tests_on_next
 
-        learning, learning_hook = make_learning(scenario, count)
-        sampling, stream_hook = make_sampling(
+        learning = make_learning(scenario, count)
+        sampling = make_sampling(
             scenario, count, self._tests_on_next, samples is not None, fleet.target_offsets
         )
         inputs = make_input_model(fleet, draws=samples is None)
@@ -157,18 +164,13 @@ class Run:
         self._delays = Delays(
             scenario.delay, make_stream(seed, "delay", trials), clients, participants, numbers, dimension
         )
-        most = scenario.most_uploads
         # Root data are drawn as y = wᵀx + ν, and are of the model's entries: there are none for other samples.
         root = make_stream(seed, "root", trials) if sends_models and samples is None else None
         stream = make_stream(seed, "pre_aggregation", trials)
-        rule, root_set, rule_hooks = make_rule_side(scenario, fleet, stream, root, most_numbers)
-        judge = NO_HOOK if scenario.defence is None else defence_hook(scenario.defence)
-        watching = make_watching(
-            scenario.defence, plan or _NOT_WATCHED, clients=clients, participants=max(participants, most),
-            numbers=numbers, dimension=max(numbers, dimension), trials=count if plan else 0,
-        )  # fmt: skip
+        rule, root_set = make_rule_side(scenario, fleet, stream, root, most_numbers)
+        watching = make_watching(scenario.defence, plan or _NOT_WATCHED, clients, count if plan else 0)
         downloads = scenario.defence is None or scenario.defence.excluded_download
-        rival, rival_hooks = make_rival_side(scenario, seed, trials, participants)
+        rival = make_rival_side(scenario, seed, trials, participants)
         self._traffic = None if algorithm.holds_models else algorithm.traffic(scenario)
         tests = NO_TESTS
         if not self._tests_on_next:
@@ -195,24 +197,22 @@ class Run:
         tally = Tally(
             sums=_filled(0.0, -(-vectors // (SUM_BLOCK >> self._layout.shift)), WIDTH),
             tests=empty_lanes(WIDTH),
-            errors=np.zeros((0, WIDTH)),
-            squares=_filled(0.0, vectors if samples is not None else 0, WIDTH),
+            errors=_filled(0.0, vectors if metrics or (by_client and scenario.num_byzantine) else 0, WIDTH),
+            squares=_filled(0.0, vectors if by_client or samples is not None else 0, WIDTH),
             watched_from=0,
         )
         self._block = TrialBlock(
             self._layout, make_source(data, self._layout, (dimension + 2) // 2), inputs, learning, sampling,
             _NOT_YET_DRAWN, attack, attackers, up, below, self._delays.side, self._delays.arrived,
-            DefenceSide(judge.address, judge.options, downloads), watching, rule, root_set, rival, tests,
+            DefenceSide(defence_hook(scenario.defence), downloads), watching, rule, root_set, rival, tests,
             state, make_step_scratch(dimension, 0, vectors), tally,
         )  # fmt: skip
         self._table: KernelTable | None = None
-        self._check = watch_hooks(
-            self,
-            (
-                learning_hook, stream_hook, *attack_hooks, *up_hooks, *down_hooks, *rule_hooks, judge, *rival_hooks,
-            ),
-        )  # fmt: skip
+        hooks = [hook for values in self._block if values for hook in values if isinstance(hook, Hook)]
+        self._check = watch_hooks(self, (*hooks, *attack_hooks, *up_hooks, *down_hooks))
         threads = min(max(clients // _CLIENTS_PER_THREAD, 1), threads) if over_clients else 1
+        self._metrics = [make_measurement(metric) for metric in metrics]
+        self._target = fleet.target[None]
         self._threads = _Threads(threads, tally.sums.shape[0], vectors, self._layout, dimension)
         self.chunk: int = self._chunk_size(participants, numbers)
 
@@ -291,7 +291,7 @@ class Run:
         )
         table: Any = KernelTable(block, self._table)
         self._table, call = table, (self._stages(block, table), table, metrics)
-        if self._threads.count == 1:
+        if self._threads.count == 1 and not self._metrics:
             advance(iteration.WHOLE, first, 0, count, *call)
         else:
             parts = [(call[0], part, metrics) for part in self._threads.parts(table)]
@@ -300,21 +300,61 @@ class Run:
                 self._threads.run(
                     [partial(advance, iteration.LEARN, first, t, t + 1, *part) for part in parts]
                 )
+                self._measure(first + t, t, block, metrics)
                 advance(iteration.AFTER, first, t, t + 1, *call)
         self._check()
         if given is not None:
             # The kernel divides by all clients; those without a sample do not count.
             share = self._scenario.num_clients / np.maximum(given.active, 1)
             metrics[:, 0] *= share[:, None]
+            if self.has_honest:
+                metrics[:, 3] *= self._honest_share(given, block.attack.sets)
             if self._tests_on_next:
                 metrics[:, 2] *= share[:, None]
+
+    @property
+    def has_honest(self) -> bool:
+        """Whether ``metrics[:, 3]`` is the MSE of the honest clients; the user's own metrics follow."""
+        return bool(self._block.tally.errors.size and self._block.attackers.is_byzantine.size)
+
+    def _honest_share(self, given: Chunk, sets: IndexArray) -> FloatArray:
+        """Return the honest clients over those that have a sample, shape (T, L or 1)."""
+        present = (given.inputs[..., 0] != 0.0).any(axis=2)
+        if not sets.size:
+            honest = ~self._block.attackers.is_byzantine.any(axis=0)
+            counts = present[:, honest].sum(axis=1, keepdims=True)
+            return np.asarray(int(honest.sum()) / np.maximum(counts, 1))
+        byzantine = np.take_along_axis(present[:, None], sets.astype(np.int64), axis=2).sum(axis=2)
+        counts = given.active[:, None] - byzantine
+        return np.asarray((present.shape[1] - sets.shape[2]) / np.maximum(counts, 1))
+
+    def _measure(self, n: int, t: int, block: TrialBlock, metrics: FloatArray) -> None:
+        """Write the user's own metrics of iteration n, which all clients have just learned in."""
+        if not self._metrics:
+            return
+        trials, clients, errors = len(self.server), self._layout.clients, block.tally.errors
+        attackers, moves = block.attackers.is_byzantine, block.sampling.moves
+        errors = errors.reshape(1, -1)[:, :clients] if self._layout.mask else errors[:, :trials].T
+        if block.sampling.has_samples:
+            errors = np.where((block.sampling.inputs[t, ..., 0] != 0.0).any(axis=1), errors, np.nan)
+        byzantine = np.zeros((trials, clients), np.bool_)
+        if attackers.size:
+            byzantine[:] = attackers.reshape(-1, trials, clients).any(axis=0)
+        origin = self._target  # errors are held relative to it; a drift moves the target away from it
+        target = origin + moves[t, :, :trials].T if moves.size else np.repeat(origin, trials, axis=0)
+        server, models = origin - self.server, origin[:, None] - self.clients.transpose(2, 0, 1)
+        values = (target, server, models, errors, byzantine)
+        for q, measure in enumerate(self._metrics, 3 + self.has_honest):
+            out = np.empty(trials)
+            measure(n, *(value.copy(order="C") for value in values), out)
+            metrics[t, q] = out
 
     def _stages(self, block: TrialBlock, table: KernelTable) -> Stages:
         """Return the stages that the scenario needs."""
         rival, defence = block.rival, block.defence
-        is_checked = defence.address != 0 and not defence.excluded_download
+        is_checked = defence.hook.address != 0 and not defence.excluded_download
         loses = block.down.addresses.size or block.exchange.downloads.size or is_checked
-        is_mixed = block.rule.mix or block.root.rows.shape[1] or block.delay.by_delay
+        is_mixed = block.rule.mix.address or block.root.rows.shape[1] or block.delay.by_delay
         plain = step.learn_clients if self._layout.mask else step.learn_trials
         aggregate = server.aggregate_in_general if is_mixed else None
         stages = (
@@ -360,11 +400,21 @@ class TrialByTrial:
         How many iterations :meth:`advance` should be asked for at a time.
     """
 
-    def __init__(self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, threads: int) -> None:
+    def __init__(
+        self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, threads: int, **measured: Any
+    ) -> None:
         self._runs = [
-            Run(scenario, fleet, seed, range(j, j + 1), over_clients=True, threads=threads) for j in trials
+            Run(scenario, fleet, seed, range(j, j + 1), over_clients=True, threads=threads, **measured)
+            for j in trials
         ]
         self.chunk: int = self._runs[0].chunk
+        self.has_honest: bool = self._runs[0].has_honest
+        self.watched_from: int = 0
+
+    @property
+    def client_squares(self) -> FloatArray:
+        """Sums of each client's squared errors from iteration :attr:`watched_from` on, shape (K, trials)."""
+        return np.hstack([run.client_squares for run in self._runs])
 
     @property
     def upload_counts(self) -> IntArray:
@@ -379,6 +429,7 @@ class TrialByTrial:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, trial]``."""
         single = np.empty((*metrics.shape[:2], 1))
         for trial, run in enumerate(self._runs):
+            run.watched_from = self.watched_from
             run.advance(first, single)
             metrics[:, :, trial] = single[:, :, 0]
 
@@ -399,7 +450,9 @@ class _Threads:
 
     def run(self, tasks: list[Callable[[], None]]) -> None:
         """Run one task in each thread."""
-        assert self._pool is not None
+        if self._pool is None:
+            tasks[0]()
+            return
         for future in [self._pool.submit(task) for task in tasks]:
             future.result()
 

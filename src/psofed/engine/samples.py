@@ -86,12 +86,11 @@ class FunctionSamples:
         self._shape = (scenario.num_clients, scenario.dimension)
         self._inputs, self._weights = make_input_model(fleet), fleet.target
         self._source = make_source(stream, Layout(scenario.num_clients, 0, 0), (size + 2) // 2)
-        self._sampling, hook = make_sampling(scenario, trials, False, False, None)
-        self._sampling = self._sampling._replace(
+        self._sampling = make_sampling(scenario, trials, False, False, None)._replace(
             sample=zero_lanes(1, size, WIDTH), residual=zero_lanes(1, WIDTH)
         )
         self._scratch = make_step_scratch(size)
-        self._check = watch_hooks(self, (hook,))
+        self._check = watch_hooks(self, (self._sampling.draw,))
         self._evaluate = make_evaluation(scenario.data.function)
         self._features = scenario.model.make_features(size, scenario.dimension)
         self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + size + 2) * WIDTH

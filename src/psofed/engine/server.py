@@ -1,18 +1,21 @@
 """The server: pre-aggregations and rules in the form that kernels take, and the frames around their methods."""
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.delays import weigh_by_delay
-from psofed.engine.hooks import NO_HOOK, Body, Frame, Hook, MakeFrame, make_hook, watch_hooks
+from psofed.engine.dense import entry_at, gather, make_work, release
+from psofed.engine.hooks import NO_HOOK, Body, Frame, Hook, MakeFrame, make_hook, teach, watch_hooks
 from psofed.engine.normals import uniform_at
 from psofed.engine.root_data import RootSet, draw_root, own_step
 from psofed.engine.signatures import (
     AGGREGATION,
+    DEFENCE,
     MIX,
     Uploads,
     Work,
@@ -24,11 +27,18 @@ from psofed.engine.signatures import (
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.tables import KernelTable
 from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Aggregation
-from psofed.parts.contexts import AllUpdates, Numbers, Updates, scratch_size
+from psofed.parts.base import Aggregation, Defence
+from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
 from psofed.parts.part import takes_memory
 from psofed.parts.plain import LARGEST, check_size
-from psofed.parts.vectors import part_of
+from psofed.parts.vectors import middle, part_of
+from psofed.parts.watching import (
+    LARGEST_SCORE,
+    Watching,
+    find_deviations,
+    learn_variances,
+    take_note,
+)
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
@@ -41,14 +51,14 @@ class RuleSide(NamedTuple):
 
     Attributes
     ----------
-    address, options
-        The rule's hook; the address is 0 for the mean, which the engine has itself.
+    rule : Hook
+        Of the rule; none for the mean, which the engine has itself.
     memory : array (L, any)
         What the rule remembers.
     step : array (L, D)
         Scratch: the server's own step, or its change.
-    mix, mix_options
-        The pre-aggregation's hook; the address is 0 if there is none.
+    mix : Hook
+        Of the pre-aggregation.
     mix_memory : array (L, any)
         What it remembers.
     stream : array (2, L)
@@ -59,12 +69,10 @@ class RuleSide(NamedTuple):
         Scratch of the hooks, and the mixed uploads, with all entries that can be shared.
     """
 
-    address: int
-    options: FloatArray
+    rule: Hook
     memory: FloatArray
     step: FloatArray
-    mix: int
-    mix_options: FloatArray
+    mix: Hook
     mix_memory: FloatArray
     stream: WordArray
     after: IntArray
@@ -74,15 +82,13 @@ class RuleSide(NamedTuple):
 
 def make_rule_side(
     scenario: "Scenario", fleet: "Fleet", stream: Stream, root: Stream | None, numbers: int
-) -> tuple[RuleSide, RootSet, tuple[Hook, ...]]:
-    """Return the server's side of several trials: rules, root data, and the hooks.
+) -> tuple[RuleSide, RootSet]:
+    """Return the server's side of several trials: rules and root data.
 
     `stream` is the pre-aggregation's, `root` that of the server's samples, and an upload has up to `numbers` values.
     """
     rule, pre, trials = scenario.aggregation, scenario.pre_aggregation, stream.key.size
     joined, dimension = scenario.most_uploads, max(numbers, scenario.dimension)
-    hook = NO_HOOK if type(rule) is Mean else rule_hook(rule)
-    mix = NO_HOOK if pre is None else make_hook(pre, "weigh", MIX, _make_mixing)
     entries, mixed, after = 0, 0, [0]
     if pre is not None:
         entries, mixed = numbers, pre.uploads_after(joined)
@@ -92,26 +98,32 @@ def make_rule_side(
             entries = min(scenario.dimension, joined * numbers)
         after = [0, *(pre.uploads_after(count) for count in range(1, joined + 1))]
     clients = scenario.num_clients
-    rule.check_mixing(pre)
+    over_vectors = pre is not None or rule.over == "vectors" or scenario.defence is not None
     remembered = rule.memory_size(clients, dimension)
     check_size(f'aggregation.kind = "{rule.kind}" with {clients} clients and {dimension} entries', remembered)
     side = RuleSide(
-        address=hook.address,
-        options=hook.options,
+        rule=NO_HOOK if type(rule) is Mean else rule_hook(rule),
         memory=np.zeros((trials, remembered)),
         step=np.zeros((trials, dimension)),
-        mix=mix.address,
-        mix_options=mix.options,
+        mix=NO_HOOK if pre is None else make_hook(pre, "weigh", MIX, _make_mixing),
         mix_memory=np.zeros((trials, 0 if pre is None else pre.memory_size(clients, dimension))),
         stream=np.array(stream),
         after=np.array(after, np.int64),
-        work=make_work(joined, numbers, dimension, pre is not None or rule.over == "vectors"),
+        work=make_work(joined, numbers, dimension, over_vectors),
         mixed=Uploads(
             np.zeros((trials, mixed), np.int32), np.zeros((trials, 1, entries), np.int32),
             np.full((trials, mixed, entries), np.nan), np.zeros(trials, np.int64), np.zeros(trials, np.int64),
         ),
     )  # fmt: skip
-    return side, draw_root(scenario, fleet, root), (hook, mix)
+    return side, draw_root(scenario, fleet, root)
+
+
+def defence_hook(defence: Defence | None) -> Hook:
+    """Return the hook of a defence."""
+    functions: Any = (find_deviations, take_note, learn_variances)
+    for function in functions:
+        teach(function)
+    return NO_HOOK if defence is None else make_hook(defence, "suspicion", DEFENCE, _make_judging)
 
 
 def rule_hook(rule: Aggregation) -> Hook:
@@ -122,29 +134,23 @@ def rule_hook(rule: Aggregation) -> Hook:
     return make_hook(rule, "combine", AGGREGATION, make_frame, rule.fewest_numbers())
 
 
-def make_work(participants: int, shared: int, dimension: int, over_vectors: bool = True) -> Work:
-    """Return scratch for the frames of rules and pre-aggregations."""
-    most, numbers = min(dimension, participants * shared), dimension * participants
-    if over_vectors:
-        numbers += participants * participants + 4 * (most + participants) + scratch_size(participants, most)
-    return Work(
-        numbers=np.empty(numbers),
-        flags=np.empty(participants * most if over_vectors else 0, np.bool_),
-        row_of=np.full(dimension, -1),
-        entry_of=np.empty(most, np.int64),
-        counts=np.zeros(max(dimension, participants), np.int64),
-    )
-
-
 @kernel_part
 def aggregate(n: int, block: "TrialBlock", target: FloatArray, uploads: Uploads, server: FloatArray) -> None:
     """Update the server with the uploads of iteration n."""
     rule = block.rule
-    if rule.address == 0:
+    if rule.rule.address == 0:
         _move_by_mean(uploads, rule.step, server)
     else:
-        take_aggregation(rule.address)(
-            rule.options, n, block.layout.clients, target, uploads, rule.step, rule.memory, rule.work, server
+        take_aggregation(rule.rule.address)(
+            rule.rule.options,
+            n,
+            block.layout.clients,
+            target,
+            uploads,
+            rule.step,
+            rule.memory,
+            rule.work,
+            server,
         )
 
 
@@ -154,10 +160,10 @@ def mix_and_aggregate(
 ) -> None:
     """Update the server with the uploads of iteration n, mixed before, or compared with its own step."""
     rule, root = block.rule, block.root
-    if rule.mix != 0:
+    if rule.mix.address != 0:
         mixed = taken(rule.mixed)
-        take_mix(rule.mix)(
-            rule.mix_options, n, block.layout.clients, rule.stream, target, server, uploads, rule.mix_memory, rule.work,
+        take_mix(rule.mix.address)(
+            rule.mix.options, n, block.layout.clients, rule.stream, target, server, uploads, rule.mix_memory, rule.work,
             rule.after, mixed,
         )  # fmt: skip
         uploads = mixed
@@ -256,76 +262,46 @@ def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Frame:
         memory: FloatArray, work: Work, server: FloatArray,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
-        row_of, entry_of, rank, numbers, flags = (
-            work.row_of,
-            work.entry_of,
-            work.counts,
-            work.numbers,
-            work.flags,
-        )
-        trials, _, shared = sent.shape
-        one_mask = entries.shape[1] == 1
-        for trial in range(trials):
-            participants, met, answered = uploads.rows[trial], 0, 0
-            for p in range(participants):
-                has_answered = False
-                for m in range(shared):
-                    if abs(sent[trial, p, m]) <= LARGEST:
-                        i = entries[trial, 0 if one_mask else p, m]
-                        has_answered = True
-                        if row_of[i] < 0:
-                            row_of[i] = met
-                            entry_of[met] = i
-                            met += 1
-                if has_answered:
-                    rank[answered] = p
+        sent, numbers, who = uploads.sent, work.numbers, work.counts
+        for trial in range(sent.shape[0]):
+            answered = 0
+            for p in range(uploads.rows[trial]):
+                is_usable = False
+                for m in range(sent.shape[2]):
+                    is_usable = is_usable or abs(sent[trial, p, m]) <= LARGEST
+                if is_usable:
+                    who[answered] = p
                     answered += 1
             if answered == 0:
                 continue
-            size = answered * met
-            for j in range(size):
-                numbers[j] = 0.0
-                flags[j] = False
-            for q in range(answered):
-                p = rank[q]
-                rank[q] = clients[trial, p]
-                for m in range(shared):
-                    if abs(sent[trial, p, m]) <= LARGEST:
-                        i = entries[trial, 0 if one_mask else p, m]
-                        numbers[q * met + row_of[i]] = server[trial, i] - sent[trial, p, m]
-                        flags[q * met + row_of[i]] = True
-            for row in range(met):
-                i = entry_of[row]
-                row_of[i] = -1
-                numbers[size + row] = target[i] - server[trial, i]
-                numbers[size + met + row] = -own_step[trial, i]
-                numbers[size + 2 * met + row] = 0.0
-            last = size + 3 * met
+            changes, shared, entries = gather(uploads, trial, who, answered, server[trial], work)
+            release(entries, work)
+            size, met = changes.size, entries.size
+            own, step = part_of(numbers, size, (met,)), part_of(numbers, size + met, (met,))
             out = part_of(numbers, size + 2 * met, (met,))
+            for row in range(met):
+                i = entries[row]
+                own[row], step[row], out[row] = target[i] - server[trial, i], -own_step[trial, i], 0.0
+            for q in range(answered):
+                who[q] = uploads.clients[trial, who[q]]
+            last = size + 3 * met
             updates = Updates(
-                part_of(numbers, 0, (answered, met)), part_of(flags, 0, (answered, met)),
-                part_of(numbers, size, (met,)), part_of(numbers, size + met, (met,)),
-                part_of(numbers, last, (numbers.size - last,)), part_of(entry_of, 0, (met,)),
-                part_of(rank, 0, (answered,)), num_clients,
+                changes, shared, own, step, part_of(numbers, last, (numbers.size - last,)), entries,
+                part_of(who, 0, (answered,)), num_clients,
             )  # fmt: skip
             if writes and has_memory:
                 body(self, updates, memory[trial], out)
             elif writes:
                 body(self, updates, out)
-            elif has_memory:
-                agreed = body(self, updates, memory[trial])
-                for row in range(met):
-                    out[row] = agreed[row]
             else:
-                agreed = body(self, updates)
+                agreed = body(self, updates, memory[trial]) if has_memory else body(self, updates)
                 for row in range(met):
                     out[row] = agreed[row]
             for q in range(answered):
-                rank[q] = 0
+                who[q] = 0
             for row in range(met):
                 if abs(out[row]) <= LARGEST:
-                    server[trial, entry_of[row]] -= answered / uploads.asked[trial] * out[row]
+                    server[trial, entries[row]] -= answered / uploads.asked[trial] * out[row]
 
     return frame
 
@@ -339,68 +315,112 @@ def _make_mixing(unpack: Body, body: Body) -> Frame:
         uploads: Uploads, memory: FloatArray, work: Work, after: IntArray, mixed: Uploads,
     ) -> None:  # fmt: skip
         self = unpack(options)
-        clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
-        row_of, entry_of, numbers, flags = work.row_of, work.entry_of, work.numbers, work.flags
-        trials, _, shared = sent.shape
-        most, one_mask = mixed.sent.shape[2], entries.shape[1] == 1
-        for trial in range(trials):
-            participants, met = min(uploads.asked[trial], uploads.rows[trial]), 0
-            count = after[participants]
-            mixed.rows[trial] = mixed.asked[trial] = count
+        numbers, who = work.numbers, work.counts
+        for trial in range(uploads.sent.shape[0]):
+            participants = min(uploads.asked[trial], uploads.rows[trial])
+            count = mixed.rows[trial] = mixed.asked[trial] = after[participants]
             for p in range(participants):
-                for m in range(shared):
-                    i = entries[trial, 0 if one_mask else p, m]
-                    if abs(sent[trial, p, m]) <= LARGEST and row_of[i] < 0:
-                        row_of[i] = met
-                        entry_of[met] = i
-                        met += 1
-            size = participants * met
-            for j in range(size):
-                numbers[j] = 0.0
-                flags[j] = False
-            for p in range(participants):
-                for m in range(shared):
-                    i = entries[trial, 0 if one_mask else p, m]
-                    if abs(sent[trial, p, m]) <= LARGEST:
-                        numbers[p * met + row_of[i]] = server[trial, i] - sent[trial, p, m]
-                        flags[p * met + row_of[i]] = True
-            for row in range(met):
-                i = entry_of[row]
-                row_of[i] = -1
-                numbers[size + row] = target[i] - server[trial, i]
-            first = size + met
-            for p in range(participants):
-                numbers[first + p] = uniform_at(stream, trial, n * num_clients + np.int64(clients[trial, p]))
+                who[p] = p
+            changes, shared, entries = gather(uploads, trial, who, participants, server[trial], work)
+            release(entries, work)
+            first, met = changes.size + entries.size, entries.size
             start = first + participants
-            weights = part_of(numbers, start, (count, participants))
-            for r in range(count):
-                for p in range(participants):
-                    weights[r, p] = 0.0
             last = start + count * participants
-            changes, held = part_of(numbers, 0, (participants, met)), part_of(flags, 0, (participants, met))
-            if met > 0:
-                updates = AllUpdates(
-                    changes, held, part_of(numbers, size, (met,)), part_of(numbers, first, (participants,)),
-                    part_of(numbers, last, (numbers.size - last,)),
-                )  # fmt: skip
-                if has_memory:
-                    body(self, updates, memory[trial], weights)
-                else:
-                    body(self, updates, weights)
-            for row in range(most):
-                mixed.entries[trial, 0, row] = entry_of[row] if row < met else 0
-            for r in range(count):
-                mixed.clients[trial, r] = r
-                for row in range(most):
-                    total, anyone = 0.0, False
-                    if row < met:
-                        for p in range(participants):
-                            if weights[r, p] != 0.0:
-                                total += weights[r, p] * changes[p, row]
-                                anyone = anyone or held[p, row]
-                    mixed.sent[trial, r, row] = server[trial, entry_of[row]] - total if anyone else math.nan
+            own, uniforms = part_of(numbers, changes.size, (met,)), part_of(numbers, first, (participants,))
+            weights = part_of(numbers, start, (count, participants))
+            for row in range(met):
+                own[row] = target[entries[row]] - server[trial, entries[row]]
+            for p in range(participants):
+                who[p] = 0
+                client: Any = np.int64(uploads.clients[trial, p])
+                uniforms[p] = uniform_at(stream, trial, n * num_clients + client)
+                for r in range(count):
+                    weights[r, p] = 0.0
+            updates = AllUpdates(
+                changes, shared, own, uniforms, part_of(numbers, last, (numbers.size - last,))
+            )
+            if met > 0 and has_memory:
+                body(self, updates, memory[trial], weights)
+            elif met > 0:
+                body(self, updates, weights)
+            for row in range(mixed.sent.shape[2]):
+                i = entries[row] if row < met else 0
+                mixed.entries[trial, 0, row] = i
+                for r in range(count):
+                    mixed.clients[trial, r] = r
+                    total, is_held = 0.0, False
+                    for p in range(participants if row < met else 0):
+                        if weights[r, p] != 0.0:
+                            total += weights[r, p] * changes[p, row]
+                            is_held = is_held or shared[p, row]
+                    mixed.sent[trial, r, row] = server[trial, i] - total if is_held else math.nan
 
     return frame
+
+
+def _make_judging(unpack: Body, body: Body) -> Frame:
+    """Return the frame of defences (:mod:`psofed.parts.watching`): what suspects sent becomes NaN."""
+
+    def frame(
+        options: FloatArray, n: int, server: FloatArray, uploads: Uploads, watch: Watching, work: Work
+    ) -> None:
+        self = unpack(options)
+        sent, scores = uploads.sent, np.empty(uploads.sent.shape[2])
+        for trial in range(sent.shape[0]):
+            clients = uploads.clients[trial, : uploads.rows[trial]]
+            residuals = _find_residuals(trial, server[trial], uploads, watch, work)
+            squares, deviations = find_deviations(n, trial, clients, residuals, watch)
+            for p in range(clients.size):
+                if squares[p] == squares[p]:
+                    client: Any = np.int64(clients[p])
+                    count = 0
+                    for residual in residuals[p]:
+                        if residual == residual:
+                            score = residual / deviations[p]
+                            scores[count] = min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
+                            count += 1
+                    evidence = Evidence(part_of(scores, 0, (count,)), client, n)
+                    suspicion = body(self, evidence, watch.memory[trial, client])
+                    take_note(suspicion, n, trial, client, watch)
+            learn_variances(trial, clients, squares, watch)
+            # After all notes: several delayed uploads of a client may arrive together.
+            for p in range(clients.size):
+                if watch.left[trial, clients[p]] != 0:
+                    sent[trial, p] = math.nan
+
+    return frame
+
+
+@register_jitable
+def _find_residuals(
+    trial: int, server: FloatArray, uploads: Uploads, watch: Watching, work: Work
+) -> FloatArray:
+    """Return uploads less the server's values, or the median of that and the others', (P, M); NaN if not sent."""
+    sent, included, count = uploads.sent, work.counts, 0
+    participants, shared = uploads.rows[trial], sent.shape[2]
+    residuals, others = np.full((participants, shared), math.nan), np.empty(participants + 1)
+    for p in range(participants):
+        if not watch.by_server and watch.left[trial, uploads.clients[trial, p]] == 0:
+            included[count] = p
+            count += 1
+    changes, is_shared, entries = gather(uploads, trial, included, count, server, work)
+    for p in range(participants):
+        for m in range(shared):
+            number, i = sent[trial, p, m], entry_at(uploads, trial, p, m)
+            if number != number:
+                continue
+            others[0], size, row = 0.0, 1, work.row_of[i]
+            for q in range(count if row >= 0 else 0):
+                if included[q] != p and is_shared[q, row]:
+                    others[size] = changes[q, row]
+                    size += 1
+            # Errors have the other sign than models.
+            residual = server[i] - number - middle(part_of(others, 0, (size,)))
+            residuals[p, m] = min(max(residual, -LARGEST), LARGEST)
+    release(entries, work)
+    for q in range(count):
+        included[q] = 0
+    return residuals
 
 
 class _Owner:

@@ -13,6 +13,7 @@ from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import hook_taker
 from psofed.engine.streams import WordArray
 from psofed.engine.tables import TableType
+from psofed.parts.watching import Watching
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
@@ -116,59 +117,6 @@ class Work(NamedTuple):
     counts: IntArray
 
 
-class Watching(NamedTuple):
-    """Memory of a defence for K clients of L trials, and its scratch.
-
-    Attributes
-    ----------
-    threshold : float
-        Suspicion above it is an alarm.
-    return_after : int
-        Uploads without an alarm until a client is readmitted; −1: never.
-    by_server : bool
-        Whether an upload is compared with the server's own number alone.
-    by_past : bool
-        Whether each client's variance is estimated from its own past alone.
-    variance : array (N, K)
-        Of honest residuals, by iteration; empty if it is estimated on the way.
-    memory : array (L, K, any)
-        The defence's own numbers.
-    usual_level : float
-        The fleet's level without an attack, where variances are known.
-    level, log_levels, relative : arrays (L,), (L,) and (L, K)
-        The fleet's level, the sum of its logarithms, and each client's variance over it, estimated on the way; or its
-        variance by its past, 0 if it has none.
-    left, first, since, exclusions, finished : int arrays (L, K)
-        Uploads until a client is readmitted, 0 if it is in; when it was excluded first, and last; how often; for how
-        long, not counting now.
-    peak, peaks : arrays (L, K) and (L, bins)
-        The highest suspicion of this excursion, and a count of such peaks; no bins unless they are counted.
-    numbers, row_of, entry_of : arrays (any,), (D,) and (any,)
-        Scratch, as in :class:`Work`.
-    """
-
-    threshold: float
-    return_after: int
-    by_server: bool
-    by_past: bool
-    variance: FloatArray
-    memory: FloatArray
-    usual_level: float
-    level: FloatArray
-    log_levels: FloatArray
-    relative: FloatArray
-    left: IntArray
-    first: IntArray
-    since: IntArray
-    exclusions: IntArray
-    finished: IntArray
-    peak: FloatArray
-    peaks: IntArray
-    numbers: FloatArray
-    row_of: IntArray
-    entry_of: IntArray
-
-
 _NUMBERS, _TABLE, _CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 _PLACES, _PLACE_TABLE, _STREAM = int64[::1], int64[:, ::1], uint64[:, ::1]
 ATTACKERS = TableType(
@@ -181,7 +129,7 @@ WATCHING = TableType(
     Watching,
     (
         float64, int64, boolean, boolean, _TABLE, _CUBE, float64, _NUMBERS, _NUMBERS, _TABLE, _PLACE_TABLE,
-        _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _TABLE, _PLACE_TABLE, _NUMBERS, _PLACES, _PLACES,
+        _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _PLACE_TABLE, _TABLE, _PLACE_TABLE, _TABLE,
     ),
 )  # fmt: skip
 
@@ -213,8 +161,8 @@ CHANNEL = types.void(
     _NUMBERS, int64, int64, _STREAM, int64, _NUMBERS, _CUBE, UPLOADS, _CUBE, uint64[::1], _NUMBERS, _PLACES
 )
 
-# judge(options, n, server (L, D), uploads, watching)
-DEFENCE = types.void(_NUMBERS, int64, _TABLE, UPLOADS, WATCHING)
+# judge(options, n, server (L, D), uploads, watching, work)
+DEFENCE = types.void(_NUMBERS, int64, _TABLE, UPLOADS, WATCHING, WORK)
 
 # mix(options, n, num_clients, stream (2, L), target (D,), server (L, D), uploads, memory (L, any), work,
 #     after (P + 1,), mixed)

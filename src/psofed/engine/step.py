@@ -210,18 +210,10 @@ def _draw_sample(
     """Write the inputs of client k into ``sampling.sample[s]`` and its noise into ``sampling.residual[s]``."""
     normals, sample = scratch.normals, sampling.sample
     size, at = sample.shape[1], s * sample.shape[1] * WIDTH
-    if sampling.draw != 0:
-        take_draw(sampling.draw)(
-            sampling.draw_options,
-            n,
-            k,
-            inputs.scale[k],
-            normals,
-            sampling.memory,
-            sampling.numbers,
-            s,
-            sample,
-        )
+    if sampling.draw.address != 0:
+        take_draw(sampling.draw.address)(
+            sampling.draw.options, n, k, inputs.scale[k], normals, sampling.memory, sampling.numbers, s, sample
+        )  # fmt: skip
     elif inputs.shape == GENERAL:
         for i in range(size):
             total = spread(0.0)
@@ -264,8 +256,9 @@ def _step_client(n: int, k: int, block: "TrialBlock", error: Vector, learns: NDA
     mu = learning.stepsizes[k]
     if learning.shape == ANY:
         store(scratch.error, 0, error)
-        take_learn(learning.address)(
-            learning.options, n, k, mu, target, sample, scratch.error, learns, learning.memory, learning.numbers, models
+        take_learn(learning.hook.address)(
+            learning.hook.options, n, k, mu, target, sample, scratch.error, learns, learning.memory, learning.numbers,
+            models,
         )  # fmt: skip
         return
     step, keep = -mu * error, 1.0
@@ -275,8 +268,15 @@ def _step_client(n: int, k: int, block: "TrialBlock", error: Vector, learns: NDA
             power = fma(load(sample, i * WIDTH), load(sample, i * WIDTH), power)
         store(scratch.error, 0, error)
         store(scratch.power, 0, power)
-        take_gain(learning.address)(
-            learning.options, n, k, mu, learning.memory.shape[1], scratch.error, scratch.power, scratch.gain
+        take_gain(learning.hook.address)(
+            learning.hook.options,
+            n,
+            k,
+            mu,
+            learning.memory.shape[1],
+            scratch.error,
+            scratch.power,
+            scratch.gain,
         )
         step, keep = -1.0 * load(scratch.gain, 0), learning.keep[k]
     for i in range(dimension):

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import cfunc, int64, typeof, types
-from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
@@ -113,7 +112,7 @@ def _take_address(kind, table, c):
     number = c.pyapi.object_getattr_string(table, "address")
     address = c.builder.inttoptr(c.pyapi.long_as_longlong(number), _WORD.as_pointer())
     c.pyapi.decref(number)
-    return NativeValue(address, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred()))
+    return NativeValue(address, is_error=_is_set(c.builder, c.pyapi.err_occurred()))
 
 
 @infer_getattr
@@ -135,7 +134,7 @@ def _read(context, builder, kind, words, name):
         return builder.inttoptr(word(0), _WORD.as_pointer())
     if not isinstance(member, types.Array):
         if member == types.boolean:
-            return cgutils.is_not_null(builder, word(0))
+            return _is_set(builder, word(0))
         return builder.bitcast(word(0), ir.DoubleType()) if member == types.float64 else word(0)
     array = context.make_array(member)(context, builder)
     shape: list[Any] = [word(1 + d) for d in range(member.ndim)]
@@ -146,10 +145,21 @@ def _read(context, builder, kind, words, name):
         strides.insert(0, stride)
         stride = builder.mul(stride, extent)
     array.data = builder.inttoptr(word(0), array.data.type)
-    array.shape, array.strides = (cgutils.pack_array(builder, values) for values in (shape, strides))
+    array.shape, array.strides = _packed(builder, shape), _packed(builder, strides)
     array.nitems = builder.sdiv(stride, size)
     array.meminfo, array.parent = array.meminfo.type(None), array.parent.type(None)
     return array._getvalue()
+
+
+def _is_set(builder, value):
+    return builder.icmp_unsigned("!=", value, ir.Constant(value.type, None))
+
+
+def _packed(builder, values):
+    packed = ir.Constant(ir.ArrayType(_WORD, len(values)), ir.Undefined)
+    for place, value in enumerate(values):
+        packed = builder.insert_value(packed, value, place)
+    return packed
 
 
 @cache

@@ -217,7 +217,7 @@ def _ranks(first, second, out):
 def _bring_lowest(out, count):
     """Move the `count` lowest values to the front, in order."""
     if out.size > _FEW:
-        _sort(out)
+        sort(out)
     else:
         _bring_one_by_one(out, count)
 
@@ -269,7 +269,7 @@ def _gather(out, first, last, pivot, equal):
 
 
 @register_jitable
-def _sort(out):
+def sort(out):
     """Sort in place (Shell's method: short to compile, no memory)."""
     gap = 1
     while gap < out.size // 3:

@@ -234,17 +234,15 @@ def _learning_curve(known: Known, scenario: Scenario, point: Point) -> Iterator[
     steady = point.network_mse
     while True:
         started = time.thread_time()
-        excess, server = known.prediction.solver.curve(scenario.common_stepsize, length)
+        levels = known.prediction.solver.curve(scenario.common_stepsize, length)
         seconds = time.thread_time() - started
-        network, server, test = metrics_of(known.model, excess, server)
+        metrics = metrics_of(known.model, *levels)
+        network = metrics.network_mse
         tail = network[-max(length // 10, 1) :]
         level = math.isfinite(steady) and bool(np.all(np.abs(tail - steady) <= _SETTLED * steady))
         seen = _thinned(length)
         iterations = [float(n) for n in seen]
-        values = {
-            name: [float(x) for x in numbers[seen]]
-            for name, numbers in zip(METRICS, (network, server, test), strict=True)
-        }
+        values = {name: [float(x) for x in getattr(metrics, name)[seen]] for name in METRICS}
         if level and length < total:  # flat from here on
             iterations.append(float(total - 1))
             for name in METRICS:

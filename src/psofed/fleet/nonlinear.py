@@ -80,7 +80,7 @@ def measure_features(scenario: Scenario) -> Fleet:
 
     Its inputs have the covariances R_k of the features, its noise the variance of y − w°ᵀz, its target is w°. The
     theory then takes inputs for Gaussian and noise for independent of them, which features and what they leave are
-    not: the approximation is good for small stepsizes, where only second moments matter (docs/rff.md: how good).
+    not: the approximation is good for small stepsizes, where only second moments matter (docs/learning.md: how good).
     """
     moments = estimate_moments(scenario)
     weights = moments.best_weights()

@@ -1,7 +1,7 @@
 """Parts of a scenario: what they promise, where they are found, and the built-in ones, a folder for each family.
 
 A part is a frozen value that every package takes: simulation, theory, sweeps, the federation, TOML, the command line.
-Own ones are classes that derive from one of the bases here; see ``docs/adding_a_part.md``.
+Own ones are classes that derive from one of the bases here; see ``docs/write_a_part.md``.
 """
 
 from psofed.common.options import option
@@ -18,6 +18,7 @@ from psofed.parts.base import (
     Pattern,
     PreAggregation,
 )
+from psofed.parts.metric import Metric, TrialState
 from psofed.parts.network import Availability, Channel, Delay
 from psofed.parts.registry import load_plugin
 
@@ -33,9 +34,11 @@ __all__ = [
     "Function",
     "InputStream",
     "Learner",
+    "Metric",
     "Model",
     "Pattern",
     "PreAggregation",
+    "TrialState",
     "load_plugin",
     "option",
 ]

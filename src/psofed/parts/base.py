@@ -1,17 +1,435 @@
 """Base classes of the families of parts, and what the engine expects of each.
 
-They are defined by what they are about: :mod:`~psofed.parts.families.attack`, :mod:`~psofed.parts.families.exchange`,
-:mod:`~psofed.parts.families.learning`, :mod:`~psofed.parts.families.server`, and :mod:`psofed.parts.network`.
+Those of attacks and of the network are in :mod:`psofed.parts.attack` and :mod:`psofed.parts.network`.
 """
 
-from psofed.parts.families.attack import Attack as Attack
-from psofed.parts.families.exchange import Algorithm as Algorithm
-from psofed.parts.families.exchange import Pattern as Pattern
-from psofed.parts.families.learning import Drift as Drift
-from psofed.parts.families.learning import Function as Function
-from psofed.parts.families.learning import InputStream as InputStream
-from psofed.parts.families.learning import Learner as Learner
-from psofed.parts.families.learning import Model as Model
-from psofed.parts.families.server import Aggregation as Aggregation
-from psofed.parts.families.server import Defence as Defence
-from psofed.parts.families.server import PreAggregation as PreAggregation
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
+from psofed.common.options import option
+from psofed.parts.attack import Attack as Attack
+from psofed.parts.part import Part, takes_memory
+from psofed.parts.traffic import BITS_PER_NUMBER
+
+if TYPE_CHECKING:
+    from psofed.common.types import FloatArray, IntArray
+    from psofed.parts import contexts
+    from psofed.parts.affine import LinearLearner
+    from psofed.parts.features import FeatureMap
+    from psofed.parts.traffic import Exchange, Traffic
+    from psofed.scenario import Scenario
+
+
+class Drift(Part):
+    """How the target moves while it is learned."""
+
+    methods: ClassVar[tuple[str, ...]] = ("move",)
+
+    def move(self, step: "contexts.Step") -> "FloatArray":
+        """Return w*_n − w*_0, shape (D,)."""
+        raise NotImplementedError
+
+    def check(self, iterations: int) -> None:
+        """Refuse runs that are too short."""
+
+    def increment_variance(self) -> float | None:
+        """Return the variance of each entry's step w*_{n+1} − w*_n, if steps are white; what theory needs."""
+        return None
+
+    def mean_square(self) -> float | None:
+        """Return the mean of ‖w*_n − w*_0‖² over a period, for periodic drifts."""
+        return None
+
+    def jump_iteration(self) -> int | None:
+        """Return the iteration of the jump, for jumps."""
+        return None
+
+
+class Learner(Part):
+    """The local step of a client: from its model v after the download, with e = y − vᵀx on a sample (x, y).
+
+    A learner has one of two methods. With :meth:`gain` it steps along the input, v ← a v + g x, where a is
+    :meth:`keep` and the engine does the rest for many trials at once. With :meth:`learn` it writes any change of v, and
+    may keep a memory.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("gain", "learn")
+
+    def gain(self, residual: "contexts.Residual") -> float:
+        """Return g in v ← a v + g x."""
+        raise NotImplementedError
+
+    def keep(self, stepsize: float) -> float:
+        """Return a in v ← a v + g x, the share of its model that a client with this stepsize keeps."""
+        return 1.0
+
+    def learn(self, observation: "contexts.Observation", memory: "FloatArray", out: "FloatArray") -> None:
+        """Write the change of v into ``out`` (D,); `memory` is the client's and is to be changed in place."""
+        raise NotImplementedError
+
+    def linear(self) -> "LinearLearner | None":
+        """State that the step is linear in the model given the sample, for exact theory; None if it is not."""
+        return None
+
+    def initial_memory(self, dimension: int) -> "FloatArray":
+        """Return what a client's memory holds at first; its length is the memory's."""
+        import numpy as np
+
+        return np.zeros(0)
+
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers a client keeps: the length of :meth:`initial_memory`."""
+        return len(self.initial_memory(dimension))
+
+    @classmethod
+    def steps_along_input(cls) -> bool:
+        """Whether it has :meth:`gain` instead of :meth:`learn`."""
+        return cls.gain is not Learner.gain
+
+
+class InputStream(Part):
+    """Where the inputs of the clients come from.
+
+    The engine draws standard normal numbers for every client and iteration, and :meth:`draw` makes an input of them and
+    of what it remembers.
+    """
+
+    family: ClassVar[str] = "stream"
+    table: ClassVar[str] = "data.stream"
+    methods: ClassVar[tuple[str, ...]] = ("draw",)
+
+    def draw(self, innovation: "contexts.Innovation", memory: "FloatArray", out: "FloatArray") -> None:
+        """Write x_{k,n} into ``out`` (d,); `memory` is the client's, zeros at first, and is to be changed in place."""
+        raise NotImplementedError
+
+    def memory_size(self, dimension: int) -> int:
+        """Return how many numbers it remembers of each client whose inputs have `dimension` entries."""
+        return 0
+
+    def input_correlation(self) -> float | None:
+        """Return ρ if the inputs have the covariance R_k[i, j] = ς_k² ρ^|i−j|; None if it is another."""
+        return None
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether inputs are drawn independently over time, as `input_correlation` and `covariances` say."""
+        return self.kind == "independent"
+
+
+class Model(Part):
+    """Model that the clients fit: ŷ = wᵀz(x), linear in features of the inputs.
+
+    Attributes
+    ----------
+    features : int or None
+        How many there are, where the model says so; it is then the scenario's dimension.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("make_features",)
+
+    def make_features(self, input_dimension: int, dimension: int) -> "FeatureMap":
+        """Return z for inputs of d entries and D weights."""
+        raise NotImplementedError
+
+    @property
+    def num_features(self) -> int | None:
+        """Number of features, where the model determines it."""
+        return None
+
+
+class Function(Part):
+    """A function to be learned: a client observes y = f(x) + ν.
+
+    Attributes
+    ----------
+    num_inputs : int or None
+        How many entries x has; any number if None.
+    """
+
+    table: ClassVar[str] = "data.function"
+    methods: ClassVar[tuple[str, ...]] = ("value",)
+    num_inputs: ClassVar[int | None] = None
+
+    def value(self, x: "FloatArray") -> float:
+        """Return f(x) for x of shape (d,)."""
+        raise NotImplementedError
+
+
+class Pattern(Part):
+    """Which M of the D entries a client shares in an iteration."""
+
+    table: ClassVar[str] = "selection"
+    methods: ClassVar[tuple[str, ...]] = ("select",)
+
+    def select(self, mask: "contexts.Mask", out: "IntArray") -> None:
+        """Write M different entries from 0 to D − 1 into ``out`` (M,)."""
+        raise NotImplementedError
+
+    def mask_moments(self, dimension: int, num_shared: int) -> "tuple[float, float | FloatArray] | None":
+        """Return E[S(i)], alike in all entries, and E[S(i) S(j)], of masks independent over time; else None.
+
+        The second is a number where it is the same for all i ≠ j, else a matrix (D, D).
+        """
+        return None
+
+    def mask_period(self, dimension: int, num_shared: int) -> int | None:
+        """Return the period of a moving window of M neighbouring entries, in iterations; None for other patterns."""
+        return None
+
+
+class Algorithm(Part):
+    """An algorithm: what clients and server exchange, and what it costs.
+
+    Where clients hold no model (all algorithms but PSO-Fed), only the server has a model w_n. In an iteration with
+    an exchange each participant k receives w_n and forms its LMS update u_k = μ x_k e_k, e_k = y_k − w_nᵀx_k. Then
+
+        encode   u_k → the numbers that k sends
+        attack   changes them, if k is Byzantine
+        decode   what the server reads out of them: from each client's numbers, or once from all clients' joined
+        join     the scenario's aggregation rule, the mean unless said otherwise
+        apply    what is joined → the change of w_n
+
+    An :class:`Exchange` may ask for momenta: clients then encode theirs in the place of u_k, and the rule joins those
+    that the server has of all K clients.
+
+    Attributes
+    ----------
+    holds_models : bool
+        Whether clients hold models; only the engine can run such an algorithm.
+    adds_mean_update : bool
+        Whether, under the mean, an exchange adds the average of the updates that arrive to w_n; the exact theory covers
+        such an algorithm.
+    """
+
+    table: ClassVar[str] = "algorithm_options"
+    methods: ClassVar[tuple[str, ...]] = ("traffic",)
+    also_needs: ClassVar[tuple[str, ...]] = ("exchange", "encode")
+    holds_models: ClassVar[bool] = False
+    adds_mean_update: ClassVar[bool] = False
+
+    def check(self, scenario: "Scenario") -> None:
+        """Refuse settings that have no meaning for the algorithm."""
+        if self.holds_models:
+            return
+        why = f'with algorithm = "{self.kind}", whose clients hold no model'
+        if scenario.uplink != "same":
+            raise InvalidValueError("uplink", scenario.uplink, f'"same" {why}')
+        if scenario.learner.kind != "lms":
+            raise InvalidValueError("learner.kind", scenario.learner.kind, f'"lms" {why}')
+        if scenario.delay is not None and not self.exchange(scenario).sends_model:
+            late = "a late upload u moves the server by u − g, but what is sent here is not a model"
+            raise InvalidValueError("delay", scenario.delay.kind, f"left out {why}: {late}")
+
+    def traffic(self, scenario: "Scenario") -> "Traffic":
+        """Return the cost and the frequency of exchanges."""
+        raise NotImplementedError
+
+    def exchange(self, scenario: "Scenario") -> "Exchange":
+        """Return the values and random numbers that an exchange needs."""
+        raise NotImplementedError
+
+    def encode(self, message: "contexts.Message", out: "FloatArray") -> None:
+        """Write the numbers that a participant sends into ``out`` (N,)."""
+        raise NotImplementedError
+
+    def decode(self, received: "contexts.Received", out: "FloatArray") -> None:
+        """Write the decoded update into ``out`` (D,); without this method values are combined as they are."""
+        raise NotImplementedError
+
+    def apply(self, received: "contexts.Received", memory: "FloatArray", out: "FloatArray") -> None:
+        """Write the change of w_n into ``out`` (D,); without this method the combined value is the change."""
+        for i in range(out.size):
+            out[i] = received.numbers[i]
+
+    def most_participants(self, scenario: "Scenario") -> int:
+        """Return the largest number of participants in an iteration."""
+        if self.holds_models:
+            return scenario.num_participants
+        most = self.traffic(scenario).most_in_iteration
+        if most > scenario.num_clients:
+            allowed = f"at most {scenario.num_clients} per iteration (num_clients; see spend_budget)"
+            raise InvalidValueError(f'exchanges of algorithm "{self.kind}"', most, allowed)
+        return max(scenario.num_participants, most)
+
+    def sends_numbers(self, scenario: "Scenario") -> bool:
+        """Tell whether an upload consists of whole numbers, and not of a few bits of each."""
+        bits = self.traffic(scenario).bits_up
+        return self.holds_models or bits == BITS_PER_NUMBER * self.exchange(scenario).numbers
+
+    def num_joined(self, scenario: "Scenario") -> int:
+        """Return the largest number of uploads or momenta that the aggregation rule combines."""
+        most = self.most_participants(scenario)
+        if self.holds_models or self.exchange(scenario).server_momentum is None:
+            return most
+        return scenario.num_clients
+
+    @classmethod
+    def decodes(cls) -> bool:
+        """Tell whether it decodes updates, before or after they are combined."""
+        return cls.decode is not Algorithm.decode
+
+
+class Aggregation(Part):
+    """Rule by which the server combines the uploads.
+
+    The engine leaves out numbers that are not finite or beyond ±1e150, calls :meth:`combine`, and moves each entry by
+    the share of participants who answered towards what it returned; nothing moves where nobody did. So every rule is
+    the paper's mean once its robustness is switched off.
+
+    Attributes
+    ----------
+    over : str
+        ``"entries"``: :meth:`combine` is shown one entry's :class:`~psofed.parts.contexts.Numbers` and returns a
+        number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape
+        (E,); or, faster, takes a last argument `out` and writes the change into it. With :meth:`memory_size` either
+        takes another argument `memory` after the first: the rule's own array of this trial.
+    has_root_data : bool
+        Whether the server holds `root_size` samples.
+    """
+
+    table: ClassVar[str] = "aggregation_options"
+    methods: ClassVar[tuple[str, ...]] = ("combine",)
+    over: ClassVar[str] = "entries"
+    has_root_data: ClassVar[bool] = False
+
+    def combine(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the participants agree on: a number, or a change of the server's model."""
+        raise NotImplementedError
+
+    @classmethod
+    def writes_change(cls) -> bool:
+        """Whether :meth:`combine` writes its change into a last argument `out`, instead of returning it."""
+        return cls.over == "vectors" and cls.combine.__code__.co_argcount > 2 + takes_memory(cls.combine)
+
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return how many numbers the rule keeps from iteration to iteration, zeros at first."""
+        return 0
+
+    def remembers_clients(self) -> bool:
+        """Whether the memory grows with the number of clients."""
+        return self.memory_size(2, 1) != self.memory_size(1, 1)
+
+    def check_mixing(self, pre: "PreAggregation | None") -> None:
+        """Refuse a rule that remembers each client after a pre-aggregation, whose uploads are of no one client."""
+        if pre is not None and self.remembers_clients():
+            raise NotCoveredError(
+                f'aggregation = "{self.kind}" remembers each client, and pre_aggregation = "{pre.kind}" mixes the '
+                "uploads of several; remove one of the two"
+            )
+
+    @classmethod
+    def check_methods(cls) -> None:
+        """Refuse a rule whose :meth:`combine` takes other arguments than the engine has for it."""
+        super().check_methods()
+        code = getattr(cls.combine, "__code__", None)
+        if code is None:
+            return
+        names = code.co_varnames[1 : code.co_argcount]
+        shown = "numbers" if cls.over == "entries" else "updates"
+        allowed = [(shown,), (shown, "memory")]
+        if cls.over == "vectors":
+            allowed += [(shown, "out"), (shown, "memory", "out")]
+        remembers = cls.memory_size is not Aggregation.memory_size
+        if len(names) not in {len(some) for some in allowed} or takes_memory(cls.combine) != remembers:
+            listed = " or ".join(f"combine(self, {', '.join(some)})" for some in allowed)
+            raise PsofedError(
+                f'aggregation "{cls.kind}" ({cls.__qualname__}) has combine(self, {", ".join(names)}); it must be '
+                f"{listed}, with `memory` if and only if there is a method memory_size"
+            )
+
+    def fewest_numbers(self) -> int:
+        """Return how many numbers of an entry the rule needs; the server's own value stands in for missing ones."""
+        return 1
+
+    def check_participants(self, participants: int) -> None:
+        """Refuse more participants than the rule can work on."""
+
+
+class PreAggregation(Part):
+    """Mixing of the uploads before a rule combines them.
+
+    The engine forms the mixed updates Σ_p weight(p) · u_p, where u_p is 0, the server's own value, in entries that
+    participant p did not share. A mixed upload holds the entries that one of those mixed into it shared. The rule then
+    sees the mixed uploads as if participants had sent them.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("weigh",)
+
+    def weigh(self, updates: "contexts.AllUpdates", out: "FloatArray") -> None:
+        """Write the weight of each participant in each mixed upload into ``out`` (uploads, P), which holds zeros."""
+        raise NotImplementedError
+
+    def memory_size(self, num_clients: int, dimension: int) -> int:
+        """Return how many numbers it keeps from iteration to iteration, zeros at first."""
+        return 0
+
+    def uploads_after(self, participants: int) -> int:
+        """Return the number of mixed uploads, at most `participants`."""
+        return participants
+
+
+class Defence(Part):
+    """Detection and exclusion of suspicious clients.
+
+    The engine subtracts from each uploaded number what it could be expected to be, divides by the deviation of an
+    honest client, and calls :meth:`suspicion`. Above a threshold that is an alarm: the client is left out of the
+    aggregation until it has made `return_after` uploads without another one. Its memory is then set to 0.
+
+    Parameters
+    ----------
+    false_alarm_every : float
+        Expected number of iterations until an honest client of the fleet is excluded by mistake. The threshold is
+        derived from it by running the scenario without its attack.
+    threshold : float, optional
+        The threshold itself; replaces `false_alarm_every`.
+    return_after : int
+        Number of uploads without an alarm after which a client is readmitted; 0: never.
+    excluded_download : bool
+        Whether excluded clients still download, and so learn from the others.
+    reference : str
+        What an upload is compared with: ``"participants"``, the median of what the other participants sent for the
+        entry and of the server's own number; or ``"server"``, the server's own number alone.
+    variance : str
+        Where the variance of honest residuals comes from: exact ``"theory"``, iteration by iteration; ``"estimated"``
+        on the way, over the fleet's level; each client's own ``"past"``, which Byzantine clients that send hardly any
+        change cannot shift, and then at most a third of the clients are excluded at a time; or ``"auto"``, theory where
+        it covers the scenario, else estimated. A federation uses the past.
+
+    Attributes
+    ----------
+    memory_size : int
+        Number of values it keeps for each client.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("suspicion",)
+    memory_size: ClassVar[int] = 1
+
+    false_alarm_every: float = option(
+        default=10_000.0,
+        low=1.0,
+        text="iterations per wrongly excluded honest client, over the whole fleet",
+    )
+    threshold: float | None = option(
+        default=None, low=0.0, text="alarm threshold of the suspicion; replaces false_alarm_every"
+    )
+    return_after: int = option(
+        default=100, low=0, text="uploads without an alarm until a client is readmitted; 0: never"
+    )
+    excluded_download: bool = option(default=True, text="whether excluded clients still download")
+    reference: str = option(
+        default="participants",
+        choices=("participants", "server"),
+        text="what uploads are compared with",
+    )
+    variance: str = option(
+        default="auto",
+        choices=("auto", "theory", "estimated", "past"),
+        text="source of the honest residuals' variance",
+    )
+
+    def suspicion(self, evidence: "contexts.Evidence", memory: "FloatArray") -> float:
+        """Return the suspicion against a client after an upload, at least 0.
+
+        `memory` (memory_size,) holds what is kept of this client, zeros at first, and is to be changed in place.
+        """
+        raise NotImplementedError

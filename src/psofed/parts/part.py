@@ -55,10 +55,8 @@ class Part(Settings):
             from psofed.parts.registry import FAMILIES
 
             name, family = type(self).__name__, type(self).family
-            raise TypeError(
-                f"psofed.{name} is the base of every {family}; use one of psofed.{FAMILIES[family]} or derive your own "
-                "from it"
-            )
+            built_in = f"use one of psofed.{FAMILIES[family]} or " if family in FAMILIES else ""
+            raise TypeError(f"psofed.{name} is the base of every {family}; {built_in}derive your own from it")
         super().__post_init__()
 
     @classmethod

@@ -1,13 +1,14 @@
-"""Apply a defence to one trial's uploads in plain Python, for the reference, the federation and the debugger.
+"""Judge uploads and exclude suspicious clients: once for the engine, which compiles it, and for the federation.
 
-The engine does the same in compiled loops over many trials (:mod:`psofed.engine.defence`), and is tested
-against this.
+An upload's residuals are its values less those that could be expected. :func:`find_deviations` compares them with what
+honest clients show, the defence's own method turns them into a suspicion, :func:`take_note` excludes or readmits the
+client, and :func:`learn_variances` follows the variances of those who are in.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from psofed.common.types import FloatArray, IntArray
 from psofed.parts.base import Defence
 from psofed.parts.contexts import Evidence
 from psofed.parts.plain import LARGEST
+from psofed.parts.vectors import middle, part_of
 
 # The median of the square of a standard normal number.
 MEDIAN_SQUARE = 0.4549364231195728
@@ -30,12 +32,8 @@ LEVEL_RATE, LEVEL_FACTOR = 0.2, 4.0
 OWN_RATE, OWN_MOST = 0.05, 9.0
 OWN_LOW, OWN_HIGH = 0.05, 20.0
 
-
-# What is kept of each client, and what it begins with; its own past begins with 0, which is nothing.
-_BEGINNINGS = {
-    "_memory": 0.0, "_relative": 1.0, "left": 0, "first": -1, "since": 0, "exclusions": 0, "_finished": 0,
-    "suspicion": 0.0,
-}  # fmt: skip
+# Peaks of honest suspicion are counted in bins: LOWEST_PEAK · PEAK_RATIO^b is the lower end of bin b.
+LOWEST_PEAK, PEAK_RATIO, PEAK_BINS = 0.01, 1.02, 1400
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,15 +65,245 @@ class WatchPlan:
         return self.variance.size == 0
 
 
-def upper_median(values: FloatArray, dropped: int) -> float:
-    """Return the median of the values without the `dropped` lowest: quiet clients, a third at most, cannot lower it.
+class Watching(NamedTuple):
+    """Memory of a defence for K clients of L trials.
+
+    Attributes
+    ----------
+    threshold : float
+        Suspicion above it is an alarm.
+    return_after : int
+        Uploads without an alarm until a client is readmitted; −1: never.
+    by_server : bool
+        Whether an upload is compared with the server's own number alone.
+    by_past : bool
+        Whether each client's variance is estimated from its own past alone.
+    variance : array (N, K)
+        Of honest residuals, by iteration; empty if it is estimated on the way.
+    memory : array (L, K, any)
+        The defence's own numbers.
+    usual_level : float
+        The fleet's level without an attack, where variances are known.
+    level, log_levels, relative : arrays (L,), (L,) and (L, K)
+        The fleet's level, the sum of its logarithms, and each client's variance over it, estimated on the way; or its
+        variance by its past, 0 if it has none.
+    left, first, since, exclusions, finished : int arrays (L, K)
+        Uploads until a client is readmitted, 0 if it is in; when it was excluded first, and last; how often; for how
+        long, not counting now.
+    peak, peaks : arrays (L, K) and (L, bins)
+        The highest suspicion of this excursion, and a count of such peaks; no bins unless they are counted.
+    suspicion : array (L, K)
+        Of each client after its last upload.
+    """
+
+    threshold: float
+    return_after: int
+    by_server: bool
+    by_past: bool
+    variance: FloatArray
+    memory: FloatArray
+    usual_level: float
+    level: FloatArray
+    log_levels: FloatArray
+    relative: FloatArray
+    left: IntArray
+    first: IntArray
+    since: IntArray
+    exclusions: IntArray
+    finished: IntArray
+    peak: FloatArray
+    peaks: IntArray
+    suspicion: FloatArray
+
+
+def make_watching(defence: Defence | None, plan: WatchPlan, clients: int, trials: int) -> Watching:
+    """Return a defence's memory at the start of a run, empty for no trials."""
+    if not trials:
+        clients = 0
+    whole = (trials, clients)
+    return Watching(
+        threshold=plan.threshold,
+        return_after=defence.return_after if defence is not None and defence.return_after else -1,
+        by_server=defence is not None and defence.reference == "server",
+        by_past=plan.by_past,
+        variance=np.zeros((0, clients)) if plan.is_estimated else plan.variance.copy(),
+        memory=np.zeros((*whole, 0 if defence is None else defence.memory_size)),
+        usual_level=plan.usual_level,
+        level=np.full(trials, 0.0 if plan.is_estimated else plan.usual_level),
+        log_levels=np.zeros(trials),
+        relative=np.full(whole, 0.0 if plan.by_past else 1.0),
+        left=np.zeros(whole, np.int64),
+        first=np.full(whole, -1, np.int64),
+        since=np.zeros(whole, np.int64),
+        exclusions=np.zeros(whole, np.int64),
+        finished=np.zeros(whole, np.int64),
+        peak=np.zeros(whole),
+        peaks=np.zeros((trials, PEAK_BINS if plan.threshold == math.inf else 0), np.int64),
+        suspicion=np.zeros(whole),
+    )
+
+
+def all_peaks(watching: Watching) -> NDArray[np.int64]:
+    """Return the number of peaks in each bin.
+
+    A peak counts once suspicion has fallen to half of it. What has not by the end of a run counts with the highest it
+    came to: the suspicion of a client whose honest uploads always differ from the others' keeps climbing, and is what
+    raises most alarms.
+    """
+    still = watching.peak.ravel()
+    still = still[still >= LOWEST_PEAK]
+    bins = np.minimum(np.log(still / LOWEST_PEAK) / math.log(PEAK_RATIO), PEAK_BINS - 1).astype(np.int64)
+    counts: NDArray[np.int64] = watching.peaks.sum(axis=0) + np.bincount(bins, minlength=PEAK_BINS)
+    return counts
+
+
+# --- one trial, compiled by the engine -------------------------------------------------------------------------------
+
+
+def upper_median(values: FloatArray) -> float:
+    """Return the median without the lowest third of the values: quiet clients cannot lower it.
 
     Examples
     --------
-    >>> upper_median(np.array([3.0, 0.0, 1.0, 2.0]), 1)
+    >>> upper_median(np.array([3.0, 0.0, 1.0, 2.0]))
     2.0
     """
-    return float(np.median(np.sort(values)[dropped:]))
+    return middle(np.sort(values)[(values.size - 1) // 3 :])
+
+
+def find_deviations(
+    n: int, trial: int, clients: NDArray[Any], residuals: FloatArray, watch: Watching
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mean squares of residuals (P, M), and the deviations that honest ones would have, both (P,).
+
+    Residuals are NaN where nothing was sent, and so is the mean square of a client that sent nothing.
+    """
+    count, own, left = len(clients), watch.relative[trial], watch.left[trial]
+    numbers = np.empty((5, count))  # one array, since to get one takes longer than most of what follows
+    squares, deviations, scales, ratios, scratch = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+    for p in range(count):
+        sent, total = 0, 0.0
+        for residual in residuals[p]:
+            if residual == residual:
+                sent += 1
+                total += residual * residual
+        squares[p] = total / sent if sent else np.nan
+    if watch.by_past:
+        _begin_past(trial, clients, squares, watch)
+    for p in range(count):
+        k = clients[p]
+        scales[p] = max(own[k] if watch.variance.shape[0] == 0 else variance_at(n, k, watch), 1e-300)
+        ratios[p] = squares[p] / scales[p] if left[k] == 0 else np.nan
+    level = 1.0
+    if not watch.by_past:
+        _follow_level(_median_of_others(-1, ratios, scratch) / MEDIAN_SQUARE, trial, watch)
+        level = watch.level[trial]
+    if watch.variance.shape[0] > 0:
+        watch.log_levels[trial] += math.log(level)
+        level = max(1.0, level / watch.usual_level)
+    for p in range(count):
+        scales[p] = max(level * scales[p], 1e-300)
+        ratios[p] = squares[p] / scales[p] if watch.by_past or left[clients[p]] == 0 else np.nan
+    for p in range(count):
+        calm = _median_of_others(p, ratios, scratch) / MEDIAN_SQUARE
+        deviations[p] = math.sqrt(scales[p] * (calm if calm > 1.0 else 1.0))
+    return squares, deviations
+
+
+def variance_at(n: int, k: int, watch: Watching) -> float:
+    """Return the known variance of a client's honest residuals in iteration n."""
+    variance: float = watch.variance[min(n, watch.variance.shape[0] - 1), k]
+    return variance
+
+
+def take_note(suspicion: float, n: int, trial: int, k: int, watch: Watching) -> None:
+    """Exclude or readmit a client."""
+    left = watch.left[trial]
+    watch.suspicion[trial, k] = suspicion
+    if watch.peaks.shape[1]:
+        _count_peak(suspicion, trial, k, watch)
+    if not suspicion <= watch.threshold:
+        watch.memory[trial, k] = 0.0
+        if left[k] == 0:
+            if watch.by_past and np.sum(left != 0) >= (left.size - 1) // 3:
+                return
+            watch.exclusions[trial, k] += 1
+            watch.since[trial, k] = n
+            if watch.first[trial, k] < 0:
+                watch.first[trial, k] = n
+        left[k] = watch.return_after
+    elif left[k] > 0:
+        left[k] -= 1
+        if left[k] == 0:
+            watch.finished[trial, k] += n - watch.since[trial, k]
+
+
+def learn_variances(trial: int, clients: NDArray[Any], squares: FloatArray, watch: Watching) -> None:
+    """Move the variances of those who are in towards their squares, and hold them within a range of the fleet's."""
+    own, level = watch.relative[trial], 1.0 if watch.by_past else watch.level[trial]
+    if watch.variance.shape[0] > 0 or level == 0.0:
+        return
+    for p in range(squares.size):
+        k = clients[p]
+        if squares[p] == squares[p] and watch.left[trial, k] == 0:
+            own[k] += OWN_RATE * (min(squares[p] / level, OWN_MOST * own[k]) - own[k])
+            if not watch.by_past:
+                own[k] = min(max(own[k], OWN_LOW), OWN_HIGH)
+    if watch.by_past and np.any(own > 0.0):
+        fleet = upper_median(own[own > 0.0])
+        for k in range(own.size):
+            if own[k] > 0.0:
+                own[k] = min(max(own[k], OWN_LOW * fleet), OWN_HIGH * fleet)
+
+
+def _begin_past(trial: int, clients: NDArray[Any], squares: FloatArray, watch: Watching) -> None:
+    """Let clients without a past begin with the fleet's variance, or with the squares of the first iteration."""
+    own = watch.relative[trial]
+    values = own[own > 0.0]
+    if values.size == 0:
+        values = squares[~np.isnan(squares)] / MEDIAN_SQUARE
+    fleet = upper_median(values) if values.size else 0.0
+    for p in range(squares.size):
+        if squares[p] == squares[p] and own[clients[p]] == 0.0:
+            own[clients[p]] = fleet
+
+
+def _follow_level(typical: float, trial: int, watch: Watching) -> None:
+    """Update the fleet's level from the median of an iteration; NaN if there is none."""
+    level = watch.level[trial]
+    if level == 0.0 and typical == typical:
+        watch.level[trial] = typical
+    elif typical > 0.0:
+        ratio = min(max(typical / level, 1.0 / LEVEL_FACTOR), LEVEL_FACTOR)
+        watch.level[trial] = level * ratio**LEVEL_RATE
+
+
+def _median_of_others(p: int, values: FloatArray, scratch: FloatArray) -> float:
+    """Return the median of all values but number p that are not NaN; NaN if there are none."""
+    count = 0
+    for q in range(values.size):
+        if q != p and values[q] == values[q]:
+            scratch[count] = values[q]
+            count += 1
+    return middle(part_of(scratch, 0, (count,))) if count else np.nan
+
+
+def _count_peak(suspicion: float, trial: int, k: int, watch: Watching) -> None:
+    """Count the highest suspicion of an excursion once it has fallen to half of it."""
+    peak = watch.peak[trial, k]
+    if suspicion > peak:
+        watch.peak[trial, k] = suspicion
+    elif suspicion <= 0.5 * peak:
+        if peak >= LOWEST_PEAK:
+            b = int(math.log(peak / LOWEST_PEAK) / math.log(PEAK_RATIO))
+            watch.peaks[trial, min(b, watch.peaks.shape[1] - 1)] += 1
+        watch.peak[trial, k] = suspicion
+
+
+# --- one federation --------------------------------------------------------------------------------------------------
+
+# What is kept of each client.
+_OF_CLIENTS = ("memory", "relative", "left", "first", "since", "exclusions", "finished", "suspicion")
 
 
 class Watch:
@@ -106,37 +334,32 @@ class Watch:
 
     def __init__(self, defence: Defence, plan: WatchPlan, num_clients: int) -> None:
         self._defence, self._plan = defence, plan
-        self._memory = np.zeros((num_clients, defence.memory_size))
-        self._level = 0.0 if plan.is_estimated else plan.usual_level
-        self._relative = np.full(num_clients, 0.0 if plan.by_past else 1.0)
-        self.left: IntArray = np.zeros(num_clients, np.int64)
-        self.first: IntArray = np.full(num_clients, -1, np.int64)
-        self.since: IntArray = np.zeros(num_clients, np.int64)
-        self.exclusions: IntArray = np.zeros(num_clients, np.int64)
-        self._finished = np.zeros(num_clients, np.int64)
-        self.suspicion: FloatArray = np.zeros(num_clients)
+        self._state = make_watching(defence, plan, num_clients, 1)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _OF_CLIENTS:
+            raise AttributeError(name)
+        return getattr(self._state, name)[0]
 
     def resize(self, num_clients: int) -> None:
         """Make space for clients that join later."""
-        more = num_clients - len(self.left)
-        if more <= 0:
-            return
-        for name, beginning in _BEGINNINGS.items():
-            known = getattr(self, name)
-            value = 0.0 if name == "_relative" and self._plan.by_past else beginning
-            new = np.full((more, *known.shape[1:]), value, known.dtype)
-            setattr(self, name, np.concatenate([known, new]))
+        before, self._state = self._state, make_watching(self._defence, self._plan, num_clients, 1)
+        self._state.level[:] = before.level
+        for name in _OF_CLIENTS:
+            values = getattr(before, name)
+            getattr(self._state, name)[:, : values.shape[1]] = values
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the memory as plain lists, for JSON."""
-        return {"level": self._level, **{name: getattr(self, name).tolist() for name in _BEGINNINGS}}
+        level = float(self._state.level[0])
+        return {"level": level, **{name: getattr(self, name).tolist() for name in _OF_CLIENTS}}
 
     def restore(self, known: Mapping[str, Any]) -> None:
         """Restore the memory from :meth:`to_mapping`."""
-        self._level = float(known["level"])
-        for name in _BEGINNINGS:
-            was = getattr(self, name)
-            setattr(self, name, np.asarray(known[name], was.dtype).reshape(-1, *was.shape[1:]))
+        self.resize(len(known["left"]))
+        self._state.level[:] = float(known["level"])
+        for name in _OF_CLIENTS:
+            getattr(self, name)[:] = known[name]
 
     @property
     def is_out(self) -> NDArray[np.bool_]:
@@ -145,7 +368,7 @@ class Watch:
 
     def time_out(self, iterations: int) -> NDArray[np.int64]:
         """Return in how many of the first `iterations` each client was excluded."""
-        return np.asarray(self._finished + np.where(self.is_out, iterations - self.since, 0))
+        return np.asarray(self.finished + np.where(self.is_out, iterations - self.since, 0))
 
     def judge(
         self, uploads: FloatArray, server: FloatArray, clients: NDArray[Any], iteration: int
@@ -163,112 +386,27 @@ class Watch:
         iteration : int
             n.
         """
-        sent = ~np.isnan(uploads)
-        out = self.left[clients] != 0
-        residuals = self._residuals(uploads, sent, out, server)
-        squares = np.array(
-            [np.mean(r[s] ** 2) if s.any() else np.nan for r, s in zip(residuals, sent, strict=True)]
-        )
-        spoke = np.asarray(sent.any(axis=1))
-        by_past = self._plan.by_past
-        if by_past:
-            scale = self._past_variances(squares, spoke, clients)
-        else:
-            scale = self._variances(squares, spoke & ~out, clients, iteration)
+        state, sent = self._state, ~np.isnan(uploads)
+        residuals = np.where(sent, self._residuals(uploads, server, self.left[clients] != 0), np.nan)
         with np.errstate(over="ignore"):
-            ratios = squares / scale
-        for p in np.flatnonzero(spoke):
-            others = spoke.copy() if by_past else spoke & ~out
-            others[p] = False
-            calm = max(1.0, float(np.median(ratios[others])) / MEDIAN_SQUARE) if others.any() else 1.0
-            scores = residuals[p, sent[p]] / math.sqrt(scale[p] * calm)
-            self._take_note(int(clients[p]), np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE), iteration)
-        if by_past:
-            self._learn_past(squares, spoke, clients)
-        elif self._plan.is_estimated:
-            self._learn(squares, spoke, clients)
+            squares, deviations = find_deviations(iteration, 0, clients, residuals, state)
+            for p in np.flatnonzero(sent.any(axis=1)):
+                k = int(clients[p])
+                scores = np.clip(residuals[p, sent[p]] / deviations[p], -LARGEST_SCORE, LARGEST_SCORE)
+                suspicion = self._defence.suspicion(Evidence(scores, k, iteration), self.memory[k])
+                take_note(suspicion, iteration, 0, k, state)
+            learn_variances(0, clients, squares, state)
         return np.asarray(self.left[clients] != 0)
 
-    def _residuals(
-        self, uploads: FloatArray, sent: NDArray[np.bool_], out: NDArray[np.bool_], server: FloatArray
-    ) -> FloatArray:
+    def _residuals(self, uploads: FloatArray, server: FloatArray, out: NDArray[np.bool_]) -> FloatArray:
         expected = np.broadcast_to(server, uploads.shape).astype(np.float64)
-        if self._defence.reference == "participants":
+        if not self._state.by_server:
             heard = np.where((np.abs(uploads) <= LARGEST) & ~out[:, None], uploads, np.nan)
             for p in range(len(uploads)):
                 others = heard.copy()
                 others[p] = server
                 expected[p] = _middle_of_columns(others)
-        return np.clip(np.where(sent, uploads - expected, 0.0), -LARGEST, LARGEST)
-
-    def _variances(
-        self, squares: FloatArray, heard: NDArray[np.bool_], clients: NDArray[Any], iteration: int
-    ) -> FloatArray:
-        """Return the variance of honest residuals of each upload, before what the others show."""
-        plan = self._plan
-        own = self._relative[clients]
-        if not plan.is_estimated:
-            own = np.maximum(plan.variance[min(iteration, len(plan.variance) - 1), clients], 1e-300)
-        if heard.any():
-            with np.errstate(over="ignore"):
-                typical = float(np.median(squares[heard] / own[heard])) / MEDIAN_SQUARE
-            if self._level == 0.0:
-                self._level = typical
-            elif typical > 0.0:
-                ratio = min(max(typical / self._level, 1.0 / LEVEL_FACTOR), LEVEL_FACTOR)
-                self._level *= ratio**LEVEL_RATE
-        level = self._level if plan.is_estimated else max(1.0, self._level / plan.usual_level)
-        return np.asarray(np.maximum(level * own, 1e-300))
-
-    def _past_variances(
-        self, squares: FloatArray, spoke: NDArray[np.bool_], clients: NDArray[Any]
-    ) -> FloatArray:
-        """Return the variance of each upload by its client's past; those without one begin with the fleet's."""
-        own = self._relative
-        if spoke.any() and (own[clients[spoke]] == 0.0).any():
-            values = own[own > 0.0] if own.any() else squares[spoke] / MEDIAN_SQUARE
-            new = clients[spoke & (own[clients] == 0.0)]
-            own[new] = upper_median(values, (len(values) - 1) // 3)
-        return np.asarray(np.maximum(own[clients], 1e-300))
-
-    def _learn_past(self, squares: FloatArray, spoke: NDArray[np.bool_], clients: NDArray[Any]) -> None:
-        own = self._relative
-        for p in np.flatnonzero(spoke):
-            k = clients[p]
-            if self.left[k] == 0:
-                own[k] += OWN_RATE * (min(squares[p], OWN_MOST * own[k]) - own[k])
-        begun = own > 0.0
-        if begun.any():
-            fleet = upper_median(own[begun], (int(begun.sum()) - 1) // 3)
-            own[begun] = np.clip(own[begun], OWN_LOW * fleet, OWN_HIGH * fleet)
-
-    def _take_note(self, client: int, scores: FloatArray, iteration: int) -> None:
-        defence = self._defence
-        suspicion = defence.suspicion(Evidence(scores, client, iteration), self._memory[client])
-        self.suspicion[client] = suspicion
-        if not suspicion <= self._plan.threshold:
-            if self.left[client] == 0:
-                if self._plan.by_past and np.sum(self.is_out) >= (len(self.left) - 1) // 3:
-                    self._memory[client] = 0.0
-                    return
-                self.exclusions[client] += 1
-                self.since[client] = iteration
-                if self.first[client] < 0:
-                    self.first[client] = iteration
-            self.left[client] = defence.return_after if defence.return_after else -1
-            self._memory[client] = 0.0
-        elif self.left[client] > 0:
-            self.left[client] -= 1
-            if self.left[client] == 0:
-                self._finished[client] += iteration - self.since[client]
-
-    def _learn(self, squares: FloatArray, spoke: NDArray[np.bool_], clients: NDArray[Any]) -> None:
-        for p in np.flatnonzero(spoke):
-            k = clients[p]
-            if self.left[k] == 0 and self._level > 0.0:
-                own = self._relative[k]
-                own += OWN_RATE * (min(squares[p] / self._level, OWN_MOST * own) - own)
-                self._relative[k] = min(max(own, OWN_LOW), OWN_HIGH)
+        return np.clip(uploads - expected, -LARGEST, LARGEST)
 
 
 def _middle_of_columns(values: FloatArray) -> FloatArray:

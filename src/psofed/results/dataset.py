@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from psofed.common.toml import parse_toml
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.results.defence import DEFENCE_LONG_NAMES, DefenceRecord
-from psofed.results.metrics import LONG_NAMES, METRIC_TITLES
+from psofed.results.estimates import estimate
+from psofed.results.metrics import METRIC_TITLES, label_of, read_label
 from psofed.scenario import Scenario
 from psofed.scenario.file import mapping_to_toml
 
@@ -38,13 +40,14 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
 
     variables: dict[str, Any] = {}
     for metric, values in result.steady_state.items():
-        variables[metric] = variable("trial", values, f"steady-state {LONG_NAMES[metric]}, by trial")
+        variables[metric] = metric_variable("trial", values, metric, "steady-state {}, by trial")
     for name, (dims, words) in _BY_METRIC.items():
-        if (found := getattr(result, name)) is not None:
-            for metric in METRIC_TITLES:
-                variables[f"{metric}_{name}"] = variable(
-                    dims, found[metric], words.format(LONG_NAMES[metric])
-                )
+        for metric, values in (getattr(result, name) or {}).items():
+            variables[f"{metric}_{name}"] = metric_variable(dims, values, metric, words)
+    if result.client_mse is not None:
+        variables["client_mse"] = variable(
+            ("trial", "client"), result.client_mse, "steady-state mean squared error of the client, by trial"
+        )
     fleet = result.fleet
     variables["diverged_at"] = variable(
         "trial", result.diverged_at, "iteration in which the trial was seen to diverge, or -1", "iterations"
@@ -93,6 +96,8 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
             "communication": json.dumps(result.communication.to_json()),
             "details": json.dumps(result.details),
             "notes": json.dumps(result.notes),
+            "metrics": json.dumps(list(result.steady_state)),
+            **({} if result.stopping is None else {"stopping": json.dumps(asdict(result.stopping))}),
             **watched,
         },
     )
@@ -106,15 +111,17 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
     PsofedError
         If its shapes do not fit its scenario.
     """
-    from psofed.results.simulation import SimulationResult
+    from psofed.results.simulation import SimulationResult, Stopping
 
     scenario = Scenario.from_mapping(parse_toml(data.attrs["scenario"]))
     bin_width = int(data.attrs["bin_width"])
     check_size(data, "client", scenario.num_clients)
     check_size(data, "iteration", math.ceil(scenario.iterations / bin_width))
 
+    metrics = read_metrics(data)
+
     def by_metric(name: str) -> dict[str, FloatArray]:
-        return {metric: numbers(data, f"{metric}_{name}", _BY_METRIC[name][0]) for metric in METRIC_TITLES}
+        return {metric: numbers(data, f"{metric}_{name}", _BY_METRIC[name][0]) for metric in metrics}
 
     details = json.loads(data.attrs.get("details", "{}"))
     fleet = _measured_fleet(data, scenario) if "data" in details else draw_fleet(scenario)
@@ -124,7 +131,7 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         seed=int(data.attrs["seed"]),
         tail=int(data.attrs["tail"]),
         bin_width=bin_width,
-        steady_state={metric: numbers(data, metric, ("trial",)) for metric in METRIC_TITLES},
+        steady_state={metric: numbers(data, metric, ("trial",)) for metric in metrics},
         tail_change=by_metric("tail_change"),
         curve=by_metric("curve"),
         curve_standard_error=by_metric("curve_standard_error"),
@@ -135,6 +142,8 @@ def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
         details=details,
         notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
         defence=_defence_record(data, scenario, fleet) if "first_excluded_at" in data else None,
+        client_mse=numbers(data, "client_mse", ("trial", "client")) if "client_mse" in data else None,
+        stopping=Stopping(**json.loads(data.attrs["stopping"])) if "stopping" in data.attrs else None,
     )
 
 
@@ -159,7 +168,7 @@ def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.D
                     "standard_error": result.curve_standard_error[metric],
                 }
             )
-            for metric in METRIC_TITLES
+            for metric in result.curve
         ]
         return pandas.concat(parts, ignore_index=True)
     fleet = result.fleet
@@ -171,9 +180,13 @@ def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.D
             "is_byzantine": fleet.byzantine_mask(result.scenario.attack),
         }
     )
+    if result.client_mse is not None:
+        values = [estimate(column) for column in result.client_mse.T]
+        frame["mse"] = [value.mean for value in values]
+        frame["mse_standard_error"] = [value.standard_error for value in values]
     measured = result.details.get("data", {}).get("clients")
     if measured:
-        more = pandas.DataFrame(measured).drop(columns=["name", "is_byzantine"], errors="ignore")
+        more = pandas.DataFrame(measured).drop(columns=["name", *frame.columns], errors="ignore")
         frame = pandas.concat([frame, more], axis=1)
     return frame
 
@@ -181,6 +194,22 @@ def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.D
 def variable(dims: Any, values: Any, words: str, units: str | None = "1") -> tuple[Any, Any, dict[str, str]]:
     """Return a variable of a data set with its meaning in words; "1" is the unit of numbers without one."""
     return dims, values, {"long_name": words} | ({} if units is None else {"units": units})
+
+
+def metric_variable(dims: Any, values: Any, metric: str, words: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Return a variable of a data set with its metric's label; ``{}`` in `words` is the metric's long name."""
+    label = label_of(metric)
+    attributes = {"title": label.title, "in_decibels": int(label.in_decibels)}
+    dims, values, named = variable(dims, values, words.format(label.long_name), label.unit)
+    return dims, values, {**named, **attributes}
+
+
+def read_metrics(data: "xarray.Dataset") -> list[str]:
+    """Return the names of the metrics in a data set, and learn the labels of those that are not known here."""
+    names = json.loads(data.attrs["metrics"]) if "metrics" in data.attrs else list(METRIC_TITLES)
+    for name in names:
+        read_label(name, data[name].attrs)
+    return [str(name) for name in names]
 
 
 def numbers(data: "xarray.Dataset", name: str, dims: tuple[str, ...], kind: str = "f") -> Any:

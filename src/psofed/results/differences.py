@@ -16,7 +16,7 @@ from psofed.results.metric_difference import (
     paired_difference,
     unpaired_difference,
 )
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import label_of
 
 if TYPE_CHECKING:
     import pandas
@@ -81,7 +81,7 @@ class Difference(Reported):
         """Say it in one sentence."""
         from psofed.results.reports.difference import describe_difference
 
-        return describe_difference(self.metrics[metric], METRIC_TITLES[metric], *self.names)
+        return describe_difference(self.metrics[metric], label_of(metric).title, *self.names)
 
     def report(self) -> Report:
         """Return the differences with their intervals, as a value."""
@@ -183,8 +183,8 @@ def paired_metrics(
 ) -> Difference:
     """Compare steady states by metric, pair by pair: trials have numbers, and those that both have are pairs."""
     metrics, values = {}, {}
-    for metric in METRIC_TITLES:
-        if metric in first and metric in second:
+    for metric in first:
+        if metric in second:
             common = min(len(first[metric]), len(second[metric]))
             values[metric] = first[metric][:common], second[metric][:common]
             metrics[metric] = paired_difference(*values[metric], confidence)

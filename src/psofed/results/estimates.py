@@ -73,6 +73,12 @@ class Estimate:
         return to_decibels(self.median)
 
     @property
+    def margin(self) -> float:
+        """How far the interval of the value to show reaches to each side, in dB; infinite without an interval."""
+        _, low, high = self.typical
+        return to_decibels(high / low) / 2 if 0 < low <= high < math.inf else math.inf
+
+    @property
     def is_typical(self) -> bool:
         """Whether the mean, with its interval, says what a trial comes to; where not, the median does."""
         return math.isfinite(self.mean) and not self.is_heavy_tailed
@@ -107,8 +113,8 @@ class Estimate:
         }
 
 
-def estimate(values: FloatArray) -> Estimate:
-    """Estimate the mean and the median of independent `values`.
+def estimate(values: FloatArray, confidence: float = CONFIDENCE) -> Estimate:
+    """Estimate the mean and the median of independent `values`, with intervals of the given `confidence`.
 
     Examples
     --------
@@ -121,13 +127,13 @@ def estimate(values: FloatArray) -> Estimate:
     mean, count = float(np.mean(values)), len(values)
     if count < 2 or math.isnan(mean):
         return Estimate(mean, math.nan, (math.nan, math.nan), mean)
-    middle, reach = median_interval(values)
+    middle, reach = median_interval(values, confidence)
     if math.isinf(mean):
         return Estimate(mean, math.nan, (math.nan, math.nan), middle, reach)
     error = float(np.std(values, ddof=1)) / math.sqrt(count)
     if is_heavy_tailed(values):
-        return Estimate(mean, error, (lower_bound_of_mean(values), math.inf), middle, reach, True)
-    half = students_factor(count) * error
+        return Estimate(mean, error, (lower_bound_of_mean(values, confidence), math.inf), middle, reach, True)
+    half = students_factor(count, confidence) * error
     return Estimate(mean, error, (mean - half, mean + half), middle, reach)
 
 

@@ -1,6 +1,6 @@
 """Result of a simulation: estimates with their uncertainty, learning curves, and their origin."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from psofed._version import __version__
 from psofed.common.numbers import json_object
 from psofed.common.types import FloatArray
+from psofed.common.validation import check_choice
 from psofed.fleet import Fleet
 from psofed.render import Report, Reported
 from psofed.results.defence import DefenceRecord
-from psofed.results.estimates import Estimate, estimate, find_unsteady
+from psofed.results.estimates import CONFIDENCE, Estimate, estimate, find_unsteady
+from psofed.results.metrics import HONEST
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
@@ -26,12 +28,44 @@ if TYPE_CHECKING:
     from psofed.results.tracking import Tracking
 
 
+@dataclass(frozen=True)
+class Stopping:
+    """The rule by which a run with a precision stopped.
+
+    A run that stops once its interval is narrow stops too often when the interval is too narrow by chance. So every one
+    of the `stages` after which it may stop has intervals of confidence 1 − 0.05/stages: with 95 % all of them hold,
+    the one that the run stopped at among them.
+
+    Attributes
+    ----------
+    metric : str
+        The metric whose interval decides.
+    precision : float
+        How far its interval may reach to each side, in dB.
+    trials : int
+        The most trials.
+    stages : int
+        How many stages there are up to then.
+    """
+
+    metric: str
+    precision: float
+    trials: int
+    stages: int
+
+    @property
+    def confidence(self) -> float:
+        """Confidence of the intervals of one stage."""
+        return 1 - (1 - CONFIDENCE) / self.stages
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulationResult(Reported):
     """The outcome of :func:`psofed.simulate`.
 
-    Metrics are ``network_mse`` (1/K Σ_k ε²_{k,n} over all clients), ``server_msd`` (‖w_n − w‖²) and
-    ``test_mse`` (at the server, over its test set), all linear.
+    Metrics are ``network_mse`` (1/K Σ_k ε²_{k,n} over all clients), ``server_msd`` (‖w_n − w‖²),
+    ``test_mse`` (at the server, over its test set), with Byzantine clients ``honest_mse`` (over the clients that are
+    not Byzantine in the iteration, whether or not the others attack in it), and your own; all linear.
 
     Attributes
     ----------
@@ -59,6 +93,10 @@ class SimulationResult(Reported):
         Notes on how it was computed, such as a part that Numba could not compile.
     defence : DefenceRecord or None
         Who was excluded when; None without a defence.
+    client_mse : array (trials, K), or None
+        Each client's MSE over the tail; None if it was not measured.
+    stopping : Stopping or None
+        How the number of trials was chosen; None if it was given.
     """
 
     scenario: Scenario
@@ -77,25 +115,44 @@ class SimulationResult(Reported):
     details: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     defence: DefenceRecord | None = None
+    client_mse: FloatArray | None = None
+    stopping: Stopping | None = None
+
+    def __getitem__(self, metric: str) -> Estimate:
+        """Return the steady state of a metric by its name, such as that of your own."""
+        values = self.steady_state[check_choice("metric", metric, self.steady_state)]
+        return estimate(values, CONFIDENCE if self.stopping is None else self.stopping.confidence)
 
     @property
     def network_mse(self) -> Estimate:
         """Steady-state MSE over all clients, 1/K Σ ε²."""
-        return estimate(self.steady_state["network_mse"])
+        return self["network_mse"]
 
     @property
     def server_msd(self) -> Estimate:
         """Steady-state ‖w_n − w‖² at the server."""
-        return estimate(self.steady_state["server_msd"])
+        return self["server_msd"]
 
     @property
     def test_mse(self) -> Estimate:
         """Steady-state test MSE at the server."""
-        return estimate(self.steady_state["test_mse"])
+        return self["test_mse"]
+
+    @property
+    def honest_mse(self) -> Estimate:
+        """Steady-state MSE over the clients that are not Byzantine."""
+        if self.scenario.num_byzantine == 0:
+            return self.network_mse
+        return self[HONEST]
 
     def estimates(self) -> dict[str, Estimate]:
         """Return the steady state of everything that was measured, by metric."""
-        return {metric: estimate(values) for metric, values in self.steady_state.items()}
+        return {metric: self[metric] for metric in self.steady_state}
+
+    @property
+    def margin(self) -> float:
+        """How far the interval that decides when to stop reaches to each side, in dB."""
+        return self["network_mse" if self.stopping is None else self.stopping.metric].margin
 
     @property
     def trials(self) -> int:
@@ -147,6 +204,11 @@ class SimulationResult(Reported):
                     "iterations": self.diverged_at[diverged].tolist(),
                 },
                 "unsteady": self.unsteady_metrics,
+                **(
+                    {}
+                    if self.stopping is None
+                    else {"stopping": asdict(self.stopping) | {"margin_db": self.margin}}
+                ),
                 **({"notes": list(self.notes)} if self.notes else {}),
                 **self.details,
                 **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),

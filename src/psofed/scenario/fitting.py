@@ -58,6 +58,7 @@ def check_fit(scenario: "Scenario") -> None:
     uploads = scenario.most_uploads
     if scenario.pre_aggregation is not None:
         uploads = scenario.pre_aggregation.uploads_after(uploads)
+    scenario.aggregation.check_mixing(scenario.pre_aggregation)
     scenario.aggregation.check_participants(uploads)
     scenario.algorithm.check(scenario)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from psofed.common.options import option
 from psofed.common.validation import check_executor
-from psofed.settings.simulation import TrialSettings
+from psofed.settings.simulation import MeasuringSettings
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from psofed.common.types import ProgressCallback
 
 
-class SweepSettings(TrialSettings, kw_only=False):
+class SweepSettings(MeasuringSettings, kw_only=False):
     """How every point of a grid is simulated."""
 
     trials: int = option(default=100, low=1, text="independent repetitions of every point")

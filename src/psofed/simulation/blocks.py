@@ -9,13 +9,15 @@ import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.defence import all_peaks
 from psofed.engine.hooks import why_python
 from psofed.engine.lanes import WIDTH
 from psofed.engine.run import Run, TrialByTrial, is_plain
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
-from psofed.parts.watching import WatchPlan
+from psofed.parts.metric import Metric
+from psofed.parts.part import Part
+from psofed.parts.watching import WatchPlan, all_peaks
+from psofed.results.metrics import HONEST, is_measured_by_client
 from psofed.scenario import Scenario
 
 # Trials that advance in lock step. Sums over trials are formed block by block, so this decides rounding.
@@ -27,7 +29,10 @@ _FEW_TRIALS = 8
 # From this many client updates in a trial on.
 _LARGE = 20_000_000
 
+# Metrics of every run, whose size shows whether it diverged.
 METRICS = ("network_mse", "server_msd", "test_mse")
+
+_NUM_ERRORS = len(METRICS)
 
 # An error this large is one no stable run comes near; models start at an MSD of 1.
 _DIVERGED = 1e12
@@ -68,6 +73,8 @@ class Job:
         What the scenario's defence needs to know.
     draws_rows : bool
         Whether rows of a table are drawn at random, other ones in every trial, instead of taken in their order.
+    metrics : tuple of str or Metric
+        Metrics asked for beyond those of every run.
     """
 
     scenario: Scenario
@@ -75,6 +82,13 @@ class Job:
     recording: Recording
     plan: WatchPlan | None = None
     draws_rows: bool = False
+    metrics: tuple[str | Metric, ...] = ()
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """Options of a run that measures more than the usual metrics."""
+        own = tuple(metric for metric in self.metrics if isinstance(metric, Metric))
+        return {"metrics": own, "by_client": is_measured_by_client(self.scenario, self.metrics)}
 
     @cached_property
     def fleet(self) -> Fleet:
@@ -91,16 +105,18 @@ class Block:
 
     Attributes
     ----------
-    tail_halves : array (2, 3, trials)
+    names : tuple of str
+        The Q metrics.
+    tail_halves : array (2, Q, trials)
         Means over the first and the second half of the tail.
-    curve_sum, curve_squares : array (bins, 3)
+    curve_sum, curve_squares : array (bins, Q)
         Sums over trials of the learning curve's points and of their squares.
     diverged_at : array (trials,)
         Iteration in which the trial was seen to diverge, or −1.
-    curves : array (trials, bins, 3) or None
+    curves : array (trials, bins, Q) or None
         Each trial's learning curve, if it was to be kept.
     client_squares : array (K, trials) or None
-        Sums of each client's squared errors over the tail, for data that do not come from the scenario.
+        Sums of each client's squared errors over the tail, where they are kept.
     notes : tuple of str
         What the user should know of how it was computed.
     watched : dict of arrays (K, trials), or None
@@ -113,6 +129,7 @@ class Block:
         Largest number of uploads by one client in a trial, where privacy depends on it.
     """
 
+    names: tuple[str, ...]
     tail_halves: FloatArray
     curve_sum: FloatArray
     curve_squares: FloatArray
@@ -171,18 +188,19 @@ def run_block(
     count, iterations = len(trials), scenario.iterations
     run: Any
     if runs_over_clients(scenario, count) if over_clients is None else over_clients:
-        run = TrialByTrial(scenario, job.fleet, job.seed, trials, threads)
+        run = TrialByTrial(scenario, job.fleet, job.seed, trials, threads, **job.measured)
     else:
         run = _start(job, trials)
-    if scenario.data.rows is not None:
-        run.watched_from = iterations - recording.tail
+    run.watched_from = iterations - recording.tail
+    own = tuple(metric.name for metric in job.measured["metrics"])
+    names = (*METRICS, *((HONEST,) if run.has_honest else ()), *own)
     bins = -(-iterations // recording.bin_width)
-    bin_sums, tail_sums = np.zeros((len(METRICS), count)), np.zeros((2, len(METRICS), count))
-    curve_sum, curve_squares = np.zeros((2, bins, len(METRICS)))
-    curves = np.zeros((count if recording.keep_trials else 0, bins, len(METRICS)))
+    bin_sums, tail_sums = np.zeros((len(names), count)), np.zeros((2, len(names), count))
+    curve_sum, curve_squares = np.zeros((2, bins, len(names)))
+    curves = np.zeros((count if recording.keep_trials else 0, bins, len(names)))
     diverged_at = np.full(count, -1)
     chunk = min(run.chunk, iterations)
-    metrics = np.empty((chunk, len(METRICS), count))
+    metrics = np.empty((chunk, len(names), count))
     for first in range(0, iterations, chunk):
         part = metrics[: iterations - first]
         run.advance(first, part)
@@ -197,14 +215,16 @@ def run_block(
     second = (recording.tail + 1) // 2
     tail_sums[0] /= max(recording.tail - second, 1)
     tail_sums[1] /= second
+    squares = run.client_squares
     return Block(
+        names,
         tail_sums,
         curve_sum,
         curve_squares,
         diverged_at,
         curves if recording.keep_trials else None,
-        client_squares=None if scenario.data.rows is None else run.client_squares,
-        notes=_notes(scenario),
+        client_squares=squares if squares.size else None,
+        notes=_notes(*scenario.parts(), *job.measured["metrics"]),
         most_uploads=int(run.upload_counts.max()) if run.upload_counts.size else None,
         **_watched(run.watching, iterations),
     )
@@ -224,9 +244,9 @@ def _watched(watching: Any, iterations: int) -> dict[str, Any]:
     }
 
 
-def _notes(scenario: Scenario) -> tuple[str, ...]:
+def _notes(*parts: Part) -> tuple[str, ...]:
     """Return notes on parts that ran as plain Python, with the reason."""
-    reasons = ((part, why_python(part)) for part in scenario.parts())
+    reasons = ((part, why_python(part)) for part in parts)
     return tuple(
         f'{part.family} "{part.kind}" ran as plain Python, more slowly, since Numba cannot compile it: {reason}'
         for part, reason in reasons
@@ -237,10 +257,10 @@ def _notes(scenario: Scenario) -> tuple[str, ...]:
 def _start(job: Job, trials: range) -> Run:
     scenario = job.scenario
     if scenario.data.rows is None:
-        return Run(scenario, job.fleet, job.seed, trials, plan=job.plan)
+        return Run(scenario, job.fleet, job.seed, trials, plan=job.plan, **job.measured)
     fleet, rows = table_samples(scenario)
     samples = rows.drawn(job.seed, trials, scenario.iterations) if job.draws_rows else rows
-    return Run(scenario, fleet, job.seed, trials, samples, job.plan)
+    return Run(scenario, fleet, job.seed, trials, samples, job.plan, **job.measured)
 
 
 @compiled(by_content=True)
@@ -265,7 +285,7 @@ def _gather(
         any_diverged |= diverged_at[lane] >= 0
     for t in range(count):
         n = first + t
-        for q in range(num_metrics):
+        for q in range(_NUM_ERRORS):
             for lane in range(lanes):
                 any_diverged |= not metrics[t, q, lane] <= _DIVERGED
         if any_diverged:
@@ -298,7 +318,7 @@ def _mark_diverged(metrics: FloatArray, t: int, n: int, diverged_at: IntArray) -
     """Record which trials diverge in iteration n; their errors count as infinite from then on, even if they are NaN."""
     for q in range(metrics.shape[1]):
         for lane in range(diverged_at.size):
-            if diverged_at[lane] < 0 and not metrics[t, q, lane] <= _DIVERGED:
+            if q < _NUM_ERRORS and diverged_at[lane] < 0 and not metrics[t, q, lane] <= _DIVERGED:
                 diverged_at[lane] = n
             if diverged_at[lane] >= 0:
                 metrics[t, q, lane] = np.inf

@@ -22,7 +22,9 @@ from psofed.fleet import Fleet
 from psofed.parts.plain import check_memory
 from psofed.parts.watching import WatchPlan
 from psofed.results import DefenceRecord, SimulationResult
+from psofed.results.metrics import HONEST, find_metrics, metric_name
 from psofed.results.privacy import privacy_spent
+from psofed.results.simulation import Stopping
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.simulation import SimulationSettings
@@ -69,7 +71,7 @@ def simulate(scenario: Scenario | str | Path, settings: SimulationSettings) -> S
     """
     scenario = as_scenario(scenario)
     result, client_mse = run_trials(scenario, settings)
-    if client_mse is None:
+    if client_mse is None or scenario.own_data is None:
         return result
     from psofed.simulation.baselines import describe_result
 
@@ -79,7 +81,7 @@ def simulate(scenario: Scenario | str | Path, settings: SimulationSettings) -> S
 def run_trials(
     scenario: Scenario, settings: SimulationSettings, draws_rows: bool = False
 ) -> tuple[SimulationResult, FloatArray | None]:
-    """Simulate a scenario; also return every client's MSE (trials, K) if it has your own data.
+    """Simulate a scenario; also return every client's MSE (trials, K) where it was measured.
 
     With `draws_rows` each trial draws its rows at random from the table's; there are no MSEs of clients then.
     """
@@ -87,7 +89,7 @@ def run_trials(
     iterations = scenario.iterations
     tail = check_tail(settings.tail, iterations)
     recording = Recording(tail, -(-iterations // _MOST_BINS), settings.keep_trials)
-    job = Job(scenario, settings.seed, recording, draws_rows=draws_rows)
+    job = Job(scenario, settings.seed, recording, None, draws_rows, find_metrics(settings.metrics))
     if settings.executor is None or scenario.defence is not None:
         for trials in sorted({len(block) for block in cut_into_blocks(settings.trials)}):
             _load_kernels(job, trials)
@@ -95,16 +97,28 @@ def run_trials(
         from psofed.simulation.watch_plan import make_plan
 
         job = replace(job, plan=make_plan(scenario))
-    total = _Total(job)
-    started = time.perf_counter()
-    for block in _run_blocks(job, settings):
-        total.add(block)
-    seconds = time.perf_counter() - started
-    result, data = total.result(seconds), scenario.own_data
-    if data is None or draws_rows:
-        return result, None
-    counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
-    return result, total.client_mse(counts)
+    total, started = _Total(job), time.perf_counter()
+    stages = make_stages(settings.trials) if settings.precision else (settings.trials,)
+    done = 0
+    for stage in stages:
+        for block in _run_blocks(job, settings, cut_into_blocks(stage, done)):
+            total.add(block)
+        done = stage
+        result = total.result(time.perf_counter() - started)
+        if settings.precision:
+            metric = metric_name(job.metrics[0]) if job.metrics else METRICS[0]
+            stopping = Stopping(metric, float(settings.precision), settings.trials, len(stages))
+            result = replace(result, stopping=stopping)
+            if result.margin <= stopping.precision:
+                break
+    data = scenario.own_data
+    if draws_rows:
+        return replace(result, client_mse=None), None
+    counts = np.full(scenario.num_clients, tail)
+    if data is not None:
+        counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
+    client_mse = total.client_mse(counts)
+    return replace(result, client_mse=client_mse), client_mse
 
 
 def check_covered(scenario: Scenario) -> None:
@@ -176,32 +190,44 @@ def _load_kernels(job: Job, trials: int) -> None:
             _LOADED.add(parts)
 
 
-def cut_into_blocks(trials: int) -> list[range]:
-    """Split trial numbers into ranges that advance in lock step: full blocks, then the rest.
+def make_stages(most: int) -> tuple[int, ...]:
+    """Return the numbers of trials after which a run with a precision may stop: 32, 64, 128, … and `most`.
+
+    Examples
+    --------
+    >>> make_stages(200)
+    (32, 64, 128, 200)
+    """
+    stages = [2 * BLOCK]
+    while 2 * stages[-1] < most:
+        stages.append(2 * stages[-1])
+    return (*(stage for stage in stages if stage < most), most)
+
+
+def cut_into_blocks(trials: int, first: int = 0) -> list[range]:
+    """Split trial numbers from `first` on into ranges that advance in lock step: full blocks, then the rest.
 
     Examples
     --------
     >>> cut_into_blocks(34)
     [range(0, 16), range(16, 32), range(32, 34)]
     """
-    return [range(first, min(first + BLOCK, trials)) for first in range(0, trials, BLOCK)]
+    return [range(first, min(first + BLOCK, trials)) for first in range(first, trials, BLOCK)]
 
 
-def _run_blocks(job: Job, settings: SimulationSettings) -> Iterator[Block]:
+def _run_blocks(job: Job, settings: SimulationSettings, blocks: list[range]) -> Iterator[Block]:
     """Yield the blocks' results in the order of their trials, with only a few in progress."""
     executor, report = settings.executor, settings.progress
     threads = settings.threads or os.cpu_count() or 1
-    blocks, iterations = cut_into_blocks(settings.trials), job.scenario.iterations
-    local = executor is None
-    progress = Progress()
-    amount = iterations * settings.trials
+    iterations, local, progress = job.scenario.iterations, executor is None, Progress()
+    amount, progress.done = iterations * settings.trials, iterations * blocks[0].start
     # A remote executor is kept busy with more, since results take their time to travel.
     window = 2 * threads if local else 8 * threads
     # Threads that have no block of their own share the clients of those there are.
     shared = max(1, threads // len(blocks)) if local else 1
     waiting = deque(blocks)
     running: deque[tuple[range, Future[Block]]] = deque()
-    finished = 0
+    finished = progress.done
     with sending(executor, job.scenario.data.rows, threads, progress.stop) as sender:
         while waiting or running:
             while waiting and len(running) < window:
@@ -226,22 +252,25 @@ class _Total:
     """Adds up blocks in the order they are given, which is the order of the trials."""
 
     def __init__(self, job: Job) -> None:
-        bins = -(-job.scenario.iterations // job.recording.bin_width)
         self._job = job
-        self._curve_sum = np.zeros((bins, len(METRICS)))
-        self._curve_squares = np.zeros((bins, len(METRICS)))
+        self._curve_sum: FloatArray = np.zeros(())
+        self._curve_squares: FloatArray = np.zeros(())
         self._blocks: list[Block] = []
 
     def add(self, block: Block) -> None:
-        self._curve_sum += block.curve_sum
-        self._curve_squares += block.curve_squares
-        nothing = np.zeros((0, len(METRICS)))  # sums of all blocks would fill the memory
+        self._curve_sum = self._curve_sum + block.curve_sum
+        self._curve_squares = self._curve_squares + block.curve_squares
+        nothing = np.zeros((0, 0))  # sums of all blocks would fill the memory
         self._blocks.append(replace(block, curve_sum=nothing, curve_squares=nothing))
 
-    def client_mse(self, counts: FloatArray) -> FloatArray:
+    def client_mse(self, counts: FloatArray) -> FloatArray | None:
         """Each client's MSE over the tail in each trial, shape (trials, K); NaN where it had no sample."""
         squares = self._joined("client_squares", axis=1).T
-        return np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
+        if not squares.size:
+            return None
+        mse = np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
+        diverged = self._joined("diverged_at", axis=0) >= 0
+        return np.where(diverged[:, None], np.inf, mse)
 
     def _joined(self, name: str, axis: int) -> FloatArray:
         """Join an array of all blocks along the axis of the trials; empty where the blocks have none."""
@@ -269,17 +298,24 @@ class _Total:
             seed=self._job.seed,
             tail=tail,
             bin_width=recording.bin_width,
-            steady_state=dict(zip(METRICS, steady, strict=True)),
-            tail_change=dict(zip(METRICS, change, strict=True)),
-            curve=dict(zip(METRICS, mean.T, strict=True)),
-            curve_standard_error=dict(zip(METRICS, error.T, strict=True)),
+            steady_state=self._by_metric(steady),
+            tail_change=self._by_metric(change),
+            curve=self._by_metric(mean.T),
+            curve_standard_error=self._by_metric(error.T),
             diverged_at=np.concatenate([block.diverged_at for block in self._blocks]),
-            trial_curves=dict(zip(METRICS, np.moveaxis(curves, 2, 0), strict=True)) if curves.size else None,
+            trial_curves=self._by_metric(np.moveaxis(curves, 2, 0)) if curves.size else None,
             seconds=seconds,
             details={} if privacy is None else {"privacy": privacy},
             notes=self._blocks[-1].notes,
             defence=None if self._job.plan is None else self._defence_record(fleet, self._job.plan),
         )
+
+    def _by_metric(self, values: FloatArray) -> dict[str, FloatArray]:
+        """Return values (Q, …) by metric; without Byzantine clients, the honest ones are all clients."""
+        named = dict(zip(self._blocks[0].names, values, strict=True))
+        if HONEST in self._job.metrics:
+            named.setdefault(HONEST, named[METRICS[0]])
+        return named
 
     def _defence_record(self, fleet: Fleet, plan: WatchPlan) -> DefenceRecord:
         scenario = self._job.scenario

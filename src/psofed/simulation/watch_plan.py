@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.engine.defence import LOWEST_PEAK, PEAK_RATIO
 from psofed.engine.hooks import why_python
-from psofed.parts.watching import WatchPlan
+from psofed.parts.watching import LOWEST_PEAK, PEAK_RATIO, WatchPlan
 from psofed.scenario import Scenario
 from psofed.simulation.blocks import BLOCK, Job, Recording, run_block
 from psofed.theory.residuals import honest_variance

@@ -17,7 +17,7 @@ class Private(Channel):
 
         g + z · min(1, C / ‖z‖) + N(0, (m C)² I),   C = `clip`, m = `multiplier`.
 
-    The result states the (ε, δ) that the run has spent (`docs/links.md`).
+    The result states the (ε, δ) that the run has spent (`docs/attacks.md`).
 
     References
     ----------

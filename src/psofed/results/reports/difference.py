@@ -9,7 +9,7 @@ from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, Span
 from psofed.render.numbers import fixed, percent, sentence_case, significant
 from psofed.results.metric_difference import MetricDifference
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import label_of
 
 if TYPE_CHECKING:
     from psofed.results.differences import Difference
@@ -27,7 +27,7 @@ def difference_report(found: "Difference") -> Report:
     )
     rows = tuple(
         (
-            METRIC_TITLES[metric],
+            label_of(metric).title,
             Measured(value.decibels, *value.interval),
             value.percent / 100,
             value.statistic,
@@ -124,7 +124,7 @@ def difference_chart(found: "Difference", metric: str = "network_mse") -> Chart:
     return Chart(
         f"{first} − {second}",
         Scale("pair of trials", whole=True),
-        Scale(f"difference in {METRIC_TITLES[metric]} (dB), negative is better"),
+        Scale(f"difference in {label_of(metric).title} (dB), negative is better"),
         tuple(series),
         tuple(spans),
         size=(7.2, 3.8),

@@ -11,7 +11,7 @@ from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, log_bins
 from psofed.render.numbers import count, counted, decibels, listed, percent, sentence_case, significant
 from psofed.results.estimates import students_factor
-from psofed.results.metrics import BASELINE_TITLES, METRIC_TITLES
+from psofed.results.metrics import BASELINE_TITLES, label_of
 from psofed.results.reports import measured
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
@@ -102,7 +102,9 @@ def remarks(result: "SimulationResult") -> list[str]:
         first = count(result.diverged_at[diverged].min())
         which = "The trial" if diverged.size == 1 else "The first of these trials"
         lines.append(f"{which} diverged at iteration {first}.")
-    heavy = [title for metric, title in METRIC_TITLES.items() if getattr(result, metric).is_heavy_tailed]
+    if result.stopping is not None:
+        lines.append(_describe_stopping(result))
+    heavy = [label_of(metric).title for metric, value in result.estimates().items() if value.is_heavy_tailed]
     if heavy:
         lines.append(
             f"A few extreme trials dominate the mean of the {listed(heavy)}; another seed may give another mean. "
@@ -115,7 +117,7 @@ def remarks(result: "SimulationResult") -> list[str]:
     )
     for metric, change in result.unsteady_metrics.items():
         lines.append(
-            f"The {METRIC_TITLES[metric]} still changes by {percent(change, 1, signed=True)} within the last "
+            f"The {label_of(metric).title} still changes by {percent(change, 1, signed=True)} within the last "
             f"{count(result.tail)} iterations: {remedy}."
         )
     if result.tracking is not None:
@@ -131,16 +133,28 @@ def remarks(result: "SimulationResult") -> list[str]:
     return [*lines, *(f"{note}." for note in result.notes), *result.details.get("data", {}).get("notes", ())]
 
 
+def _describe_stopping(result: "SimulationResult") -> str:
+    stopping, margin = result.stopping, result.margin
+    assert stopping is not None
+    wanted = f"±{significant(stopping.precision, 2)} dB"
+    reach = f"±{significant(margin, 2)} dB" if math.isfinite(margin) else "unbounded"
+    interval = f"the 95 % interval of the {label_of(stopping.metric).title} is {reach}"
+    if margin <= stopping.precision:
+        most = f" of at most {count(stopping.trials)}" if result.trials < stopping.trials else ""
+        return f"Stopped after {count(result.trials)}{most} trials: {interval} ({wanted} was asked for)."
+    return f"All {count(result.trials)} trials were run: {interval}, wider than the {wanted} asked for."
+
+
 def learning_curves(result: "SimulationResult") -> Chart:
-    """Return the mean learning curves in dB, with 95 % bands.
+    """Return the mean learning curves in dB, with 95 % bands; metrics with another unit are left out.
 
     Points are means over bins that grow with the iteration, so that the steady state can be read.
     """
     series = []
-    for colour, (metric, title) in enumerate(METRIC_TITLES.items()):
-        level = getattr(result, metric)
+    shown = [metric for metric in result.curve if label_of(metric).in_decibels]
+    for colour, metric in enumerate(shown):
         if np.isfinite(result.curve[metric]).any():
-            label = f"{title}, steady state {decibels(level.typical[0])}"
+            label = f"{label_of(metric).title}, steady state {decibels(result[metric].typical[0])}"
             series.append(curve_series(result, metric, label, colour))
     diverged = f", {count(result.diverged_trials.size)} diverged" if result.diverged_trials.size else ""
     title = (
@@ -175,9 +189,10 @@ def _steady_state(result: "SimulationResult") -> Table:
     for metric, value in result.estimates().items():
         if math.isnan(value.mean):
             continue  # not measured
-        shown = measured(value)
+        shown, label = measured(value), label_of(metric)
         error = value.standard_error if value.is_typical else None
-        rows.append((METRIC_TITLES[metric], shown, shown.value, error))
+        unit = f" ({label.shown_unit})" if label.shown_unit and not label.in_decibels else ""
+        rows.append((f"{label.title}{unit}", shown if label.in_decibels else None, shown.value, error))
     last = f"last {count(result.tail)} of {counted(result.scenario.iterations, 'iteration')}"
     traffic = result.communication
     sent = (

@@ -7,7 +7,7 @@ import numpy as np
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series
 from psofed.render.numbers import counted, listed, percent, sentence_case, significant
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import METRIC_TITLES, label_of
 from psofed.results.reports.simulation import curve_series
 from psofed.scenario.describe import describe_scenario
 from psofed.settings.theory import THEORY_TITLES
@@ -65,7 +65,7 @@ def comparison_report(found: "Comparison") -> Report:
 
 def _unsteady(result: "SimulationResult") -> tuple[str, ...]:
     return tuple(
-        f"The simulated {METRIC_TITLES[metric]} still changes by {percent(change, 1, signed=True)} within the last "
+        f"The simulated {label_of(metric).title} still changes by {percent(change, 1, signed=True)} within the last "
         f"{result.tail:,} iterations, so it is not a steady state yet."
         for metric, change in result.unsteady_metrics.items()
     )

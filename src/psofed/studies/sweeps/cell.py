@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from psofed._version import __version__
 from psofed.common.fingerprint import class_digest, source_digest
 from psofed.common.types import ProgressCallback
+from psofed.parts.metric import Metric
 from psofed.results import Estimate, estimate, find_unsteady
+from psofed.results.estimates import CONFIDENCE
+from psofed.results.metrics import HONEST
 from psofed.scenario import Scenario
 from psofed.settings.simulation import SimulationSettings
 
@@ -48,6 +51,8 @@ class Cell:
     trials: int
     seed: int = 0
     tail: float = 0.2
+    metrics: tuple[str | Metric, ...] = ()
+    precision: float | None = None
 
     def __post_init__(self) -> None:
         attack = self.scenario.attack
@@ -69,9 +74,11 @@ class Cell:
             [
                 self.identity,
                 [class_digest(type(part)) for part in self.scenario.parts()],
-                self.trials,
-                self.seed,
-                self.tail,
+                [self.trials, self.seed, self.tail, self.precision],
+                [
+                    metric if isinstance(metric, str) else [metric.to_mapping(), class_digest(type(metric))]
+                    for metric in self.metrics
+                ],
                 __version__,
                 engine_digest(),
                 # A defence measures by what theory says of honest clients.
@@ -105,6 +112,8 @@ class CellResult:
         What should be known of how it was computed.
     defence : dict
         What a defence came to, by :attr:`psofed.results.DefenceRecord.summary`; empty without one.
+    confidence : float
+        Of its intervals: more than 95 % where trials stopped at a precision (:class:`psofed.results.Stopping`).
     """
 
     steady_state: dict[str, NDArray[np.float64]]
@@ -114,10 +123,20 @@ class CellResult:
     seconds: float = field(compare=False)
     notes: tuple[str, ...] = ()
     defence: dict[str, float] = field(default_factory=dict)
+    confidence: float = CONFIDENCE
+
+    @property
+    def trials(self) -> int:
+        """Number of trials."""
+        return len(self.diverged_at)
+
+    def values(self, metric: str) -> NDArray[np.float64]:
+        """Return a metric's steady state in every trial; without Byzantine clients all clients are honest."""
+        return self.steady_state["network_mse" if metric not in self.steady_state else metric]
 
     def estimate(self, metric: str) -> Estimate:
         """Mean and standard error of a metric's steady state over the trials."""
-        return estimate(self.steady_state[metric])
+        return estimate(self.values(metric), self.confidence)
 
     @property
     def num_diverged(self) -> int:
@@ -142,16 +161,23 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
     """
     from psofed.simulation.monte_carlo import run_trials
 
-    settings = SimulationSettings(cell.trials, cell.seed, threads=1, tail=cell.tail, progress=progress)
+    settings = SimulationSettings(
+        cell.trials, cell.seed, threads=1, tail=cell.tail, progress=progress, metrics=cell.metrics,
+        precision=cell.precision,
+    )  # fmt: skip
     result, _ = run_trials(cell.scenario, settings)
+    unmeasured = {}  # nobody is honest, or the fleet is too large to measure it without being asked
+    if cell.scenario.num_byzantine and HONEST not in result.steady_state:
+        unmeasured[HONEST] = np.full(result.trials, np.nan)
     return CellResult(
-        steady_state=result.steady_state,
-        tail_change=result.tail_change,
+        steady_state=result.steady_state | unmeasured,
+        tail_change=result.tail_change | unmeasured,
         diverged_at=result.diverged_at,
         engine=engine_digest(),
         seconds=result.seconds,
         notes=result.notes,
         defence={} if result.defence is None else result.defence.summary,
+        confidence=CONFIDENCE if result.stopping is None else result.stopping.confidence,
     )
 
 

@@ -18,6 +18,7 @@ from psofed.common.validation import check_choice
 from psofed.render.charts import Chart, Panels, Scale, Series
 from psofed.render.numbers import MINUS, shortened
 from psofed.render.style import COLOURS, LINES, MARKERS
+from psofed.results.metrics import label_of
 from psofed.scenario.describe import field_title
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def sweep_chart(
 ) -> Panels:
     """Return the steady states in dB with 95 % intervals; see :meth:`psofed.SweepResult.plot` for the arguments."""
     check_choice("metric", metric, result.titles)
-    layout = choose_layout(result, **fields)
+    layout, unit = choose_layout(result, **fields), label_of(metric).shown_unit
     columns, rows = _size(result, layout.col), _size(result, layout.row)
     series = {
         place: _panel(result, metric, layout, place, theory)
@@ -90,7 +91,7 @@ def sweep_chart(
         charts=tuple(tuple(order[row * across : (row + 1) * across]) for row in range(down)),
         shared=True,
         x=field_title(result.grid.axes[layout.x].name),
-        y=f"steady-state {result.titles[metric]} (dB)",
+        y=f"steady-state {result.titles[metric]}{f' ({unit})' if unit else ''}",
         legend=", ".join(field_title(result.grid.axes[number].name) for number in layout.hue),
         right=()
         if layout.row is None
@@ -169,8 +170,9 @@ def _panel(
         points = cells[tuple(where)][order]
         line = [result.cells[at] for at in points]
         values = [cell.estimate(metric) for cell in line]
+        shown = label_of(metric).shown
         middle, low, high = (
-            to_decibels(np.array(column)) for column in zip(*(v.typical for v in values), strict=True)
+            shown(np.array(column)) for column in zip(*(v.typical for v in values), strict=True)
         )
         # Names have no order to be joined by a line: their points stand beside each other.
         shift = (index - (count - 1) / 2) * min(0.14, 0.7 / count) if is_named else 0.0

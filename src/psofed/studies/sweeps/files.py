@@ -11,13 +11,21 @@ from psofed.common.csv_text import csv_text
 from psofed.common.files import write_atomically
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
-from psofed.results import METRIC_TITLES, SimulationResult
-from psofed.results.dataset import check_size, numbers, simulation_from_dataset, variable
-from psofed.results.metrics import LONG_NAMES
+from psofed.results import SimulationResult
+from psofed.results.dataset import (
+    check_size,
+    metric_variable,
+    numbers,
+    read_metrics,
+    simulation_from_dataset,
+    variable,
+)
+from psofed.results.estimates import CONFIDENCE
+from psofed.results.metrics import HONEST, metric_name
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
 from psofed.scenario.file import mapping_to_toml
-from psofed.studies.sweeps.cell import CellResult
+from psofed.studies.sweeps.cell import Cell, CellResult
 from psofed.studies.sweeps.grid import Axis, Grid, axes_from_json, axes_to_json
 from psofed.studies.sweeps.result import SweepResult
 
@@ -78,22 +86,22 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
 
     grid = result.grid
     names = [axis.name for axis in grid.axes]
-    shape = (*grid.shape, grid.trials)
+    most = max(cell.trials for cell in result.cells)
     by_trial = (*names, "trial")
 
-    def gather(values: list[Any]) -> Any:
-        return np.stack(values).reshape(shape)
+    def gather(values: list[Any], filler: float = math.nan) -> Any:
+        rows = [np.pad(row, (0, most - len(row)), constant_values=filler) for row in values]
+        return np.stack(rows).reshape(*grid.shape, most)
 
     variables: dict[str, Any] = {}
-    for metric in METRIC_TITLES:
-        change = gather([cell.tail_change[metric] for cell in result.cells])
-        variables[f"{metric}_tail_change"] = variable(
-            by_trial, change, f"second half of the tail less its first: {LONG_NAMES[metric]}"
-        )
     for metric in result.titles:
-        words = LONG_NAMES[metric]
-        values = gather([cell.steady_state[metric] for cell in result.cells])
-        variables[metric] = variable(by_trial, values, f"steady-state {words}, by trial")
+        change = gather(
+            [cell.tail_change.get(metric, cell.tail_change["network_mse"]) for cell in result.cells]
+        )
+        words = "second half of the tail less its first: {}"
+        variables[f"{metric}_tail_change"] = metric_variable(by_trial, change, metric, words)
+        values = gather([cell.values(metric) for cell in result.cells])
+        variables[metric] = metric_variable(by_trial, values, metric, "steady-state {}, by trial")
         found = [cell.estimate(metric) for cell in result.cells]
         statistics = {
             "mean": ("mean over trials", [value.mean for value in found]),
@@ -101,9 +109,8 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
             "median": ("median over trials", [value.median for value in found]),
         }
         for name, (what, values_at) in statistics.items():
-            variables[f"{metric}_{name}"] = variable(
-                names, np.reshape(values_at, grid.shape), f"{what}: {words}"
-            )
+            points = np.reshape(values_at, grid.shape)
+            variables[f"{metric}_{name}"] = metric_variable(names, points, metric, f"{what}: {{}}")
     for name in _watched_names(result):
         measured = [cell.defence.get(name, math.nan) for cell in result.cells]
         variables[f"defence_{name}"] = variable(
@@ -111,9 +118,12 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
         )
     variables["diverged_at"] = variable(
         by_trial,
-        gather([cell.diverged_at for cell in result.cells]),
+        gather([cell.diverged_at for cell in result.cells], -1),
         "iteration in which the trial was seen to diverge, or -1",
         "iterations",
+    )
+    variables["trials"] = variable(
+        names, np.reshape([cell.trials for cell in result.cells], grid.shape), "number of trials"
     )
     coordinates: dict[str, Any] = {
         axis.name: variable(axis.name, np.array(axis.labels), axis.name, None) for axis in grid.axes
@@ -122,7 +132,7 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
         for place, field in enumerate(axis.fields[1:], start=1):
             labels = Axis((field,), tuple((point[place],) for point in axis.values)).labels
             coordinates[field] = variable(axis.name, np.array(labels), field, None)
-    coordinates["trial"] = variable("trial", np.arange(grid.trials), "number of the trial")
+    coordinates["trial"] = variable("trial", np.arange(most), "number of the trial")
     return xarray.Dataset(
         variables,
         coords=coordinates,
@@ -132,6 +142,11 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
             "axes": json.dumps(axes_to_json(grid.axes)),
             "seed": grid.seed,
             "tail": grid.tail,
+            "trials": grid.trials,
+            "metrics": json.dumps(list(result.titles)),
+            "asked_metrics": json.dumps([metric_name(metric) for metric in grid.metrics]),
+            "confidence": result.cells[0].confidence,
+            **({} if grid.precision is None else {"precision": grid.precision}),
             "version": result.version,
             "engine": json.dumps([cell.engine for cell in result.cells[:1]]),
             "seconds": json.dumps([cell.seconds for cell in result.cells]),
@@ -157,17 +172,16 @@ def sweep_to_dataframe(result: SweepResult, table: str) -> "pandas.DataFrame":
                         "low": found.interval[0], "high": found.interval[1], "mean_db": found.decibels,
                         "median": found.median, "median_low": found.median_interval[0],
                         "median_high": found.median_interval[1], "median_db": found.median_decibels,
-                        "heavy_tailed": found.is_heavy_tailed, "diverged_trials": cell.num_diverged,
+                        "heavy_tailed": found.is_heavy_tailed, "trials": cell.trials,
+                        "diverged_trials": cell.num_diverged,
                     }
                 )  # fmt: skip
         return pandas.DataFrame(rows)
     frames = []
     for labels, cell in zip(result.labels(), result.cells, strict=True):
-        trials = np.arange(len(cell.diverged_at))
+        trials, values = np.arange(cell.trials), {metric: cell.values(metric) for metric in result.titles}
         frames.append(
-            pandas.DataFrame(
-                {**labels, "trial": trials, **cell.steady_state, "diverged_at": cell.diverged_at}
-            )
+            pandas.DataFrame({**labels, "trial": trials, **values, "diverged_at": cell.diverged_at})
         )
     return pandas.concat(frames, ignore_index=True)
 
@@ -200,33 +214,42 @@ def _sweep_from_dataset(data: "xarray.Dataset") -> SweepResult:
     grid = Grid(
         base=Scenario.from_mapping(parse_toml(data.attrs["base"])),
         axes=axes_from_json(json.loads(data.attrs["axes"])),
-        trials=data.sizes["trial"],
+        trials=int(data.attrs.get("trials", data.sizes["trial"])),
         seed=int(data.attrs["seed"]),
         tail=int(tail) if tail >= 1 else tail,
+        metrics=tuple(map(str, json.loads(data.attrs.get("asked_metrics", "[]")))),
+        precision=data.attrs.get("precision"),
     )
+    metrics = read_metrics(data)
     count = math.prod(grid.shape)
     names = tuple(axis.name for axis in grid.axes)
     for name, size in zip(names, grid.shape, strict=True):
         check_size(data, name, size)
 
     def by_cell(name: str, kind: str = "f") -> Any:
-        return numbers(data, name, (*names, "trial"), kind).reshape(count, grid.trials)
+        return numbers(data, name, (*names, "trial"), kind).reshape(count, -1)
 
-    steady = {metric: by_cell(metric) for metric in LONG_NAMES if metric in data}
-    change = {metric: by_cell(f"{metric}_tail_change") for metric in METRIC_TITLES}
+    steady = {metric: by_cell(metric) for metric in metrics}
+    change = {metric: by_cell(f"{metric}_tail_change") for metric in metrics}
+    sizes = numbers(data, "trials", names, "i").ravel() if "trials" in data else [data.sizes["trial"]] * count
     diverged, seconds = by_cell("diverged_at", "i"), json.loads(data.attrs["seconds"])
     notes, engine = tuple(json.loads(data.attrs["notes"])), json.loads(data.attrs["engine"])
     defences = json.loads(data.attrs.get("defence", "[]"))
-    cells = tuple(
-        CellResult(
-            steady_state={metric: values[place] for metric, values in steady.items()},
-            tail_change={metric: values[place] for metric, values in change.items()},
-            diverged_at=diverged[place],
-            engine=engine[0] if engine else "",
-            seconds=float(seconds[place]),
-            notes=notes if place == 0 else (),
-            defence=defences[place] if defences else {},
+    cells = []
+    for place, scenario in enumerate(grid.scenarios()):
+        end, names_at = sizes[place], list(metrics)
+        if HONEST in metrics and HONEST not in grid.metrics and not Cell(scenario, 1).scenario.num_byzantine:
+            names_at.remove(HONEST)  # in the file it is the network MSE
+        cells.append(
+            CellResult(
+                steady_state={metric: steady[metric][place, :end] for metric in names_at},
+                tail_change={metric: change[metric][place, :end] for metric in names_at},
+                diverged_at=diverged[place, :end],
+                engine=engine[0] if engine else "",
+                seconds=float(seconds[place]),
+                notes=notes if place == 0 else (),
+                defence=defences[place] if defences else {},
+                confidence=float(data.attrs.get("confidence", CONFIDENCE)),
+            )
         )
-        for place in range(count)
-    )
-    return SweepResult(grid, cells, str(data.attrs["version"]))
+    return SweepResult(grid, tuple(cells), str(data.attrs["version"]))

@@ -17,8 +17,10 @@ from psofed.common.errors import (
 )
 from psofed.common.toml import read_toml
 from psofed.common.validation import check_tail
+from psofed.parts.metric import Metric
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part
+from psofed.results.metrics import find_metrics, is_measured_by_client, metric_name
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
 from psofed.scenario.file import as_scenario, read_scenario, refuse_table
@@ -26,7 +28,7 @@ from psofed.scenario.mapping import part_or_value, scenario_from_mapping
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import Cell
 
-_KEYS = ("base", "grid", "trials", "seed", "tail")
+_KEYS = ("base", "grid", "trials", "seed", "tail", "metrics", "precision")
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,10 @@ class Grid:
         Of every simulation; equal seeds make all comparisons within the grid paired.
     tail : float or int
         The end that counts as steady state: a fraction of the iterations below 1, or a number of them.
+    metrics : tuple of str or Metric
+        Metrics to measure beyond those of every run; points are ranked by the first.
+    precision : float, optional
+        Where every point stops, in dB (:class:`psofed.results.Stopping`).
 
     Examples
     --------
@@ -106,9 +112,15 @@ class Grid:
     trials: int = SweepSettings.trials
     seed: int = SweepSettings.seed
     tail: float = SweepSettings.tail
+    metrics: tuple[str | Metric, ...] = ()
+    precision: str | float | None = None
 
     def __post_init__(self) -> None:
-        SweepSettings(trials=self.trials, seed=self.seed, tail=self.tail)  # checks them
+        checked = SweepSettings(
+            trials=self.trials, seed=self.seed, tail=self.tail, metrics=self.metrics, precision=self.precision
+        )
+        object.__setattr__(self, "metrics", checked.metrics)
+        object.__setattr__(self, "precision", checked.precision)
         seen: set[str] = set()
         for axis in self.axes:
             for field in axis.fields:
@@ -127,6 +139,11 @@ class Grid:
         raise UnknownFieldError(field, tuple(axis.name for axis in self.axes), "field of this sweep")
 
     @property
+    def ranked_by(self) -> str:
+        """The metric that decides which point is best: the first that was asked for, or the network MSE."""
+        return metric_name(self.metrics[0]) if self.metrics else "network_mse"
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Points along each axis."""
         return tuple(len(axis.values) for axis in self.axes)
@@ -141,20 +158,27 @@ class Grid:
 
     def cells(self) -> list[Cell]:
         """Return the cell of every point, in the order of the axes."""
+        metrics, precision = (
+            find_metrics(self.metrics),
+            None if self.precision is None else float(self.precision),
+        )
         return [
-            Cell(scenario, self.trials, self.seed, check_tail(self.tail, scenario.iterations))
+            Cell(
+                scenario,
+                self.trials,
+                self.seed,
+                check_tail(self.tail, scenario.iterations),
+                metrics,
+                precision,
+            )
             for scenario in self.scenarios()
         ]
 
 
-def make_grid(
-    base: Scenario | str | Path,
-    grid: Mapping[Any, Any],
-    trials: int = SweepSettings.trials,
-    seed: int = SweepSettings.seed,
-    tail: float = SweepSettings.tail,
-) -> Grid:
+def make_grid(base: Scenario | str | Path, grid: Mapping[Any, Any], **settings: Any) -> Grid:
     """Make a grid from lists of values by field; a tuple of fields takes tuples of values.
+
+    `settings` are further fields of :class:`Grid`.
 
     Examples
     --------
@@ -170,13 +194,17 @@ def make_grid(
             "grid", grid, 'a mapping of fields to values, for example {"num_shared": [1, 5]}'
         )
     axes = tuple(_axis(key, values) for key, values in grid.items())
-    return checked_grid(Grid(as_scenario(base, "base"), axes, trials=trials, seed=seed, tail=tail))
+    return checked_grid(Grid(as_scenario(base, "base"), axes, **settings))
 
 
 def checked_grid(grid: Grid) -> Grid:
     """Return the grid if every point of it is a valid scenario, before the first is computed."""
+    metrics = find_metrics(grid.metrics)
     for scenario in grid.scenarios():
         check_tail(grid.tail, scenario.iterations)
+        is_measured_by_client(
+            scenario, metrics
+        )  # refuses those without honest clients, where they are asked for
     return grid
 
 
@@ -184,7 +212,7 @@ def read_grid(path: str | Path) -> Grid:
     """Read a grid from a TOML file.
 
     ``[base]`` is a scenario (or ``base = "scenario.toml"``, a file beside the grid's); ``[grid]`` has a list
-    of values for each field that varies; ``trials``, ``seed`` and ``tail`` are optional.
+    of values for each field that varies; ``trials``, ``seed``, ``tail``, ``metrics`` and ``precision`` are optional.
     """
     path = Path(path)
     refuse_table(
@@ -253,7 +281,7 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     if not isinstance(grid, Mapping) or not grid:
         allowed = "a table [grid] with a list of values for at least one field"
         raise MissingValueError("grid", allowed) if grid is None else InvalidValueError("grid", grid, allowed)
-    numbers = {key: values[key] for key in ("trials", "seed", "tail") if key in values}
+    numbers = {key: values[key] for key in _KEYS if key in values and key not in ("base", "grid")}
     axes = tuple(_axis_from_table(key, value) for key, value in _flatten(grid))
     return checked_grid(Grid(scenario, axes, **numbers))
 

@@ -7,6 +7,7 @@ import numpy as np
 from psofed.common.validation import check_choice
 from psofed.render import Column, Kind, Table
 from psofed.render.markup import table_to_latex
+from psofed.results.metrics import label_of
 from psofed.results.reports import measured
 from psofed.scenario.describe import field_title
 
@@ -29,11 +30,12 @@ def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> s
         if across is None
         else [f"{field_title(axes[across].name)} = {label}" for label in axes[across].labels]
     )
+    kind = Kind.LEVEL if label_of(metric).in_decibels else Kind.NUMBER
     table = Table(
         f"Steady-state {title} with 95 % intervals",
         (
             *(Column(field_title(axes[number].name)) for number in down),
-            *(Column(heading, Kind.LEVEL) for heading in headings),
+            *(Column(heading, kind) for heading in headings),
         ),
         tuple(
             (

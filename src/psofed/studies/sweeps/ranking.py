@@ -10,6 +10,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.render.numbers import decibels, listed, significant
+from psofed.results.metrics import MetricLabel, label_of
 from psofed.studies.sweeps.grid import Axis
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _LONGEST_LIST = 5  # conditions that the headline names one by one
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The network MSE of every design under every condition.
+    """The steady state of one metric for every design under every condition.
 
     Attributes
     ----------
@@ -32,13 +33,19 @@ class Ranking:
     places : array (conditions, designs)
         Number of the sweep's point.
     levels : array (conditions, designs)
-        Network MSE, infinite where it diverged.
+        The metric, infinite where it diverged.
+    label : MetricLabel
+        Of the metric.
     """
 
     conditions: Sequence[Axis]
     designs: Sequence[Axis]
     places: IntArray
     levels: FloatArray
+    label: MetricLabel
+
+    def _level(self, value: float) -> str:
+        return _level(self.label, value)
 
     @property
     def best(self) -> frozenset[int]:
@@ -57,9 +64,9 @@ class Ranking:
         conditions, lost = list(itertools.compress(names, stable)), list(itertools.compress(names, ~stable))
         levels = self.levels[stable]
         if len(designs) == 1:
-            text = _describe_one_design(designs[0], conditions, levels[:, 0])
+            text = _describe_one_design(self.label, designs[0], conditions, levels[:, 0])
         elif len(conditions) == 1:
-            text = _describe_one_condition(conditions[0], designs, levels[0])
+            text = _describe_one_condition(self.label, conditions[0], designs, levels[0])
         else:
             text = self._describe_best(conditions, designs, levels)
         if not lost:
@@ -77,10 +84,10 @@ class Ranking:
         own = levels[:, safest]
         if always.any():
             nearly = "" if (own == lowest[:, 0]).all() else ", or one within 0.1 dB of it,"
-            ends = " to ".join(dict.fromkeys((decibels(own.min()), decibels(own.max())))).replace(
+            ends = " to ".join(dict.fromkeys((self._level(own.min()), self._level(own.max())))).replace(
                 " dB to", " to"
             )
-            start = f"{designs[safest]} has the lowest network MSE{nearly} for {every}"
+            start = f"{designs[safest]} has the lowest {self.label.title}{nearly} for {every}"
             return f"Of {len(designs)} designs, {start}: {ends} (lower is better)."
         hardest = conditions[int(own.argmax())]
         if len(conditions) > _LONGEST_LIST:
@@ -90,14 +97,14 @@ class Ranking:
             for name, row in zip(conditions, levels, strict=True):
                 others = winners.setdefault(designs[row.argmin()], [])
                 short = name.removeprefix(f"{field} = ") if others else name
-                others.append(f"{short} ({decibels(row.min())})")
+                others.append(f"{short} ({self._level(row.min())})")
             groups = "; ".join(f"{design} for {listed(where)}" for design, where in winners.items())
             text = f"The best design depends on {field or 'the condition'}: {groups}."
         if math.isinf(worst[safest]):
             return f"{text} Every design diverges for at least one of them."
         return (
             f"{text} In the worst case, {designs[safest]} is best: "
-            f"network MSE {decibels(worst[safest])}, for {hardest} (lower is better)."
+            f"{self.label.title} {self._level(worst[safest])}, for {hardest} (lower is better)."
         )
 
 
@@ -109,9 +116,12 @@ def rank(result: "SweepResult") -> Ranking:
     first, then = order[: sum(is_condition)], order[sum(is_condition) :]
     places = np.arange(len(result.cells)).reshape(shape).transpose(order)
     places = places.reshape(math.prod(shape[place] for place in first), -1)
-    typical = np.array([cell.estimate("network_mse").typical[0] for cell in result.cells])
+    metric = result.grid.ranked_by
+    typical = np.array([cell.estimate(metric).typical[0] for cell in result.cells])
     levels = np.where(np.isfinite(typical), typical, math.inf)
-    return Ranking([axes[at] for at in first], [axes[at] for at in then], places, levels[places])
+    return Ranking(
+        [axes[at] for at in first], [axes[at] for at in then], places, levels[places], label_of(metric)
+    )
 
 
 def name_point(labels: Mapping[str, Any]) -> str:
@@ -143,23 +153,31 @@ def _all(number: int, singular: str) -> str:
     return {1: f"the {singular}", 2: f"both {singular}s"}.get(number, f"all {number:,} {singular}s")
 
 
-def _describe_one_design(design: str, conditions: list[str], levels: FloatArray) -> str:
+def _describe_one_design(label: MetricLabel, design: str, conditions: list[str], levels: FloatArray) -> str:
     low, high = int(levels.argmin()), int(levels.argmax())
-    start = f"With {design}, the network MSE" if design else "The network MSE"
+    start = f"With {design}, the {label.title}" if design else f"The {label.title}"
     if low == high:
         where = f" for {conditions[low]}" if conditions[low] else ""
-        return f"{start} is {decibels(levels[low])}{where} (lower is better)."
-    ends = [f"{decibels(levels[at])} for {conditions[at]}" for at in (low, high)]
+        return f"{start} is {_level(label, levels[low])}{where} (lower is better)."
+    ends = [f"{_level(label, levels[at])} for {conditions[at]}" for at in (low, high)]
     return f"{start} ranges from {ends[0]} to {ends[1]} (lower is better)."
 
 
-def _describe_one_condition(condition: str, designs: list[str], levels: FloatArray) -> str:
+def _describe_one_condition(
+    label: MetricLabel, condition: str, designs: list[str], levels: FloatArray
+) -> str:
     best = int(levels.argmin())
     where = f" for {condition}" if condition else ""
     return (
-        f"Of {len(designs)} designs, {designs[best]} has the lowest network MSE{where}: "
-        f"{decibels(levels[best])} (lower is better)."
+        f"Of {len(designs)} designs, {designs[best]} has the lowest {label.title}{where}: "
+        f"{_level(label, levels[best])} (lower is better)."
     )
+
+
+def _level(label: MetricLabel, value: float) -> str:
+    if label.in_decibels:
+        return decibels(value)
+    return f"{significant(value)} {label.shown_unit}".rstrip()
 
 
 def _listed(conditions: list[str]) -> str:

@@ -1,9 +1,11 @@
 """Report of a sweep: the best design, all steady states with intervals, and remarks."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from psofed.render import Column, Kind, NextStep, Report, Table
 from psofed.render.numbers import count, counted
+from psofed.results.metrics import label_of
 from psofed.results.reports import measured
 from psofed.scenario.describe import describe_scenario
 from psofed.studies.sweeps.chart import sweep_chart
@@ -19,25 +21,34 @@ def sweep_report(result: "SweepResult") -> Report:
     lost = any(cell.num_diverged for cell in result.cells)
     columns = (
         *(Column(axis.name, Kind.NUMBER if axis.is_numeric else Kind.TEXT) for axis in grid.axes),
-        *(Column(title, Kind.LEVEL) for title in result.titles.values()),
+        *(
+            Column(
+                title, Kind.LEVEL if label_of(metric).in_decibels else Kind.NUMBER, minor=max(place - 1, 0)
+            )
+            for place, (metric, title) in enumerate(result.titles.items())
+        ),
+        *((Column("trials", Kind.COUNT),) if grid.precision else ()),
         *((Column("diverged trials", Kind.COUNT),) if lost else ()),
     )
     rows = tuple(
         (
             *(_cell(label) for label in labels.values()),
             *(measured(cell.estimate(metric)) for metric in result.titles),
+            *((cell.trials,) if grid.precision else ()),
             *((cell.num_diverged,) if lost else ()),
         )
         for labels, cell in zip(result.labels(), result.cells, strict=True)
     )
-    mark = "; * marks the lowest network MSE" if ranking.best else ""
+    title, each = label_of(grid.ranked_by).title, f"{counted(grid.trials, 'trial')} each"
+    if grid.precision:
+        each = f"{count(sum(cell.trials for cell in result.cells))} trials, at most {count(grid.trials)} each"
+    mark = f"; * marks the lowest {title}" if ranking.best else ""
     mark += " under each condition" if ranking.best and len(ranking.levels) > 1 else ""
     notes = (f"± and brackets: 95 % intervals. Lower is better{mark}.",)
     axes = " × ".join(f"{len(axis.values)} values of {axis.name}" for axis in grid.axes)
     return Report(
         ranking.headline(),
-        f"{axes}: {counted(total, 'point')}, {counted(grid.trials, 'trial')} each; base: "
-        f"{describe_scenario(grid.base)}.",
+        f"{axes}: {counted(total, 'point')}, {each}; base: {describe_scenario(grid.base)}.",
         (Table("Steady state", columns, rows, notes, ranking.best),),
         _remarks(result),
         NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png")
@@ -48,14 +59,17 @@ def sweep_report(result: "SweepResult") -> Report:
 
 
 def _remarks(result: "SweepResult") -> tuple[str, ...]:
-    estimates, total = [cell.estimate("network_mse") for cell in result.cells], len(result.cells)
+    metric, total = result.grid.ranked_by, len(result.cells)
+    estimates, title = [cell.estimate(metric) for cell in result.cells], label_of(metric).title
+    wide = [value.margin > float(result.grid.precision or math.inf) for value in estimates]
     problems = {
         "diverged trials": [cell.num_diverged > 0 for cell in result.cells],
-        "heavy tails: a few extreme trials dominate the mean network MSE, so the median is shown": [
+        f"heavy tails: a few extreme trials dominate the mean {title}, so the median is shown": [
             value.is_heavy_tailed for value in estimates
         ],
-        "not converged: the network MSE still rises or falls at the end of the run": [
-            "network_mse" in cell.unsteady_metrics for cell in result.cells
+        f"an interval wider than ±{result.grid.precision} dB after {count(result.grid.trials)} trials": wide,
+        f"not converged: the {title} still rises or falls at the end of the run": [
+            metric in cell.unsteady_metrics for cell in result.cells
         ],
     }
     lines = [

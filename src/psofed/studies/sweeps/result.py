@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -17,7 +17,7 @@ from psofed.common.types import ProgressCallback
 from psofed.render import Report, Reported
 from psofed.results import Difference
 from psofed.results.differences import paired_metrics
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import METRIC_TITLES, label_of
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from psofed.render.charts import Panels
     from psofed.render.figures import Figure
     from psofed.studies.sweeps.chart import FacetFields
+
+
+_GRID_SETTINGS = ("trials", "seed", "tail", "metrics", "precision")
 
 
 def run_sweep(
@@ -88,7 +91,7 @@ def sweep(base: Scenario | str | Path, grid: Mapping[Any, Any], settings: SweepS
     True
     """
     return run_sweep(
-        make_grid(base, grid, settings.trials, settings.seed, settings.tail),
+        make_grid(base, grid, **{name: getattr(settings, name) for name in _GRID_SETTINGS}),
         threads=settings.threads,
         executor=settings.executor,
         store=None if settings.store is None else CellStore(settings.store),
@@ -121,16 +124,20 @@ class SweepResult(Reported):
 
     @property
     def titles(self) -> dict[str, str]:
-        """Metrics measured at every point, with their titles."""
-        return METRIC_TITLES
+        """Metrics that were measured, with their titles; the one that decides first."""
+        names = dict.fromkeys(
+            (self.grid.ranked_by, *(name for cell in self.cells for name in cell.steady_state))
+        )
+        return {name: label_of(name).title for name in names or METRIC_TITLES}
 
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
         rows = []
         for labels, cell in zip(self.labels(), self.cells, strict=True):
             row: dict[str, Any] = dict(labels)
-            for metric in cell.steady_state:
+            for metric in self.titles:
                 row[metric] = cell.estimate(metric).to_json()
+            row["trials"] = cell.trials
             row["diverged_trials"] = cell.num_diverged
             row["unsteady"] = cell.unsteady_metrics
             if cell.defence:
@@ -174,7 +181,7 @@ class SweepResult(Reported):
             for axis, places in zip(self.grid.axes, kept, strict=True)
         )
         numbers = np.arange(len(self.cells)).reshape(self.grid.shape)[np.ix_(*kept)].ravel()
-        grid = Grid(self.grid.base, axes, self.grid.trials, self.grid.seed, self.grid.tail)
+        grid = replace(self.grid, axes=axes)
         return SweepResult(grid, tuple(self.cells[at] for at in numbers), self.version)
 
     def difference(
@@ -207,6 +214,8 @@ class SweepResult(Reported):
                 "points": self.points(),
                 "base": self.grid.base.to_mapping(),
                 "trials": self.grid.trials,
+                "ranked_by": self.grid.ranked_by,
+                **({} if self.grid.precision is None else {"precision_db": self.grid.precision}),
                 "seed": self.grid.seed,
                 "version": self.version,
                 **({"notes": list(self.notes)} if self.notes else {}),
@@ -244,7 +253,7 @@ class SweepResult(Reported):
 
         return sweep_report(self)
 
-    def to_latex(self, columns: str | None = None, metric: str = "network_mse") -> str:
+    def to_latex(self, columns: str | None = None, metric: str | None = None) -> str:
         r"""Return a metric's steady states as a LaTeX table (``booktabs``), the lowest of each column in bold.
 
         Parameters
@@ -263,25 +272,26 @@ class SweepResult(Reported):
         """
         from psofed.studies.sweeps.latex import sweep_to_latex
 
-        return sweep_to_latex(self, columns, metric)
+        return sweep_to_latex(self, columns, metric or self.grid.ranked_by)
 
     def chart(
-        self, metric: str = "network_mse", theory: bool = False, **fields: "Unpack[FacetFields]"
+        self, metric: str | None = None, theory: bool = False, **fields: "Unpack[FacetFields]"
     ) -> "Panels":
         """Return the picture of :meth:`plot` as a value."""
         from psofed.studies.sweeps.chart import sweep_chart
 
-        return sweep_chart(self, metric, theory, **fields)
+        return sweep_chart(self, metric or self.grid.ranked_by, theory, **fields)
 
     def plot(
-        self, metric: str = "network_mse", theory: bool = False, *, ax: "Axes | None" = None,
+        self, metric: str | None = None, theory: bool = False, *, ax: "Axes | None" = None,
         width: "str | float | None" = None, **fields: "Unpack[FacetFields]",
     ) -> "Figure":  # fmt: skip
         """Draw the steady states over one field, with colours and panels for the others; returns a Matplotlib figure.
 
         Parameters
         ----------
-        metric : str
+        metric : str, optional
+            By default the metric that the sweep ranks by: the first of its `metrics`, or the network MSE.
         theory : bool
             Show the exact theory as a line beside the points, wherever it covers them.
         ax : matplotlib Axes, optional

@@ -12,7 +12,6 @@ import numpy as np
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
-from psofed.results import METRIC_TITLES
 from psofed.studies.sweeps.cell import Cell, CellResult
 
 _MAGIC = b"psofed cell 1\n"
@@ -90,7 +89,7 @@ def _encode(cell: Cell, result: CellResult) -> bytes:
     about = {
         "scenario": cell.identity, "trials": cell.trials, "seed": cell.seed, "tail": cell.tail,
         "version": __version__, "engine": result.engine, "seconds": result.seconds, "notes": result.notes,
-        "defence": result.defence,
+        "defence": result.defence, "metrics": list(result.steady_state), "confidence": result.confidence,
     }  # fmt: skip
     arrays: dict[str, Any] = {
         f"steady_state/{metric}": values for metric, values in result.steady_state.items()
@@ -127,9 +126,13 @@ def _result(arrays: Any, cell: Cell, limit: int) -> CellResult | None:
     if about["scenario"] != json.loads(json.dumps(cell.identity)) or about["seed"] != cell.seed:
         return None
 
+    shape, metrics = arrays["diverged_at"].shape, list(map(str, about["metrics"]))
+    if shape != (cell.trials,) and (cell.precision is None or not 0 < shape[0] <= cell.trials):
+        return None
+
     def numbers(name: str, dtype: Any = np.float64) -> Any:
         values = arrays[name]
-        if values.shape != (cell.trials,) or values.dtype != dtype:
+        if values.shape != shape or values.dtype != dtype:
             raise ValueError(f"{name} has shape {values.shape} and type {values.dtype}")
         return values
 
@@ -137,11 +140,12 @@ def _result(arrays: Any, cell: Cell, limit: int) -> CellResult | None:
     if not all(isinstance(value, int | float) for value in defence.values()):
         return None
     return CellResult(
-        steady_state={metric: numbers(f"steady_state/{metric}") for metric in METRIC_TITLES},
-        tail_change={metric: numbers(f"tail_change/{metric}") for metric in METRIC_TITLES},
+        steady_state={metric: numbers(f"steady_state/{metric}") for metric in metrics},
+        tail_change={metric: numbers(f"tail_change/{metric}") for metric in metrics},
         diverged_at=numbers("diverged_at", np.int64),
         engine=str(about["engine"]),
         seconds=float(about["seconds"]),
         notes=tuple(map(str, about.get("notes", ()))),
         defence=defence,
+        confidence=float(about["confidence"]),
     )

@@ -1,1 +1,0 @@
-"""Base classes of the families of parts, and what the engine expects of each."""
