@@ -9,6 +9,7 @@ from typing import Any
 from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import overload, register_jitable
 
+from psofed.common.types import FloatArray
 from psofed.engine.compiling import instruction
 from psofed.parts import vectors
 
@@ -269,7 +270,7 @@ def _gather(out, first, last, pivot, equal):
 
 
 @register_jitable
-def sort(out):
+def sort(out: FloatArray) -> None:
     """Sort in place (Shell's method: short to compile, no memory)."""
     gap = 1
     while gap < out.size // 3:
