@@ -20,9 +20,17 @@ _TITLE = re.compile(rf"^({'|'.join(SECTIONS)})\n-+$", flags=re.M)
 _ROLE = re.compile(r":(?:func|class|meth|mod|attr|data|exc):`~?([^`]+)`")
 
 
-def describe_object(name: str, value: Any) -> list[str]:
-    """Return the lines of a public object: its heading, how it is called, its docstring, its members."""
-    lines = [f"# {name}", "", *_call(f"psofed.{name}", value), *to_markdown(inspect.getdoc(value) or "")]
+def describe_object(name: str, value: Any, fields: str | None = None) -> list[str]:
+    """Return the lines of a public object: its heading, how it is called, its docstring, its members.
+
+    Where another page describes the object's fields, `fields` is a link to it and stands in their place.
+    """
+    docstring = inspect.getdoc(value) or ""
+    if fields is not None:
+        docstring = re.sub(r"\nParameters\n-+\n.*?(?=\n\n\S[^\n]*\n-{4,}|\Z)", "", docstring, flags=re.S)
+    lines = [f"# {name}", "", *_call(f"psofed.{name}", value), *to_markdown(docstring)]
+    if fields is not None:
+        lines += ["", f"[Settings]({fields}) describes the fields."]
     if members := _members(value):
         lines += ["", "## Members", "", "| name | meaning |", "|---|---|"]
     for member, inner in members:

@@ -135,7 +135,8 @@ def make_api_pages() -> dict[Path, str]:
             kind = "Families of parts" if is_part else "Errors" if is_error else "Classes"
         summary = to_markdown((inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " "))[0]
         groups[kind].append(f"| [{name}]({name}.md) | {summary.replace('|', chr(92) + '|')} |")
-        lines = describe_object(name, value)
+        title = next((title for title, kind in SETTINGS.items() if kind is value), None)
+        lines = describe_object(name, value, None if title is None else f"../settings.md#{_anchor(title)}")
         if kind == "Families of parts":  # what its methods are shown
             source = inspect.getsource(value)
             for argument, context in arguments.items():
@@ -150,6 +151,10 @@ def make_api_pages() -> dict[Path, str]:
     for title, rows in groups.items():
         lines += ["", f"## {title}", "", "| name | purpose |", "|---|---|", *rows]
     return {DOCS / "api" / "index.md": _join(lines), **made}
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _join(lines: list[str]) -> str:
