@@ -73,7 +73,7 @@ def picture(runs: dict[int, tuple[FloatArray, FloatArray]]) -> str:
         for i, m in enumerate(runs)
     )
     clock = "".join(
-        f'<text x="420" y="330" text-anchor="middle" opacity="{int(n == 1)}">{label(n)}'
+        f'<text x="420" y="330" text-anchor="middle" opacity="{int(n == SHOWN - 1)}">{label(n)}'
         f"{discrete('opacity', ['1' if n == now else '0' for now in range(SHOWN)])}</text>"
         for n in range(SHOWN)
     )
@@ -108,7 +108,7 @@ def label(n: int) -> str:
 
 
 def discrete(attribute: str, values: list[str]) -> str:
-    """Return an endless animation that jumps from value to value."""
+    """Return an endless animation that jumps from value to value; it begins with the last, the picture without motion."""
     if len(set(values)) == 1:
         return ""
     times, kept = [], []
@@ -118,7 +118,8 @@ def discrete(attribute: str, values: list[str]) -> str:
             kept.append(value)
     return (
         f'<animate attributeName="{attribute}" calcMode="discrete" repeatCount="indefinite" '
-        f'dur="{SECONDS * len(values):g}s" keyTimes="{";".join(times)}" values="{";".join(kept)}"/>'
+        f'dur="{SECONDS * len(values):g}s" begin="-{SECONDS * (len(values) - 1):g}s" '
+        f'keyTimes="{";".join(times)}" values="{";".join(kept)}"/>'
     )
 
 
@@ -147,13 +148,13 @@ def panel(num_shared: int, deviation: FloatArray, participants: FloatArray) -> s
             levels = [strength(deviation[n, k, i]) for n in range(SHOWN)]
             if set(levels) != {"0"}:
                 out.append(
-                    f'<rect class="l" {box} fill-opacity="{levels[1]}">{discrete("fill-opacity", levels)}</rect>'
+                    f'<rect class="l" {box} fill-opacity="{levels[-1]}">{discrete("fill-opacity", levels)}</rect>'
                 )
         if k:
             takes_part = ["1" if participants[n, k - 1] else "0" for n in range(SHOWN)]
             frame = f'x="{x - 2:.0f}" y="{y - 2:.0f}" width="{width + 3}" height="{CELL + 10}"'
             out.append(
-                f'<rect class="p" {frame} opacity="{takes_part[1]}">{discrete("opacity", takes_part)}</rect>'
+                f'<rect class="p" {frame} opacity="{takes_part[-1]}">{discrete("opacity", takes_part)}</rect>'
             )
     return "".join(out)
 

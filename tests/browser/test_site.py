@@ -73,6 +73,14 @@ def test_the_playground_shows_what_predict_gives(open_page, playground_tables) -
     assert "mu=" in page.url
 
 
+def test_the_page_for_a_wrong_address_leads_on(open_page) -> None:
+    page = open_page((SITE / "404.html").as_uri())
+    targets = page.evaluate("[...document.querySelectorAll('article a')].map(a => a.getAttribute('href'))")
+    assert len(targets) >= 5
+    # A 404 page is served for any address, so its links are absolute.
+    assert all((SITE / target.lstrip("/")).is_file() for target in targets)
+
+
 def test_formulas_are_drawn(open_page) -> None:
     page = open_page((SITE / "exact_theory.html").as_uri())
     sizes = page.evaluate(
