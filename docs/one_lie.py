@@ -108,7 +108,7 @@ def label(n: int) -> str:
 
 
 def discrete(attribute: str, values: list[str]) -> str:
-    """Return an endless animation that jumps from value to value; it begins with the last, the picture without motion."""
+    """Return an endless animation that jumps from value to value and begins with the last one."""
     if len(set(values)) == 1:
         return ""
     times, kept = [], []
