@@ -15,7 +15,7 @@ fastest and slowest ones where an eigenvalue is wanted, because eigenvectors con
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,8 @@ from psofed.parts.affine import Affine, PoisonedSamples
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
 
-_FEWEST_NODES, _MOST_NODES = 16, 64
-_PRECISION = 1e-10
-_SAMPLED_PRECISION = 1e-7  # where a sample of offsets is averaged over
+PRECISION = 1e-10  # relative error of an answer, but for large fleets and sampled offsets
+_MOST_NODES = 64
 _DIRECT = 4096  # clients up to which a Gauss rule is computed from all of them
 
 
@@ -83,6 +82,7 @@ class Groups:
 def group_clients(
     model: "TheoryModel",
     stepsize: float,
+    precision: float = PRECISION,
     apart: int = 0,
     lumped: bool = True,
     offsets: NDArray[np.int64] | None = None,
@@ -91,6 +91,8 @@ def group_clients(
 
     Parameters
     ----------
+    precision : float
+        Relative error that lumping may have.
     apart : int
         The number of fastest and of slowest clients that stay groups of their own.
     lumped : bool
@@ -98,48 +100,36 @@ def group_clients(
     offsets : array of int (K,), optional
         Offsets of the clients' windows; clients of one group have the same.
     """
-    fleet, clients = model.fleet, model.scenario.num_clients
+    fleet, zeros = model.fleet, np.broadcast_to(0.0, model.scenario.num_clients)
     steps = model.stepsizes(stepsize)
-    windows = np.zeros(clients) if offsets is None else offsets.astype(np.float64)
-    honest = (
-        model.honest if model.tells_honest and not apart else np.zeros(clients)
-    )  # eigenvalues need no split
-    traits = np.stack([*_attacks(model), model.availability, steps, windows, honest])
+    windows = zeros if offsets is None else offsets.astype(np.float64)
+    honest = model.honest if model.tells_honest and not apart else zeros  # eigenvalues need no split
+    traits = [*_attacks(model), model.availability, steps, windows, honest]
     x = steps * fleet.input_variance
-    values = np.stack([fleet.noise_variance, _added_variance(model)])
-    copies = np.ones(clients)
+    values: Any = (fleet.noise_variance, _added_variance(model))
+    copies = np.ones(x.size)
     is_lumped = lumped and model.is_lumpable and (offsets is not None or not model.is_scattered)
     if is_lumped:
-        traits, x, copies, values = _lump(model, traits, x, values, apart)
+        traits, x, copies, values = _lump(model, traits, x, values, precision, apart)
     kind, chance, availability, steps, windows, honest = traits
     covariance = (x / steps)[:, None, None]
     if not fleet.is_white:
         matrices = fleet.covariances()
         covariance = covariance * (matrices[0] / fleet.input_variance[0]) if is_lumped else matrices
-    noise, added = values
-    statement = kind.astype(np.int64)
     return Groups(
-        copies,
-        steps,
-        covariance,
-        noise,
-        added,
-        statement,
-        chance,
-        availability,
-        windows.astype(np.int64),
-        fleet.target_offsets,
-        honest,
-    )
+        copies, steps, covariance, *values, kind.astype(np.int64), chance, availability, windows.astype(np.int64),
+        fleet.target_offsets, honest,
+    )  # fmt: skip
 
 
 def _attacks(model: "TheoryModel") -> tuple[FloatArray, FloatArray]:
     """Return the statement that each client belongs to, −1 for none, and its chance; added noise is left out."""
-    kind, chance = np.full(model.scenario.num_clients, -1.0), np.zeros(model.scenario.num_clients)
+    clients = model.scenario.num_clients
+    kind, chance = np.broadcast_to(-1.0, clients), np.broadcast_to(0.0, clients)
     for index, (statement, chances) in enumerate(model.statements):
         if not (isinstance(statement, Affine) and statement.is_isotropic):
             member = chances.chance > 0
-            kind[member], chance[member] = index, chances.chance[member]
+            kind, chance = np.where(member, index, kind), np.where(member, chances.chance, chance)
     return kind, chance
 
 
@@ -152,41 +142,54 @@ def _added_variance(model: "TheoryModel") -> FloatArray:
 
 
 def _lump(
-    model: "TheoryModel", traits: FloatArray, x: FloatArray, values: FloatArray, apart: int
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return traits (6, n), x (n,), copies (n,) and values (2, n) of the nodes."""
-    pole, condition = _pole(model)
-    # An eigenvalue needs few nodes, since eigenvectors concentrate on the clients that stay apart.
-    precision = _SAMPLED_PRECISION if model.is_scattered else _PRECISION
-    index, firsts = _classes(traits)
-    nodes, limit = _FEWEST_NODES, np.inf
-    if not apart:
-        nodes, limit = _number_of_nodes(x, pole, condition, precision, len(firsts))
-    alone = x > limit
-    if apart:
-        edge = min(apart, x.size // 2)
-        alone |= (x >= np.partition(x, -edge)[-edge]) | (x <= np.partition(x, edge - 1)[edge - 1])
-    parts = [(traits[:, alone], x[alone], np.ones(int(alone.sum())), values[:, alone])]
-    for label, first in enumerate(firsts):
-        is_member = (index == label) & ~alone
-        members: NDArray[np.bool_] | slice = slice(None) if is_member.all() else is_member
-        if is_member.any():
-            node, weight, carried = gauss_rule(x[members], values[:, members], nodes)
-            parts.append((np.repeat(traits[:, [first]], node.size, axis=1), node, weight, carried))
-    joined = [np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)]
-    return joined[0], joined[1], joined[2], joined[3]
-
-
-def _classes(traits: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the class of each client by its traits (t, K), (K,), and the first client of each class."""
-    index, firsts = np.zeros(traits.shape[1], dtype=np.int64), np.zeros(1, dtype=np.int64)
-    for trait in traits:
-        if np.ptp(trait):
-            labels = np.unique(trait, return_inverse=True)[1]
-            _, firsts, index = np.unique(
-                index * (labels.max() + 1) + labels, return_index=True, return_inverse=True
+    model: "TheoryModel",
+    traits: list[FloatArray],
+    x: FloatArray,
+    values: tuple[FloatArray, FloatArray],
+    precision: float,
+    apart: int,
+) -> tuple[list[FloatArray], FloatArray, FloatArray, FloatArray]:
+    """Return traits (n,), x (n,), copies (n,) and values (2, n) of the nodes."""
+    classes = _classes(traits)
+    if apart:  # an eigenvalue needs few nodes, since eigenvectors concentrate on the clients that stay apart
+        nodes, edge = _fewest_nodes(precision), min(apart, x.size // 2)
+        alone = (x >= np.partition(x, -edge)[-edge]) | (x <= np.partition(x, edge - 1)[edge - 1])
+    else:
+        nodes, limit = _number_of_nodes(x, *_pole(model), precision, len(classes))
+        alone = x > limit
+    columns = (*traits, x, np.broadcast_to(1.0, x.size), *values)
+    parts = [[column[alone] for column in columns]]
+    for members in classes:
+        lumped = members[~alone[members]] if alone.any() else members
+        if lumped.size:
+            node, weight, carried = gauss_rule(x[lumped], np.stack([each[lumped] for each in values]), nodes)
+            parts.append(
+                [*(np.repeat(trait[lumped[0]], node.size) for trait in traits), node, weight, *carried]
             )
-    return index, firsts
+    *common, x, copies, noise, added = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return common, x, copies, np.stack([noise, added])
+
+
+def _classes(traits: list[FloatArray]) -> list[NDArray[np.intp]]:
+    """Return the clients of each class: those that have all traits, (K,) each, in common."""
+    classes = [np.arange(traits[0].size)]
+    for trait in traits:
+        if trait.min() < trait.max():
+            classes = [part for members in classes for part in _split(members, trait[members])]
+    return classes
+
+
+def _split(members: NDArray[np.intp], values: FloatArray) -> list[NDArray[np.intp]]:
+    """Split clients by values; two are told apart without sorting, since fleets of 10⁷ clients have no more."""
+    is_high, is_low = values == values.max(), values == values.min()
+    if np.all(is_high | is_low):
+        return [members] if np.all(is_high) else [members[is_low], members[is_high]]
+    order = np.argsort(values, kind="stable")
+    return np.split(members[order], np.flatnonzero(np.diff(values[order])) + 1)
+
+
+def _fewest_nodes(precision: float) -> int:
+    return 16 if precision <= PRECISION else 6
 
 
 def _pole(model: "TheoryModel") -> tuple[float, float]:
@@ -207,7 +210,7 @@ def _number_of_nodes(
     """Return the number of nodes of each class, and the largest x to lump: those with the fewest groups in all."""
     low, high = float(x.min()), float(x.max())
     choices = []  # (whether the pole at −condition · low is far enough, groups, nodes, limit)
-    for nodes in range(_FEWEST_NODES if precision == _PRECISION else 6, _MOST_NODES, 2):
+    for nodes in range(_fewest_nodes(precision), _MOST_NODES, 2):
         rate = (0.1 * precision) ** (-0.5 / nodes)
         reach = 2.0 / (
             1.0 + 0.5 * (rate + 1.0 / rate)

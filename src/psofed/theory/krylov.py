@@ -45,7 +45,7 @@ def solve_fixed_points(linear: LinearMap, source: FloatArray, tolerance: float) 
         matrices = np.eye(size) - as_matrices(linear, count, size)
         return np.asarray(np.linalg.solve(matrices, (source / scale)[..., None])[..., 0] * scale)
     x, residual = gmres(linear, source / scale, tolerance)
-    stuck = ~(residual < _ACCEPTED)
+    stuck = ~(residual <= max(_ACCEPTED, tolerance))
     if np.any(stuck):
         if size > _DENSE_AFTER_ALL:
             raise PsofedError(f"The steady state did not converge (relative residual {residual.max():.1e}).")
@@ -108,7 +108,7 @@ def _least_squares(hessenberg: FloatArray, norm: FloatArray) -> tuple[FloatArray
     return weights, np.linalg.norm(left, axis=1)
 
 
-def dominant_eigenvalue(linear: LinearMap, start: FloatArray) -> float:
+def dominant_eigenvalue(linear: LinearMap, start: FloatArray, tolerance: float = 1e-8) -> float:
     """Spectral radius of a map that takes covariances to covariances.
 
     Such a map has its spectral radius as an eigenvalue (Krein and Rutman), so the eigenvalue with the largest real part
@@ -128,7 +128,14 @@ def dominant_eigenvalue(linear: LinearMap, start: FloatArray) -> float:
     operator = LinearOperator((size, size), matvec=linear, dtype=np.float64)
     try:
         values = eigs(
-            operator, k=1, which="LR", v0=start, return_eigenvectors=False, tol=1e-8, ncv=20, maxiter=3000
+            operator,
+            k=1,
+            which="LR",
+            v0=start,
+            return_eigenvectors=False,
+            tol=tolerance,
+            ncv=20,
+            maxiter=3000,
         )
     except ArpackNoConvergence as error:
         values = error.eigenvalues

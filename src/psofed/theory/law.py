@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, PoisonedSamples
-from psofed.theory.groups import Groups, group_clients
+from psofed.theory.groups import PRECISION, Groups, group_clients
 from psofed.theory.presence import PresenceLaw, PresenceMoments
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Law:
     model : TheoryModel
     stepsize : float
         Mean of the clients' stepsizes.
+    precision : float
+        Relative error that lumping clients may have.
     directed : bool
         Whether constants are carried along; False for questions about second moments alone.
     apart : int
@@ -100,6 +102,7 @@ class Law:
         self,
         model: "TheoryModel",
         stepsize: float,
+        precision: float = PRECISION,
         directed: bool = True,
         apart: int = 0,
         lumped: bool = True,
@@ -107,7 +110,7 @@ class Law:
         offsets: NDArray[np.int64] | None = None,
     ) -> None:
         self.model = model
-        self.groups: Groups = group_clients(model, stepsize, apart, lumped, offsets)
+        self.groups: Groups = group_clients(model, stepsize, precision, apart, lumped, offsets)
         self.directed: bool = directed and model.has_direction
         self._participants = participants or model.scenario.num_participants
 

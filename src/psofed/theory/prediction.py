@@ -242,6 +242,21 @@ class Prediction(Reported):
 
         return find_worst_attack(self, power)
 
+    def worst_network_mse(self, power: float | None = None) -> float:
+        """Return the network MSE under the worst additive attack of a power, at the cost of two steady states.
+
+        That of :meth:`worst_attack` over white inputs; over correlated ones, its attacks that point in the direction
+        in which models learn most slowly, the inputs' last principal one.
+
+        Parameters
+        ----------
+        power : float, optional
+            As for :meth:`worst_attack`.
+        """
+        from psofed.theory.worst import worst_network_mse
+
+        return worst_network_mse(self, power)
+
     def report(self, *, stepsizes: bool = True) -> Report:
         """Return the steady state, what contributes to it, and what to try next.
 

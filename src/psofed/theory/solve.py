@@ -25,6 +25,7 @@ from psofed.common.errors import ImpossibleResultError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.scenario.describe import describe_scenario
 from psofed.theory.clipping import check_reach, clips
+from psofed.theory.groups import PRECISION
 from psofed.theory.iteration import NO_SOURCES, Iteration, Moments, Sources
 from psofed.theory.krylov import dominant_eigenvalue, solve_fixed_points
 from psofed.theory.law import Law
@@ -35,7 +36,9 @@ from psofed.theory.stability import contraction_bound, lone_growth
 _MOST_UNKNOWNS = 6_000_000  # beyond, an iteration takes a second and a steady state minutes
 _SIDE_BY_SIDE = 200_000  # unknowns of sets of offsets that are solved at once
 _LARGE = 100_000  # unknowns where each digit costs: eight are more than a prediction needs
-_APART = 8  # fastest and slowest clients that are not lumped for an eigenvalue
+_ROUGH, _SAMPLED = 1e-6, 1e-6  # precision of a comparison, and of a solution that is averaged over a sample
+_APART, _APART_ROUGHLY = 8, 2  # fastest and slowest clients that are not lumped for an eigenvalue
+_CLOSE = 3e-3  # distance of an eigenvalue from 1 that a rough one may be wrong by
 _FIRST_SAMPLE, _LARGEST_SAMPLE = 4, 32
 _SEARCH_SAMPLE = 4
 _FIRST_LOOK, _SETTLED = 256, 1e-4  # iterations of a curve, and its distance from the steady state
@@ -52,9 +55,12 @@ class Recursion:
     ----------
     phases : tuple of (Iteration or None, int)
         The iteration of each phase and the index of its mask; None where nothing happens.
+    precision : float
+        Relative residual of a steady state; at least 1e-8 with many unknowns.
     """
 
     phases: tuple[tuple[Iteration | None, int], ...]
+    precision: float = PRECISION
 
     @property
     def iteration(self) -> Iteration:
@@ -85,9 +91,7 @@ class Recursion:
         """Return the levels averaged over a period, (sets, 3), and the moments at its start."""
         iteration = self.iteration
         zero = np.zeros((iteration.sets, iteration.size))
-        tolerance = 1e-10 if zero.size < _LARGE else 1e-8
-        if iteration.law.model.is_sampled:
-            tolerance = 1e-7 if zero.size < _LARGE else 1e-6  # below the error of the sample
+        tolerance = max(self.precision, 0.0 if zero.size < _LARGE else 1e-8)
         moments = state = iteration.unpack(
             solve_fixed_points(self.linear, self._through_period(zero, sources), tolerance)
         )
@@ -97,12 +101,14 @@ class Recursion:
             total = total + iteration.levels(moments, sources.direction)
         return total / self.period, state
 
-    def spectral_radius(self) -> float:
+    def spectral_radius(self, tolerance: float = 1e-8) -> float:
         """ρ(𝓕) per iteration, the largest of all sets: that of all their moments side by side."""
         start = self.iteration.initial.pack(self.iteration.sets)
         noise = np.random.default_rng(0).standard_normal(start.size)
         start_vector = start.ravel() * (1.0 + 0.01 * noise)
-        radius = dominant_eigenvalue(lambda x: self.linear(x.reshape(start.shape)).ravel(), start_vector)
+        radius = dominant_eigenvalue(
+            lambda x: self.linear(x.reshape(start.shape)).ravel(), start_vector, tolerance
+        )
         return float(max(radius, 0.0) ** (1.0 / self.period))
 
     def growth(self) -> FloatArray:
@@ -135,20 +141,32 @@ class Solver:
     Parameters
     ----------
     model : TheoryModel
+    precision : float
+        Relative error that answers may have.
     """
 
     model: TheoryModel
+    precision: float = PRECISION
 
     @cached_property
     def clean(self) -> "Solver":
         """The solver of the model without the attack."""
-        return self if self.model.clean is self.model else Solver(self.model.clean)
+        return self if self.model.clean is self.model else replace(self, model=self.model.clean)
+
+    @cached_property
+    def rough(self) -> "Solver":
+        """A solver that is precise enough to compare stepsizes."""
+        return self if self.precision >= _ROUGH else replace(self, precision=_ROUGH)
 
     @cached_property
     def by_honesty(self) -> "Solver":
         """The solver that knows the honest clients' error."""
         model = self.model
-        return self if model.tells_honest else Solver(replace(model, measured=model.fleet, by_honesty=True))
+        return (
+            self
+            if model.tells_honest
+            else replace(self, model=replace(model, measured=model.fleet, by_honesty=True))
+        )
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Return the steady state by source, with its standard error where offsets are sampled; μ must be stable."""
@@ -173,7 +191,7 @@ class Solver:
 
     def rough_level(self, stepsize: float) -> Level:
         """Levels at a stable stepsize, precise enough to compare stepsizes."""
-        recursions = self.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
+        recursions = self.rough.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
         levels = np.concatenate([recursion.steady_state(Sources())[0] for recursion in recursions])
         self._check(levels[:, None])
         return Level(*levels.mean(axis=0))
@@ -186,7 +204,7 @@ class Solver:
             return max(recursion.spectral_radius() for recursion in recursions)
 
     def is_stable(self, stepsize: float) -> bool:
-        """Whether all second moments stay bounded."""
+        """Whether all second moments stay bounded; an eigenvalue of few digits decides if it is not close to 1."""
         model = self.model
         if model.is_bounded and stepsize < contraction_bound(model.fleet):
             return True
@@ -195,6 +213,12 @@ class Solver:
             alone = 1.0 - model.scenario.participation_probability
             if alone * lone_growth(model.fleet, stepsize) > 1.0:
                 return False
+        if model.is_lumpable and not model.is_scattered:
+            recursions = self.recursions(stepsize, directed=False, apart=_APART_ROUGHLY, precision=_ROUGH)
+            with np.errstate(over="ignore", invalid="ignore"):
+                radius = max(recursion.spectral_radius(_ROUGH) for recursion in recursions)
+            if abs(radius - 1.0) > _CLOSE:
+                return radius < 1.0
         return self.spectral_radius(stepsize) < 1.0
 
     def curve(self, stepsize: float, iterations: int) -> FloatArray:
@@ -311,12 +335,15 @@ class Solver:
         self, stepsize: float, offsets: NDArray[np.int64] | None = None, **options: Any
     ) -> Iterator[Recursion]:
         """Yield recursions for as many sets of offsets at a time as are solved side by side."""
+        # An average over a sample of offsets is not more precise than the sample.
+        precision = max(self.precision, _SAMPLED if self.model.is_sampled else 0.0)
+        options = {"precision": precision} | options
         if offsets is not None and self.model.is_lumpable:  # each set has its own groups
             for row in offsets:
                 law = Law(self.model, stepsize, offsets=row, **options)
                 masks, _ = self.model.masks(law.groups.window[None])
                 iteration = Iteration(self._affordable(law), masks)
-                yield Recursion(tuple((iteration, n) for n in range(len(masks))))
+                yield Recursion(tuple((iteration, n) for n in range(len(masks))), precision)
             return
         laws = {
             count: self._affordable(Law(self.model, stepsize, participants=count or None, **options))
@@ -330,9 +357,9 @@ class Solver:
             }
             if len(masks) > 1:
                 (single,) = iterations.values()
-                yield Recursion(tuple((single, n) for n in range(len(masks))))
+                yield Recursion(tuple((single, n) for n in range(len(masks))), precision)
             else:
-                yield Recursion(tuple((iterations[count], 0) for count in self._exchanges))
+                yield Recursion(tuple((iterations[count], 0) for count in self._exchanges), precision)
 
     def _affordable(self, law: Law) -> Law:
         """Refuse a law with too many unknowns."""

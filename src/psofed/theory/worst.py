@@ -17,9 +17,9 @@ directions of the inputs. σ² = ``power``, p_a = the scenario's ``attack.probab
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -118,19 +118,34 @@ def find_worst_attack(prediction: "Prediction", power: float | None = None) -> W
     power : float, optional
         σ²; by default the attack's variance.
     """
-    scenario, attack = prediction.scenario, prediction.scenario.attack
-    if attack is None or len(scenario.attacks) > 1:
-        raise InvalidValueError("attack", None, "one attack that says who is Byzantine, and how often")
-    if prediction.theory == "paper":
-        raise NotCoveredError(
-            'the worst attack colludes, which the paper\'s theory leaves out; use theory = "exact"'
-        )
-    power = check_number("power", getattr(attack, "variance", None) if power is None else power, 0.0)
-    model = prediction.model
-    if not Solver(model.clean).is_stable(scenario.mean_stepsize):
+    search = _Search.of(prediction, power)
+    if not search.is_stable:
         raise NotCoveredError("there is no worst attack at a stepsize that is unstable without an attack")
-    search = _Search(model, scenario.mean_stepsize, attack, power)
-    return WorstAttack(power, search.steps(), prediction)
+    return WorstAttack(search.power, search.steps(), prediction)
+
+
+def worst_network_mse(prediction: "Prediction", power: float | None = None) -> float:
+    """Return the network MSE under the worst additive attack of a power, from two steady states.
+
+    The larger one of the last noise and the last bias of the breakdown. Over correlated inputs both point in the
+    direction in which models learn most slowly, the last principal one. Infinite if unstable without an attack.
+    """
+    search = _Search.of(prediction, power)
+    if not search.is_stable:
+        return math.inf
+    directions = search.principal_directions[-1:]
+    shape = np.eye(search.size) if search.is_white else np.outer(directions, directions)
+    noise = search.noise_step(search.noises[-1], [shape])
+    return max(noise.network_mse, search.bias_step("", search.sent, directions).network_mse)
+
+
+class _Noise(NamedTuple):
+    """Noise of a variance per entry, and the part that adds it with a probability."""
+
+    name: str
+    part: type[Gaussian | ColludingGaussian]
+    variance: float
+    probability: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,77 +155,100 @@ class _Search:
     attack: Attack
     power: float
 
+    @classmethod
+    def of(cls, prediction: "Prediction", power: float | None) -> "_Search":
+        scenario, attack = prediction.scenario, prediction.scenario.attack
+        if attack is None or len(scenario.attacks) > 1:
+            raise InvalidValueError("attack", None, "one attack that says who is Byzantine, and how often")
+        if prediction.theory == "paper":
+            raise NotCoveredError(
+                'the worst attack colludes, which the paper\'s theory leaves out; use theory = "exact"'
+            )
+        power = check_number("power", getattr(attack, "variance", None) if power is None else power, 0.0)
+        return cls(prediction.model, scenario.mean_stepsize, attack, power)
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the stepsize is stable without an attack; what attacks add makes no difference."""
+        return Solver(self.model.clean).is_stable(self.stepsize)
+
+    @property
+    def is_white(self) -> bool:
+        """Whether no direction is worse than another."""
+        return self.model.fleet.is_white
+
+    @property
+    def size(self) -> int:
+        """D."""
+        return self.model.scenario.dimension
+
+    @property
+    def sent(self) -> float:
+        """How many times as much power an entry gets if none goes to entries that are not sent, D/M."""
+        scenario = self.model.scenario
+        return scenario.dimension / scenario.num_shared if scenario.algorithm.holds_models else 1.0
+
+    @property
+    def noises(self) -> tuple[_Noise, ...]:
+        """The steps of noise, from the paper's on."""
+        coin, power = self.attack.probability, self.power
+        return (
+            _Noise("isotropic noise", Gaussian, power, coin),
+            _Noise("+ worst direction", Gaussian, power, coin),
+            _Noise("+ collusion", ColludingGaussian, power, coin),
+            _Noise("+ common coin", ColludingGaussian, coin * power, 1.0),
+            _Noise("+ power on sent entries", ColludingGaussian, self.sent * coin * power, 1.0),
+        )
+
+    @cached_property
+    def principal_directions(self) -> FloatArray:
+        """Principal directions of the inputs, of squared length D, by falling variance; (1, …, 1) for white inputs."""
+        if self.is_white:
+            return np.ones((1, self.size))
+        _, vectors = np.linalg.eigh(self.model.fleet.covariances().mean(axis=0))
+        return np.asarray(math.sqrt(self.size) * vectors.T[::-1])
+
     def steps(self) -> tuple[WorstStep, ...]:
         """Return the breakdown."""
-        size, coin = self.model.scenario.dimension, self.attack.probability
-        sent = size / (self.model.scenario.num_shared if self.model.scenario.algorithm.holds_models else size)
-        shapes = self._shapes()
-        who: dict[str, Any] = {"byzantine_set": self.attack.byzantine_set}
-        who |= (
-            {"clients": self.attack.clients}
-            if self.attack.clients
-            else {"num_byzantine": self.attack.num_byzantine}
-        )
-        plain, power = self.model.fleet.is_white, self.power
-        often = who | {"probability": coin}
-        always = who | {"probability": 1.0}
-
-        def step(
-            name: str, state: Callable[[FloatArray], Affine], chance: float, part: Attack | None
-        ) -> WorstStep:
-            values = [self._metrics(state(shape), chance) for shape in shapes]
-            return WorstStep(name, values[0][0], values[-1][1], part if plain else None)
-
-        isotropic = self._metrics(Affine(variance=power), coin)
-        nobody = self._metrics(None, coin)
-        bias = math.sqrt(coin * power)
+        first, *others = self.noises
+        shapes, directions = self._worst_shapes(), self.principal_directions
         return (
-            WorstStep("no attack", *nobody, None),
-            WorstStep("isotropic noise", *isotropic, Gaussian(variance=power, **often)),
-            step(
-                "+ worst direction",
-                lambda s: Affine(variance=power * s),
-                coin,
-                Gaussian(variance=power, **often),
-            ),
-            step(
-                "+ collusion",
-                lambda s: Affine(common_variance=power * s),
-                coin,
-                ColludingGaussian(variance=power, **often),
-            ),
-            step(
-                "+ common coin",
-                lambda s: Affine(common_variance=coin * power * s),
-                1.0,
-                ColludingGaussian(variance=coin * power, **always),
-            ),
-            step(
-                "+ power on sent entries",
-                lambda s: Affine(common_variance=sent * coin * power * s),
-                1.0,
-                ColludingGaussian(variance=sent * coin * power, **always),
-            ),
-            self._bias("constant bias", bias, always),
-            self._bias("constant bias on sent entries", math.sqrt(sent) * bias, always),
+            WorstStep("no attack", *self._metrics(None, self.attack.probability), None),
+            replace(self.noise_step(first, [np.eye(self.size)]), attack=self._part(first)),
+            *(self.noise_step(noise, shapes) for noise in others),
+            self.bias_step("constant bias", 1.0, directions),
+            self.bias_step("constant bias on sent entries", self.sent, directions),
         )
 
-    def _bias(self, name: str, bias: float, who: dict[str, Any]) -> WorstStep:
-        """Return a constant bias of a mean square per entry, in the worst principal direction of the inputs."""
-        size = self.model.scenario.dimension
-        directions = np.full((1, size), 1.0)
-        if not self.model.fleet.is_white:
-            _, vectors = np.linalg.eigh(self.model.fleet.covariances().mean(axis=0))
-            directions = math.sqrt(size) * vectors.T
-        values = np.array([self._metrics(Affine(offset=bias * direction), 1.0) for direction in directions])
-        part = ConstantBias(bias=bias, **who) if self.model.fleet.is_white else None
-        network, server = values.max(axis=0).tolist()
-        return WorstStep(name, network, server, part)
+    def noise_step(self, noise: _Noise, shapes: list[FloatArray]) -> WorstStep:
+        """Return a step of noise whose covariance is its variance times the worst shape for each metric."""
+        field = "variance" if noise.part is Gaussian else "common_variance"
+        values = [self._metrics(Affine(**{field: noise.variance * s}), noise.probability) for s in shapes]
+        return WorstStep(
+            noise.name, values[0][0], values[-1][1], self._part(noise) if self.is_white else None
+        )
 
-    def _shapes(self) -> list[FloatArray]:
+    def _part(self, noise: _Noise) -> Attack:
+        return noise.part(variance=noise.variance, probability=noise.probability, **self._who)
+
+    @property
+    def _who(self) -> dict[str, Any]:
+        """Who is Byzantine, as the attack says it."""
+        attack = self.attack
+        named = {"clients": attack.clients} if attack.clients else {"num_byzantine": attack.num_byzantine}
+        return {"byzantine_set": attack.byzantine_set} | named
+
+    def bias_step(self, name: str, factor: float, directions: FloatArray) -> WorstStep:
+        """Return a constant bias by all, of `factor` times the mean power, in the worst of some directions."""
+        bias = math.sqrt(factor * self.attack.probability * self.power)
+        values = np.array([self._metrics(Affine(offset=bias * direction), 1.0) for direction in directions])
+        part = ConstantBias(bias=bias, probability=1.0, **self._who) if self.is_white else None
+        return WorstStep(name, *values.max(axis=0).tolist(), part)
+
+    def _worst_shapes(self) -> list[FloatArray]:
         """Covariances of trace D in the worst direction for network MSE and for server MSD; I for white inputs."""
-        size = self.model.scenario.dimension
-        if self.model.fleet.is_white or size == 1:
+        size = self.size
+        if self.is_white or size == 1:
             return [np.eye(size)]
         if size > _LARGEST_DIMENSION:
             raise NotCoveredError(
@@ -227,7 +265,6 @@ class _Search:
         unit = np.eye(size)
         for i in range(size):
             weights[:, i, i] = excess(unit[i])
-        for i in range(size):
             for j in range(i):
                 both = excess(unit[i] + unit[j]) - weights[:, i, i] - weights[:, j, j]
                 weights[:, i, j] = weights[:, j, i] = 0.5 * both
@@ -239,7 +276,6 @@ class _Search:
         model = self.model
         byzantine, factor = self.attack.byzantine_moments(model.scenario.num_clients, model.fleet.names)
         stated = () if statement is None else ((statement, AttackChances(chance * byzantine, factor)),)
-        changed = replace(model, measured=model.fleet, stated=stated)
-        level = Solver(changed).rough_level(self.stepsize)
+        level = Solver(replace(model, measured=model.fleet, stated=stated)).rough_level(self.stepsize)
         metrics = metrics_of(model, level.excess, level.server, level.honest)
         return metrics.network_mse, metrics.server_msd
