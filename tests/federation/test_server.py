@@ -491,7 +491,7 @@ def test_a_damaged_checkpoint_is_a_clear_error(tmp_path, damage):
 def test_a_resumed_run_must_keep_its_settings_and_columns(tmp_path):
     named = ColumnNames(tuple("abcdef"), "y")
     options = {"checkpoint": tmp_path / "c.npz"}
-    hub = make_hub(["11"], finds_columns=True)
+    hub = make_hub(["11"])
     run(hub, rounds=1, columns=named, **options)
     with pytest.raises(PsofedError, match="seed = 0"):
         run(hub, rounds=2, columns=named, resume=True, seed=1, **options)

@@ -14,7 +14,7 @@ from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.federation.client.gateway import Corruption
-from psofed.federation.client.sources import NamedSource, Position, Samples, Source, source_of_run
+from psofed.federation.client.sources import Position, Samples, Source, source_of_run
 from psofed.federation.protocol.bounds import MAX_SEED
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload, draw_attack
@@ -105,11 +105,7 @@ class PoisonedSource:
     def __post_init__(self) -> None:
         check_rehearsal(self.attack)
 
-    def columns(self) -> ColumnNames | None:
-        """Return the names of the clean source's columns."""
-        return self.source.columns() if isinstance(self.source, NamedSource) else None
-
-    def choose(self, columns: ColumnNames) -> "PoisonedSource":
+    def choose(self, columns: ColumnNames | None) -> "PoisonedSource":
         """Return the same source with the run's columns."""
         return replace(self, source=source_of_run(self.source, columns))
 
@@ -124,4 +120,4 @@ class PoisonedSource:
                 inputs[i], targets[i] = poison_sample(
                     self.attack, inputs[i], float(targets[i]), normals=normals, client=self.node, iteration=n
                 )
-        return Samples(inputs, targets, samples.ends, samples.end, samples.problem)
+        return replace(samples, inputs=inputs, targets=targets)

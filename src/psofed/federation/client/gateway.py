@@ -14,7 +14,6 @@ from psofed.common.errors import PsofedError
 from psofed.federation.client.privacy import PRIVACY, make_private, note_download, read_privacy
 from psofed.federation.client.state import ClientMemory, ClientState, MemoryStore
 from psofed.federation.protocol.aggregate import overwrite
-from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.instructions import FULL, PART, SYNC, ClientTask, Instruction
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.masks import MaskSource
@@ -104,10 +103,6 @@ class Gateway:
         entries have come in.
     clients : callable, optional
         Returns the names of a gateway's clients, which may come and go. None: the node is not a gateway.
-    columns : ColumnNames, optional
-        Names of the columns that the training learns from, in its order; a run with others is refused.
-    finds_columns : bool
-        Whether the training finds its columns by the run's names itself.
     privacy : Private, optional
         Makes every upload private.
     corruption : callable, optional
@@ -119,8 +114,6 @@ class Gateway:
     training: Training
     catch_up: bool = False
     clients: Callable[[], Sequence[str]] | None = None
-    columns: ColumnNames | None = None
-    finds_columns: bool = False
     privacy: Private | None = None
     corruption: Corruption | None = None
     masks: MaskSource | None = None
@@ -199,7 +192,6 @@ class Gateway:
         if begun is None:
             return Reply(LOST, task.client), None
         layout, model, kept, elapsed = begun
-        self._check_columns(layout.columns)
         records, examples, reported = memory.records, 0, dict[str, Any]()
 
         def train(phase: str, model: Vector, kept: Arrays, records: Mapping[str, Any]) -> TrainingResult:
@@ -254,19 +246,6 @@ class Gateway:
         return make_private(
             self.privacy, reply, read_privacy(memory.records, state.layout.dimension), entries
         )
-
-    def _check_columns(self, run: ColumnNames | None) -> None:
-        """Raise PsofedError if a training that does not find its columns itself has others than the run."""
-        columns = self.columns
-        if self.finds_columns or (columns is None and run is None):
-            return
-        if columns is None:
-            raise PsofedError(f"this client's columns have no names; the run's columns are {run}")
-        if run is None:
-            raise PsofedError(f"this client's columns have names ({columns}), the run's do not")
-        run.check_same(columns, "this client")
-        if columns.features != run.features:
-            raise PsofedError(f"this client's columns are {columns}; the run's have another order: {run}")
 
 
 def _begin(

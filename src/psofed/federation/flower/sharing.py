@@ -53,7 +53,9 @@ def partial_sharing(
         (``config["psofed-phase"]`` is ``"missed"``) for what arrived meanwhile, as the paper's unselected clients do,
         and once (``"current"``) after the server's entries have come in. ``config["psofed-elapsed"]`` is the number of
         rounds since its last one, this one included.
-    columns, privacy, corruption, masks
+    columns : ColumnNames, optional
+        Names of the columns that the training function learns from; a run with others, or another order, is refused.
+    privacy, corruption, masks
         See :class:`psofed.federation.client.gateway.Gateway`.
     max_entries : int
         Entries of a model, shared or not, that this client takes from a server.
@@ -81,10 +83,13 @@ def partial_sharing(
             raise PsofedError(f"this message is for node {instruction.node}, not {context.node_id}")
 
         def train(request: TrainingRequest) -> TrainingResult:
+            if (run := request.layout.columns) != columns:
+                names = [layout or "without names" for layout in (columns, run)]
+                raise PsofedError(f"this client's columns are {names[0]}; the run's are {names[1]}")
             message.content = _training_content(request)
             return _read_result(call_next(message, context), request)
 
-        gateway = Gateway(train, catch_up, None, columns, False, privacy, corruption, masks)
+        gateway = Gateway(train, catch_up, None, privacy, corruption, masks)
         before = dict(context.state)
         kept = _kept(context)
         written, memory = recent.get(context.node_id, (b"", None))
