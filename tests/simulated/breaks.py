@@ -185,7 +185,7 @@ def _write_without_sync() -> list[Change]:
 def _history_last() -> list[Change]:
     def save(self: CheckpointStore, state: ServerState) -> None:
         numbered = self._file(state.round_number)
-        checkpoint.write_archive(numbered, *checkpoint._to_archive(state))
+        checkpoint.write_archive(numbered, checkpoint._document(state))
         checkpoint.replace_by_link(numbered, self.path)
         self.history.save(state)
         self._tidy(state)

@@ -11,8 +11,6 @@ arrives, and a call then finds next to nothing pending.
 """
 
 import copy
-import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,8 +28,6 @@ from psofed.federation.client.sources import Position, Samples, Source, most_sam
 from psofed.federation.client.state import ClientMemory
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.parts.features import FeatureMap
-
-_log = logging.getLogger("psofed.federation")
 
 STREAM = "psofed.stream"
 BACKLOG = 20  # rows that a file may hold before its run begins without a remark
@@ -189,16 +185,8 @@ class ClientStream:
 
     def to_record(self) -> dict[str, Any]:
         """Return this value as a record."""
-        position = self.position
-        return {
-            "samples": position.samples,
-            "offset": position.offset,
-            "skipped": position.skipped,
-            "mark": position.mark,
-            "examples": self.examples,
-            "errors": self.errors,
-            "scaling": "" if self.scaling is None else json.dumps(self.scaling.to_mapping()),
-        }
+        scaling = None if self.scaling is None else self.scaling.to_mapping()
+        return {**vars(self), "position": vars(self.position), "scaling": scaling}
 
 
 def split_pending(pending: int, elapsed: int) -> tuple[int, int]:
@@ -247,11 +235,8 @@ def read_stream(records: Mapping[str, Any]) -> ClientStream:
         return record
     if record is None:
         return ClientStream()
-    position = Position(
-        int(record["samples"]), int(record["offset"]), int(record["skipped"]), str(record["mark"])
-    )
-    scaling = Standardiser.from_mapping(json.loads(record["scaling"])) if record["scaling"] else None
-    return ClientStream(position, int(record["examples"]), np.asarray(record["errors"]), scaling)
+    scaling = None if record["scaling"] is None else Standardiser.from_mapping(record["scaling"])
+    return ClientStream(Position(**record["position"]), record["examples"], record["errors"], scaling)
 
 
 def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dict[str, Any]:
