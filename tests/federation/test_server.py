@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nodes import Adder, change_reply, fast_time, make_hub, make_node, run, spoil
+from nodes import Adder, change_reply, fast_time, make_hub, make_node, perturbing, run, spoil
 
 from psofed.aggregations import RememberedClipping
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
-from psofed.federation.client.attacks import Rehearsal, perturbing
+from psofed.federation.client.attacks import Rehearsal
 from psofed.federation.protocol.aggregate import aggregate
 from psofed.federation.protocol.announcements import RunDescription
 from psofed.federation.protocol.column_names import ColumnNames

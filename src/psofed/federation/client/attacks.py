@@ -5,7 +5,6 @@ upload and the server's entries as it last downloaded them. An attack on data (`
 from instead: :class:`PoisonedSource`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
-from psofed.federation.client.gateway import Corruption
 from psofed.federation.client.sources import Position, Samples, Source, source_of_run
 from psofed.federation.protocol.bounds import MAX_SEED
 from psofed.federation.protocol.column_names import ColumnNames
@@ -65,22 +63,6 @@ class Rehearsal:
         indices = masks.indices(n + 1, client)
         last = np.where(np.isnan(server[indices]), values, server[indices])
         return corrupt_upload(self.attack, self.seed, n, client, values, last)
-
-
-def perturbing(perturbation: Callable[[int, int, int], Vector | None]) -> Corruption:
-    """Return a corruption that adds whatever `perturbation` says, given round, client number and M, to the upload.
-
-    Examples
-    --------
-    >>> shift = perturbing(lambda round_number, client, count: np.full(count, 100.0))
-    """
-
-    def corruption(instruction: Instruction, task: ClientTask, values: Vector) -> Vector:
-        client = client_number(node_number(instruction.node), task.client)
-        delta = perturbation(instruction.round_number, client, values.size)
-        return values if delta is None else (values + delta).astype(values.dtype)
-
-    return corruption
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from psofed.federation.client.state import ClientMemory, ClientState, MemoryStor
 from psofed.federation.protocol.aggregate import overwrite
 from psofed.federation.protocol.instructions import FULL, PART, SYNC, ClientTask, Instruction
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
-from psofed.federation.protocol.masks import MaskSource
 from psofed.federation.protocol.names import check_client_names, clean_text, client_number, node_number
 from psofed.federation.protocol.replies import FAILED, LEARNED, LEFT, LOST, NodeReply, Reply
 from psofed.parts.channels.private import Private
@@ -107,8 +106,6 @@ class Gateway:
         Makes every upload private.
     corruption : callable, optional
         Rehearses an attack: what is uploaded changes and nothing else. Such uploads are sent as they are.
-    masks : MaskSource, optional
-        Masks supplied from outside, for checks; the server needs the same.
     """
 
     training: Training
@@ -116,7 +113,6 @@ class Gateway:
     clients: Callable[[], Sequence[str]] | None = None
     privacy: Private | None = None
     corruption: Corruption | None = None
-    masks: MaskSource | None = None
     _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def names(self) -> tuple[str, ...] | None:
@@ -205,7 +201,7 @@ class Gateway:
             model, kept, records = _finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
         number = client_number(node_number(instruction.node), task.client)
-        indices = (self.masks or instruction.masks).indices(n, number)
+        indices = instruction.masks.indices(n, number)
         assert task.values is not None  # decode_instruction gives values with every kind
         whole = task.kind in (FULL, SYNC)
         received = task.values[indices] if whole else task.values
@@ -236,7 +232,7 @@ class Gateway:
         state = memory.state
         assert state is not None  # the caller has learned or found it
         number = client_number(node_number(instruction.node), task.client)
-        entries = (self.masks or instruction.masks).indices(state.round_number + 1, number)
+        entries = instruction.masks.indices(state.round_number + 1, number)
         values = state.model[entries]
         if self.corruption is not None:
             values = self.corruption(instruction, task, values)

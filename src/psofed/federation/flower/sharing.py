@@ -15,7 +15,6 @@ from psofed.federation.flower.models import arrays_of, numpy_of
 from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.instructions import decode_instruction
-from psofed.federation.protocol.masks import MaskSource
 from psofed.federation.protocol.replies import NodeReply, encode_reply
 from psofed.parts.channels.private import Private
 
@@ -34,7 +33,6 @@ def partial_sharing(
     columns: ColumnNames | None = None,
     privacy: Private | None = None,
     corruption: Corruption | None = None,
-    masks: MaskSource | None = None,
     max_entries: int = MAX_ENTRIES,
 ) -> Mod:
     """Return the mod that lets an ordinary training function take part in PSO-Fed.
@@ -55,7 +53,7 @@ def partial_sharing(
         rounds since its last one, this one included.
     columns : ColumnNames, optional
         Names of the columns that the training function learns from; a run with others, or another order, is refused.
-    privacy, corruption, masks
+    privacy, corruption
         See :class:`psofed.federation.client.gateway.Gateway`.
     max_entries : int
         Entries of a model, shared or not, that this client takes from a server.
@@ -89,7 +87,7 @@ def partial_sharing(
             message.content = _training_content(request)
             return _read_result(call_next(message, context), request)
 
-        gateway = Gateway(train, catch_up, None, privacy, corruption, masks)
+        gateway = Gateway(train, catch_up, None, privacy, corruption)
         before = dict(context.state)
         kept = _kept(context)
         written, memory = recent.get(context.node_id, (b"", None))

@@ -29,7 +29,7 @@ from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Expectation, Strikes, sort_replies
 from psofed.federation.server.clients import ClientRegistry
 from psofed.federation.server.exchange import exchange
-from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.server.participants import draw_participants
 from psofed.federation.server.questions import NodeQuestion, ask
 from psofed.federation.server.rounds import RoundRecord, dropped_lines, finite_metrics
 from psofed.federation.server.step import Combination, ServerStep
@@ -63,7 +63,7 @@ class Server:
         M: a count, or a fraction of the model as a float in (0, 1]. A :class:`Sharing` also says which entries:
         ``Sharing(0.1, coordinated=False, include=("encoder.*",))``.
     num_participants : int, optional
-        |S_n|; all clients that are online if None. A :class:`ParticipantSource` draws them otherwise.
+        |S_n|; all clients that are online if None.
     aggregation : Aggregation, its name, or Combination, optional
         How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
         custom rule. By default :data:`~psofed.federation.server.step.ROBUST`; ``"mean"`` is the paper's. A
@@ -107,7 +107,7 @@ class Server:
         self,
         num_shared: float | Sharing = 0.1,
         *,
-        num_participants: int | ParticipantSource | None = None,
+        num_participants: int | None = None,
         aggregation: Aggregation | str | Combination | None = None,
         defence: Defence | str | None = None,
         rounds: RoundPlan | None = None,
@@ -124,9 +124,6 @@ class Server:
         sharing = num_shared if isinstance(num_shared, Sharing) else Sharing(num_shared)
         self.sharing: Sharing = replace(sharing, seed=seed)
         self.rounds: RoundPlan = rounds or RoundPlan()
-        self._participants: ParticipantSource = DerivedParticipants(seed)
-        if isinstance(num_participants, ParticipantSource):
-            self._participants, num_participants = num_participants, None
         if num_participants is not None:
             check_integer("num_participants", num_participants, 1)
         self.num_participants: int | None = num_participants
@@ -274,7 +271,7 @@ class Server:
         state = self._current()
         clients = self._attendance.take(hub, state.session, n, self.registry, self.strikes)
         available = {client.number: client for client in clients}
-        drawn = self._participants.draw(n, list(available), self.num_participants or len(available))
+        drawn = draw_participants(self.sharing.seed, n, available, self.num_participants or len(available))
         participants = [available[number] for number in drawn]
         self._started = scheduler().monotonic()
         refused = self.registry.refused
@@ -285,9 +282,8 @@ class Server:
     def _join(self, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
         """Turn a round's replies into the next model; without a valid one the model stays as it was."""
         state = self._current()
-        masks = self.sharing.masks(state.layout.dimension)
-        num_shared = self.sharing.derived(state.layout.dimension).num_shared
-        expected = Expectation(state.session, n, num_shared, state.layout, self.limits)
+        masks = self.sharing.derived(state.layout.dimension)
+        expected = Expectation(state.session, n, masks.num_shared, state.layout, self.limits)
         valid, bad = sort_replies(questions, frames, expected)
         asked = [client for question in questions for client in question.clients.values()]
         numbers = {client.name: client.number for client in asked}

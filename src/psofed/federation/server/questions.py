@@ -55,8 +55,7 @@ def ask(
 
     A client is sent its entries S_{k,n} or the full model. `refused` are the names of clients that nodes cannot have.
     """
-    masks, derived = sharing.masks(state.layout.dimension), sharing.derived(state.layout.dimension)
-    is_common = sharing.coordinated and sharing.supplied is None
+    masks = sharing.derived(state.layout.dimension)
     common: Vector | None = None
     nodes: dict[str, list[tuple[Client, ClientTask]]] = {}
     for client in clients:
@@ -64,7 +63,7 @@ def ask(
         kind = _kind(plan, last, round_number)
         values = state.model
         if kind in (PART, START):
-            if common is None or not is_common:
+            if common is None or not sharing.coordinated:
                 common = state.model[masks.indices(round_number, client.number)]
             values = common
         task = ClientTask(client.local, kind, max(0, last or 0), values)
@@ -78,7 +77,7 @@ def ask(
             epoch=state.epoch,
             sequence=next(sequences),
             node=node,
-            masks=derived,
+            masks=masks,
             digest=state.layout.digest,
             layout=state.layout if {*kinds.values()} != {PART} else None,
             refused=refused.get(node, ()),
