@@ -210,9 +210,9 @@ def _learns_twice() -> list[Change]:
 
 
 def _joins_by_arrival() -> list[Change]:
-    def sort_replies(questions: Any, frames: Mapping[int, bytes], expected: Any) -> Any:
+    def sort_replies(questions: Any, frames: Mapping[int, bytes], *expected: Any) -> Any:
         places = {number: place for place, number in enumerate(frames)}
-        return _sort(sorted(questions, key=lambda asked: places.get(asked.sequence, -1)), frames, expected)
+        return _sort(sorted(questions, key=lambda asked: places.get(asked.sequence, -1)), frames, *expected)
 
     return [(loop, "sort_replies", sort_replies), (step, "sorted", lambda values, **options: list(values))]
 

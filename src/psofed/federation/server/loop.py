@@ -26,12 +26,12 @@ from psofed.federation.protocol.replies import LEARNED, LOST, BadReplyError, Rep
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.attendance import Attendance
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import Expectation, Strikes, sort_replies
+from psofed.federation.server.checks import Strikes, sort_replies
 from psofed.federation.server.clients import ClientRegistry
 from psofed.federation.server.exchange import exchange
 from psofed.federation.server.participants import draw_participants
 from psofed.federation.server.questions import NodeQuestion, ask
-from psofed.federation.server.rounds import RoundRecord, dropped_lines, finite_metrics
+from psofed.federation.server.rounds import dropped_lines, finite_metrics, round_entry
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.federation.transport.hub import Hub
@@ -281,42 +281,30 @@ class Server:
 
     def _join(self, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
         """Turn a round's replies into the next model; without a valid one the model stays as it was."""
-        state = self._current()
+        state, step = self._current(), self.step
         masks = self.sharing.derived(state.layout.dimension)
-        expected = Expectation(state.session, n, masks.num_shared, state.layout, self.limits)
-        valid, bad = sort_replies(questions, frames, expected)
-        asked = [client for question in questions for client in question.clients.values()]
-        numbers = {client.name: client.number for client in asked}
+        valid, bad = sort_replies(questions, frames, state, n, masks.num_shared, self.limits)
+        numbers = {client.name: client.number for q in questions for client in q.clients.values()}
         uploads = {
             name: (masks.indices(n + 1, numbers[name]), reply.values)
             for name, reply in valid.items()
             if reply.values is not None
         }
         examples = {name: reply.num_examples for name, reply in valid.items()}
-        outcome = self.step.take(n, state.model, uploads, examples)
-        state.model, state.memory = outcome.model, self.step.memory
+        outcome = step.take(n, state.model, uploads, examples)
+        seconds = scheduler().monotonic() - self._started
+        suspects = None if step.suspects is None else outcome.suspects
+        entry = round_entry(state, n, questions, valid, bad, suspects, seconds)
+        state.round_number, state.model, state.memory = n, outcome.model, step.memory
         self._note_bad(n, bad)
-        elapsed = {name: n - max(0, state.seen.get(name, 0)) for name in valid}
         self._note_valid(n, valid)
-        state.round_number = n
-        state.strikes = self.strikes.to_mapping()
-        state.clients = self.registry.to_mapping()
-        if self.step.suspects is not None:
+        state.strikes, state.clients = self.strikes.to_mapping(), self.registry.to_mapping()
+        if step.suspects is not None:
             before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
-            state.suspects = self.step.suspects.to_mapping()
+            state.suspects = step.suspects.to_mapping()
             for name in outcome.suspects.keys() - before:
                 _log.warning("round %d: %s is suspect and left out", n, name)
-        record = RoundRecord(
-            round_number=n,
-            asked=questions,
-            valid=valid,
-            dropped=bad,
-            bytes_per_value=state.layout.dtype.itemsize,
-            seconds=scheduler().monotonic() - self._started,
-            suspects=None if self.step.suspects is None else outcome.suspects,
-            elapsed=elapsed,
-        )
-        state.add_round(record.to_mapping())
+        state.add_round(entry)
         nothing = "" if outcome.used else "no valid reply, the model stays as it was"
         if self._is_news(_NOBODY, nothing) and nothing:
             _log.warning("round %d: %s", n, nothing)

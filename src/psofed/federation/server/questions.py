@@ -4,8 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psofed.federation.protocol import instructions
-from psofed.federation.protocol.instructions import FULL, PART, START, SYNC, ClientTask, Instruction
+from psofed.federation.protocol.instructions import (
+    FULL,
+    PART,
+    START,
+    SYNC,
+    ClientTask,
+    Instruction,
+    encode_instruction,
+)  # fmt: skip
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
@@ -25,20 +32,15 @@ class NodeQuestion:
         That the reply must repeat.
     frame : bytes
         As it is sent.
-    clients : mapping
-        Those asked, by their name at the node.
-    kinds : mapping
-        What each of them was asked, by the same name.
-    num_values : int
-        Values that were sent, each client's counted by itself.
+    clients, tasks : mapping
+        Those asked, and what, by their name at the node.
     """
 
     node: str
     sequence: int
     frame: bytes
     clients: Mapping[str, Client]
-    kinds: Mapping[str, str]
-    num_values: int
+    tasks: Mapping[str, ClientTask]
 
 
 def ask(
@@ -70,7 +72,7 @@ def ask(
         nodes.setdefault(client.node, []).append((client, task))
     questions = []
     for node, asked in nodes.items():
-        kinds = {task.client: task.kind for _, task in asked}
+        tasks = {task.client: task for _, task in asked}
         instruction = Instruction(
             session=state.session,
             round_number=round_number,
@@ -79,15 +81,14 @@ def ask(
             node=node,
             masks=masks,
             digest=state.layout.digest,
-            layout=state.layout if {*kinds.values()} != {PART} else None,
+            layout=None if all(task.kind == PART for task in tasks.values()) else state.layout,
             refused=refused.get(node, ()),
-            tasks=tuple(task for _, task in asked),
+            tasks=tuple(tasks.values()),
             config=config,
         )
-        count = sum(len(task.values) for _, task in asked if task.values is not None)
         names = {client.local: client for client, _ in asked}
-        frame = instructions.encode_instruction(instruction)
-        questions.append(NodeQuestion(node, instruction.sequence, frame, names, kinds, count))
+        frame = encode_instruction(instruction)
+        questions.append(NodeQuestion(node, instruction.sequence, frame, names, tasks))
     return questions
 
 
