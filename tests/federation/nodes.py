@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import numpy as np
 
@@ -10,7 +11,10 @@ from psofed.federation.client.gateway import Gateway, TrainingResult
 from psofed.federation.client.node import Node
 from psofed.federation.client.sources import Position, Samples
 from psofed.federation.protocol.frames import REPLY, decode_frame, encode_frame
+from psofed.federation.protocol.masks import DerivedMasks
+from psofed.federation.protocol.names import client_number, node_number
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server import loop
 from psofed.federation.server.loop import Server
 from psofed.federation.transport.in_process import InProcessHub
 
@@ -44,8 +48,32 @@ class ArraySource:
 
     def read(self, start: Position, limit: int) -> Samples:
         end = min(start.samples + limit, len(self.targets))
-        ends = tuple(Position(i + 1) for i in range(start.samples, end))
-        return Samples(self.inputs[start.samples : end], self.targets[start.samples : end], ends)
+        return Samples(self.inputs[start.samples : end], self.targets[start.samples : end], Position(end))
+
+
+@contextmanager
+def supplied_draws(masks, participants):
+    """Use these masks, by (round, client number), and participants, by round, instead of derived ones."""
+
+    def indices(self, round_number, client):
+        return np.sort(np.asarray(masks[round_number, client], np.int64))
+
+    def draw(seed, round_number, clients, count):
+        return tuple(sorted(set(participants[round_number]) & set(clients)))
+
+    with patch.object(DerivedMasks, "indices", indices), patch.object(loop, "draw_participants", draw):
+        yield
+
+
+def perturbing(perturbation):
+    """Return a corruption that adds to the upload what `perturbation` says, given round, client number and M."""
+
+    def corruption(instruction, task, values):
+        client = client_number(node_number(instruction.node), task.client)
+        delta = perturbation(instruction.round_number, client, values.size)
+        return values if delta is None else (values + delta).astype(values.dtype)
+
+    return corruption
 
 
 class Adder:

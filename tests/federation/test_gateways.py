@@ -346,38 +346,36 @@ def test_a_shared_table_gives_each_client_its_own_rows(tmp_path, kind):
 
         parquet.write_table(csv.read_csv(path), tmp_path / "all.parquet")
         path = tmp_path / "all.parquet"
-    table = TableSource(path, 2, "y", ("a", "b"), "station")
+    table = TableSource(path, ("a", "b"), "y", "station")
     shared = SharedTable(table)
     assert shared.names() == tuple(STATIONS)
     for station in STATIONS:
-        alone = TableSource(path, 2, "y", ("a", "b"), "station", station).read(Position(), 100)
+        alone = TableSource(path, ("a", "b"), "y", "station", station).read(Position(), 100)
         first = shared.source(station).read(Position(), 3)
-        rest = shared.source(station).read(first.end_after(Position()), 100)
+        rest = shared.source(station).read(first.end, 100)
         np.testing.assert_array_equal(np.concatenate([first.inputs, rest.inputs]), alone.inputs)
-        again = (
-            SharedTable(table).source(station).read(first.end_after(Position()), 100)
-        )  # in another process
+        again = SharedTable(table).source(station).read(first.end, 100)  # in another process
         np.testing.assert_array_equal(again.targets, rest.targets)
 
 
 def test_a_file_that_is_replaced_lets_clients_leave_and_bad_rows_are_their_clients_own(tmp_path):
     path = write_table(tmp_path / "all.csv", ["a", "b"], count=3)
-    shared = SharedTable(TableSource(path, 2, "y", ("a", "b"), "station"))
+    shared = SharedTable(TableSource(path, ("a", "b"), "y", "station"))
     before = shared.source("b").read(Position(), 100)
     write_table(path, ["b", "c"], count=2, seed=5)
     with path.open("a") as file:
         file.write("b,1,oops,3\n,1,2,3\nb,1,2,3\n")
     assert shared.names() == ("b", "c")
-    after = shared.source("b").read(before.end_after(Position()), 100)
+    after = shared.source("b").read(before.end, 100)
     assert len(after) == 3
-    assert after.end_after(Position()).skipped == 1
+    assert after.end.skipped == 1
     assert "oops" in after.problem
 
 
 def test_a_row_of_a_client_that_no_gateway_can_have_stops_no_other(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("psofed.federation.client.shared_table.MAX_CLIENTS", 2)
     path = write_table(tmp_path / "all.csv", ["a", "x" * 101, "b", "c"], count=2)
-    shared = SharedTable(TableSource(path, 2, "y", ("a", "b"), "station"))
+    shared = SharedTable(TableSource(path, ("a", "b"), "y", "station"))
     for _ in range(2):  # before the first round, and after it
         assert shared.names() == ("a", "b")
         assert len(shared.source("b").read(Position(), 100)) == 2
@@ -393,7 +391,7 @@ def test_a_client_that_floods_the_table_costs_nobody_a_row(tmp_path, monkeypatch
     )
     rng, path = np.random.default_rng(seed), tmp_path / "all.csv"
     path.write_text("station,x,y\n")
-    shared = SharedTable(TableSource(path, 1, "y", ("x",), "station"))
+    shared = SharedTable(TableSource(path, ("x",), "y", "station"))
     written, taken, ends = {}, {}, {}
     for turn in range(60):
         with path.open("a") as file:
@@ -407,10 +405,10 @@ def test_a_client_that_floods_the_table_costs_nobody_a_row(tmp_path, monkeypatch
             samples = shared.source(client).read(start, 9 if client != "flood" else int(rng.integers(270)))
             assert len(parsed) <= len(samples) + 1
             if rng.random() < 0.8:  # otherwise its training fails, and it reads the same again
-                ends[client] = samples.end_after(start)
+                ends[client] = samples.end
                 taken.setdefault(client, []).extend(map(int, samples.targets))
     while len(samples := shared.source("flood").read(ends["flood"], 150)):
-        ends["flood"] = samples.end_after(ends["flood"])
+        ends["flood"] = samples.end
         taken["flood"].extend(map(int, samples.targets))
     assert taken["flood"] == written["flood"]
     assert all(taken[client] == written[client][: len(taken[client])] for client in ("a", "b"))

@@ -61,7 +61,7 @@ def test_complete_files_are_compressed_and_the_whole_history_is_read_back(tmp_pa
     assert [path.name[-15:] for path in store.history.paths()] == [
         "000000.jsonl.gz",
         "000001.jsonl.gz",
-        "-0-000002.jsonl",
+        "st-000002.jsonl",
     ]
     assert rounds_of(store, state) == list(range(1, 26))
     again = open_store(tmp_path)
@@ -71,7 +71,7 @@ def test_complete_files_are_compressed_and_the_whole_history_is_read_back(tmp_pa
     assert rounds_of(again, loaded) == list(range(1, 32))
 
 
-def test_a_rollback_keeps_the_files_of_earlier_rounds_and_rewrites_its_own(tmp_path):
+def test_a_rollback_keeps_the_files_of_earlier_rounds_and_replaces_later_ones(tmp_path):
     store, state = open_store(tmp_path), begin()
     run_rounds(store, state, 45)
     before = {path: path.read_bytes() for path in store.history.paths()[:3]}

@@ -10,7 +10,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.federation.protocol.archive import write_archive
 from psofed.federation.protocol.corruption import draw_attack, draw_normals
 from psofed.federation.protocol.masks import DerivedMasks, derive_words, resolve_num_shared
-from psofed.federation.server.participants import DerivedParticipants
+from psofed.federation.server.participants import draw_participants
 
 pytestmark = pytest.mark.federation
 
@@ -64,11 +64,10 @@ def test_large_models_are_looked_at_block_by_block():
 
 
 def test_participants_do_not_depend_on_the_order_of_nodes_and_hardly_on_the_others():
-    source = DerivedParticipants(seed=5)
     everybody = list(range(100, 120))
-    drawn = source.draw(4, everybody, 6)
-    assert drawn == source.draw(4, everybody[::-1], 6)
-    without = source.draw(4, [node for node in everybody if node != drawn[0]], 6)
+    drawn = draw_participants(5, 4, everybody, 6)
+    assert drawn == draw_participants(5, 4, everybody[::-1], 6)
+    without = draw_participants(5, 4, [node for node in everybody if node != drawn[0]], 6)
     assert set(drawn[1:]) < set(without)
 
 
@@ -134,7 +133,7 @@ def test_the_masks_are_the_specified_ones():
     large = DerivedMasks(seed=7, dimension=1_000_000, num_shared=10_000).indices(9, 0)
     assert large[:4].tolist() == [111, 318, 331, 433]
     assert int(large.sum()) == 5_038_390_153
-    assert DerivedParticipants(42).draw(3, [1, 2, 3, 2**64 - 1], 2) == (3, 2**64 - 1)
+    assert draw_participants(42, 3, [1, 2, 3, 2**64 - 1], 2) == (3, 2**64 - 1)
 
 
 def test_the_normals_of_an_attack_are_the_specified_ones():

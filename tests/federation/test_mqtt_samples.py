@@ -35,7 +35,7 @@ def feed(tmp_path, said):
 
 
 def winds(path, client=""):
-    source = TableSource(path, 1, "output", ("wind",), "client" if client else "", client)
+    source = TableSource(path, ("wind",), "output", "client" if client else "", client)
     return source.read(Position(), 1000).inputs.ravel().tolist()
 
 

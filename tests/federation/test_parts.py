@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from nodes import ArraySource, make_node
+from nodes import ArraySource, make_node, supplied_draws
 
 from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
 from psofed.aggregations import MDA, Mean
@@ -13,11 +13,10 @@ from psofed.federation.client.online import OnlineRegression
 from psofed.federation.client.sources import Position
 from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.protocol.aggregate import aggregate
-from psofed.federation.protocol.masks import Sharing, SuppliedMasks
+from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.loop import Server
-from psofed.federation.server.participants import SuppliedParticipants
 from psofed.federation.server.step import Combination
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.fleet import draw_fleet
@@ -37,9 +36,9 @@ def run_federation(scenario: Scenario) -> np.ndarray:
     draws, target = draw_trial(scenario, seed=3, trial=0), draw_fleet(scenario).target
     every_mask = np.concatenate([draws.download_masks, draws.upload_masks[-1:]])
     nodes = [10 + k for k in range(scenario.num_clients)]
-    masks = SuppliedMasks({
+    masks = {
         (n + 1, node): np.flatnonzero(mask[k]) for n, mask in enumerate(every_mask) for k, node in enumerate(nodes)
-    })  # fmt: skip
+    }  # fmt: skip
     attack = scenario.attack
     models = []
 
@@ -52,18 +51,17 @@ def run_federation(scenario: Scenario) -> np.ndarray:
         elif byzantine:
             corruption = Rehearsal(attack)
         learner = OnlineRegression(source, scenario.stepsize, 1)
-        return make_node(name, learner.learn, catch_up=True, masks=masks, corruption=corruption)
+        return make_node(name, learner.learn, catch_up=True, corruption=corruption)
 
     server = Server(
-        Sharing(scenario.num_shared, supplied=masks), rounds=RoundPlan(newcomers="zeros"),
+        Sharing(scenario.num_shared, coordinated=False), rounds=RoundPlan(newcomers="zeros"),
         aggregation=Combination(scenario.aggregation, scenario.pre_aggregation),
-        num_participants=SuppliedParticipants(
-            {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
-        ),
         on_round=lambda state: models.append(state.model.copy()),
     )  # fmt: skip
     hub = InProcessHub({str(number): node(str(number), k) for k, number in enumerate(nodes)})
-    server.run(hub, {"0": np.zeros(scenario.dimension)}, scenario.iterations)
+    drawn = {n + 1: [nodes[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
+    with supplied_draws(masks, drawn):
+        server.run(hub, {"0": np.zeros(scenario.dimension)}, scenario.iterations)
     return np.array(models)
 
 

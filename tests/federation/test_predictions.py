@@ -18,7 +18,7 @@ from psofed.federation.protocol.layout import ModelLayout
 
 pytestmark = pytest.mark.federation
 
-COLUMNS = ColumnNames(("wind", "pressure"), "output", units=("m/s", "Pa", "kW"))
+COLUMNS = ColumnNames(("wind", "pressure"), "output")
 JSON = {"Content-Type": "application/json"}
 ROWS = [{"wind": 8, "pressure": 101325.0}, {"pressure": 101825, "wind": None, "height": 3}]
 

@@ -1,20 +1,18 @@
 """The federation with one sample per round is the simulator's recursion, on the same draws, to rounding."""
 
-from dataclasses import dataclass
+from dataclasses import asdict
 
 import numpy as np
 import pytest
-from nodes import ArraySource, make_node
+from nodes import ArraySource, make_node, perturbing, supplied_draws
 
 from psofed import Scenario, Selection
 from psofed.attacks import Gaussian
-from psofed.federation.client.attacks import perturbing
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.protocol.masks import Sharing, SuppliedMasks
+from psofed.federation.protocol.masks import DerivedMasks, Sharing
 from psofed.federation.protocol.names import client_number, node_number
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.loop import Server
-from psofed.federation.server.participants import SuppliedParticipants
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.fleet import draw_fleet
 from reference.draws import draw_trial
@@ -42,7 +40,6 @@ def run_federation(scenario, draws, upload_shift=0, gateways=0):
         for n, mask in enumerate(every_mask)
         for k, number in enumerate(numbers)
     }
-    masks = SuppliedMasks(given)
 
     def perturbation(round_number, number, count):
         shocks, k = draws.shocks, numbers.index(number)
@@ -64,7 +61,6 @@ def run_federation(scenario, draws, upload_shift=0, gateways=0):
             name,
             lambda request: learners[name, request.client].learn(request),
             catch_up=True,
-            masks=masks,
             clients=(lambda: names) if gateways else None,
             corruption=perturbing(perturbation) if scenario.attack else None,
         )
@@ -81,24 +77,28 @@ def run_federation(scenario, draws, upload_shift=0, gateways=0):
 
     drawn = {n + 1: [numbers[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
     federation = Server(
-        Sharing(scenario.num_shared, supplied=ShiftedUploads(given) if upload_shift else masks),
-        num_participants=SuppliedParticipants(drawn),
+        (ShiftedSharing if upload_shift else Sharing)(scenario.num_shared, coordinated=False),
         aggregation="mean",
         rounds=RoundPlan(newcomers="zeros"),
         on_round=on_round,
     )
-    federation.run(hub, {"0": np.zeros(scenario.dimension)}, scenario.iterations)
+    with supplied_draws(given, drawn):
+        federation.run(hub, {"0": np.zeros(scenario.dimension)}, scenario.iterations)
     return np.array(server), models, federation
 
 
-@dataclass(frozen=True)
-class ShiftedUploads:
-    """Deliberately wrong: the server takes what was uploaded for the entries of another round's mask."""
-
-    given: dict
+class ShiftedMasks(DerivedMasks):
+    """Deliberately wrong: the masks of the round before."""
 
     def indices(self, round_number, node):
-        return np.sort(np.asarray(self.given[max(1, round_number - 1), node]))
+        return DerivedMasks.indices(self, max(1, round_number - 1), node)
+
+
+class ShiftedSharing(Sharing):
+    """Lets the server take what was uploaded for the entries of another round's mask."""
+
+    def derived(self, dimension):
+        return ShiftedMasks(**asdict(super().derived(dimension)))
 
 
 SCENARIOS = {

@@ -25,79 +25,69 @@ pytestmark = pytest.mark.federation
 def test_a_line_counts_once_it_is_complete(tmp_path):
     path = tmp_path / "readings.csv"
     path.write_bytes(b"x1,x2,y\n1,2,3\n4,5,")
-    source = TableSource(path, dimension=2)
+    source = TableSource(path, ("x1", "x2"), "y")
     first = source.read(Position(), limit=10)
     assert first.inputs.tolist() == [[1, 2]]
     assert first.targets.tolist() == [3]
-    assert first.ends[-1] == Position(samples=1, offset=14, mark=first.ends[-1].mark)
+    assert first.end == Position(samples=1, offset=14, mark=first.end.mark)
     with path.open("ab") as file:
         file.write(b"6\n7,8,9\n")
-    second = source.read(first.ends[-1], limit=10)
+    second = source.read(first.end, limit=10)
     assert second.targets.tolist() == [6, 9]
-    assert second.ends[-1].offset == path.stat().st_size
+    assert second.end.offset == path.stat().st_size
 
 
 @settings(deadline=None)
 @given(cuts=st.lists(st.integers(0, 200), max_size=8), limit=st.integers(1, 5))
 def test_however_a_file_grows_every_sample_is_read_once(tmp_path_factory, cuts, limit):
     path = tmp_path_factory.mktemp("csv") / "grows.csv"
-    text = b"".join(b"%d,%d\n" % (i, i * i) for i in range(25))
+    text = b"x,y\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(25))
     read, position, written = [], Position(), 0
     for cut in [*sorted(cuts), len(text)]:
         with path.open("ab") as file:
             file.write(text[written:cut])
         written = max(written, min(cut, len(text)))
-        while len(samples := TableSource(path, 1).read(position, limit)):
+        while len(samples := TableSource(path, ("x",), "y").read(position, limit)):
             read += samples.targets.tolist()
-            position = samples.ends[-1]
+            position = samples.end
     assert read == [i * i for i in range(25)]
 
 
 def test_rows_that_are_no_sample_are_skipped_and_counted(tmp_path):
     path = tmp_path / "r.csv"
-    path.write_bytes(b"1;2\n\n1;nan\n1;2;3\nabc;1\n\xff\xfe\n1e999;1\n3;4\n")
-    samples = TableSource(path, 1).read(Position(), 10)
+    path.write_bytes(b"x;y\n1;2\n\n1;nan\n1;2;3\nabc;1\n\xff\xfe\n1e999;1\n3;4\n")
+    samples = TableSource(path, ("x",), "y").read(Position(), 10)
     assert samples.inputs.ravel().tolist() == [1, 3]
-    assert samples.ends[-1].skipped == 5  # an empty line is not a row
+    assert samples.end.skipped == 5  # an empty line is not a row
 
 
-def test_bare_numbers_are_a_table_whose_last_column_is_the_target(tmp_path):
-    bare, named = tmp_path / "bare.csv", tmp_path / "named.csv"
-    rows = "1,2,3\n4,,6\n7,8,9\n"
-    bare.write_bytes(b"\xef\xbb\xbf" + rows.encode())
-    named.write_text("a,b,c\n" + rows)
-    assert TableSource(bare, 2).columns() is None
-    assert TableSource(bare, 2).chosen() == (("x1", "x2"), "y")
-    assert TableSource(named, 2).columns() == ColumnNames(("a", "b"), "c")
-    samples = [TableSource(path, 2).read(Position(), 9) for path in (bare, named)]
-    for found in samples:
-        np.testing.assert_array_equal(found.inputs, [[1, 2], [4, np.nan], [7, 8]])
-        assert found.targets.tolist() == [3, 6, 9]
-    with pytest.raises(PsofedError, match=r"2 features \(x1, x2\) where the run's dimension is 5"):
-        TableSource(bare, 5).read(Position(), 9)
-
-
-def test_a_header_of_numbers_is_one_if_the_target_is_named_by_it(tmp_path):
-    path = tmp_path / "years.csv"
-    path.write_text("2001,2002\n1,2\n")
-    assert TableSource(path, 1, "2002").columns() == ColumnNames(("2001",), "2002")
-    chosen = TableSource(path, 1).choose(ColumnNames(("2001",), "2002"))
-    assert chosen.read(Position(), 9).targets.tolist() == [2]
+def test_a_table_without_a_header_is_refused(tmp_path):
+    path = tmp_path / "bare.csv"
+    path.write_bytes(b"\xef\xbb\xbf1,2,3\n4,,6\n")
+    with pytest.raises(
+        PsofedError, match=r"bare.csv lacks a, y; it has 1, 2, 3; is the header line .* missing\?"
+    ):
+        TableSource(path, ("a",), "y").read(Position(), 9)
+    path.write_text("2001,2002\n1,2\n")  # numbers may be names
+    assert TableSource(path).choose(ColumnNames(("2001",), "2002")).read(Position(), 9).targets.tolist() == [
+        2
+    ]
 
 
 def test_a_file_without_a_line_yet_has_no_sample(tmp_path):
     path = tmp_path / "later.csv"
-    path.write_text("1,2")
-    found = TableSource(path, 1).read(Position(), 9)
+    path.write_text("x,y")
+    found = TableSource(path, ("x",), "y").read(Position(), 9)
     assert (len(found), found.problem) == (0, "later.csv has no complete line yet")
 
 
 def test_a_file_that_was_replaced_is_read_from_its_beginning(tmp_path):
     path = tmp_path / "r.csv"
-    path.write_text("1,1\n2,2\n3,3\n")
-    end = TableSource(path, 1).read(Position(), 10).ends[-1]
-    path.write_text("9,9\n")
-    assert TableSource(path, 1).read(end, 10).targets.tolist() == [9]
+    path.write_text("x,y\n1,1\n2,2\n3,3\n")
+    source = TableSource(path, ("x",), "y")
+    end = source.read(Position(), 10).end
+    path.write_text("x,y\n9,9\n")
+    assert source.read(end, 10).targets.tolist() == [9]
 
 
 @pytest.mark.parametrize("kind", ["rename", "copy"])
@@ -110,7 +100,7 @@ def test_a_rotated_log_of_fixed_line_width_loses_no_row(tmp_path, kind, width):
         return "x,y\n" + "".join(f"{n:0{width}d},{n % 7:04d}\n" for n in range(first, first + count))
 
     path.write_text(lines(0, 100))
-    source = TableSource(path, 1)
+    source = TableSource(path, ("x",), "y")
     end = source.read(Position(), 1000).end
     new.write_text(lines(100, 150))
     if kind == "rename":
@@ -125,7 +115,7 @@ def test_a_rotated_log_of_fixed_line_width_loses_no_row(tmp_path, kind, width):
 
 def test_a_missing_file_is_a_clear_error(tmp_path):
     with pytest.raises(PsofedError, match=r"absent\.csv"):
-        TableSource(tmp_path / "absent.csv", 1).read(Position(), 1)
+        TableSource(tmp_path / "absent.csv", ("x",), "y").read(Position(), 1)
 
 
 def test_parquet_files_that_come_to_a_folder_are_read_in_turn(tmp_path):
@@ -138,15 +128,14 @@ def test_parquet_files_that_come_to_a_folder_are_read_in_turn(tmp_path):
     write("a.parquet", [1.0, 2.0])
     source = open_source(str(tmp_path), dimension=1)
     assert isinstance(source, TableSource)
+    source = source.choose(ColumnNames(("x",), "y"))
     first = source.read(Position(), 10)
     assert first.targets.tolist() == [1.5, 2.5]
     write("b.parquet", [3.0, float("nan"), 4.0])
-    second = source.read(first.ends[-1], 10)
+    second = source.read(first.end, 10)
     np.testing.assert_array_equal(second.inputs.ravel(), [3, 4])
-    assert len(source.read(second.ends[-1], 10)) == 0
-    assert source.read(first.ends[0], 2).inputs.ravel().tolist() == [2, 3]
-    with pytest.raises(PsofedError, match=r"1 features \(x\)"):
-        TableSource(tmp_path / "a.parquet", 3).read(Position(), 1)
+    assert len(source.read(second.end, 10)) == 0
+    assert source.read(source.read(Position(), 1).end, 2).inputs.ravel().tolist() == [2, 3]
 
 
 def test_a_parquet_file_that_was_replaced_is_read_from_its_beginning(tmp_path, caplog):
@@ -158,9 +147,9 @@ def test_a_parquet_file_that_was_replaced_is_read_from_its_beginning(tmp_path, c
     def write(values):
         parquet.write_table(pyarrow.table({"x": values, "y": values}), path)
 
-    source = TableSource(path, 1)
+    source = TableSource(path, ("x",), "y")
     write([float(v) for v in range(6)])
-    end = source.read(Position(), 5).end_after(Position())
+    end = source.read(Position(), 5).end
     write([float(v) for v in range(9)])  # the same rows, and more
     assert source.read(end, 99).targets.tolist() == [5, 6, 7, 8]
     for other in ([float(v) for v in range(50, 60)], [7.0]):  # longer, and shorter
@@ -174,10 +163,10 @@ def test_a_file_that_was_emptied_is_told_of_once_it_has_rows_again_and_a_pipe_is
     """A node looks five times a second: neither may it fill its log, nor wait for whoever writes to a pipe."""
     path = tmp_path / "t.csv"
     path.write_text("x,y\n1,2\n3,4\n")
-    source = TableSource(path, 1)
-    end = source.read(Position(), 9).end_after(Position())
+    source = TableSource(path, ("x",), "y")
+    end = source.read(Position(), 9).end
     path.write_text("x,y\n")
-    assert source.read(end, 9).end_after(end) == end
+    assert source.read(end, 9).end == end
     assert not caplog.messages
     path.write_text("x,y\n5,6\n")
     assert source.read(end, 9).targets.tolist() == [6.0]
@@ -188,23 +177,10 @@ def test_a_file_that_was_emptied_is_told_of_once_it_has_rows_again_and_a_pipe_is
         source.read(end, 9)
 
 
-def test_units_that_a_node_states_are_the_runs(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("wind,output\n1,2\n")
-    run = ColumnNames(("wind",), "output", units=("m/s", "kW"))
-    for units, message in (
-        ((("wind", "knots"),), r"t\.csv has wind in knots; the run's columns are wind \(m/s\)"),
-        ((("rain", "mm"),), "states a unit of rain, unknown to the run"),
-    ):
-        with pytest.raises(PsofedError, match=message):
-            TableSource(path, 1, units=units).choose(run)
-    assert TableSource(path, 1, units=(("wind", "m/s"),)).choose(run).features == ("wind",)
-
-
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(PsofedError, match=r"\.\[parquet\]"):
-        TableSource(tmp_path / "a.parquet", 1).read(Position(), 1)
+        TableSource(tmp_path / "a.parquet", ("x",), "y").read(Position(), 1)
 
 
 def test_a_generator_begins_anywhere(tmp_path, monkeypatch):
@@ -221,7 +197,7 @@ def test_a_generator_begins_anywhere(tmp_path, monkeypatch):
     samples = source.read(Position(samples=4), 2)
     assert samples.inputs.tolist() == [[3, 4], [3, 5]]
     assert samples.targets.tolist() == [40, 50]
-    assert samples.ends[-1].samples == 6
+    assert samples.end.samples == 6
     with pytest.raises(PsofedError, match="yields 2 inputs, not 5"):
         open_source("my_stream:stream", dimension=5).read(Position(), 1)
     with pytest.raises(PsofedError, match="cannot load"):

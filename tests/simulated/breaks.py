@@ -185,7 +185,7 @@ def _write_without_sync() -> list[Change]:
 def _history_last() -> list[Change]:
     def save(self: CheckpointStore, state: ServerState) -> None:
         numbered = self._file(state.round_number)
-        checkpoint.write_archive(numbered, *checkpoint._to_archive(state))
+        checkpoint.write_archive(numbered, checkpoint._document(state))
         checkpoint.replace_by_link(numbered, self.path)
         self.history.save(state)
         self._tidy(state)
@@ -210,9 +210,9 @@ def _learns_twice() -> list[Change]:
 
 
 def _joins_by_arrival() -> list[Change]:
-    def sort_replies(questions: Any, frames: Mapping[int, bytes], expected: Any) -> Any:
+    def sort_replies(questions: Any, frames: Mapping[int, bytes], *expected: Any) -> Any:
         places = {number: place for place, number in enumerate(frames)}
-        return _sort(sorted(questions, key=lambda asked: places.get(asked.sequence, -1)), frames, expected)
+        return _sort(sorted(questions, key=lambda asked: places.get(asked.sequence, -1)), frames, *expected)
 
     return [(loop, "sort_replies", sort_replies), (step, "sorted", lambda values, **options: list(values))]
 

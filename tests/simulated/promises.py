@@ -89,7 +89,7 @@ class Promises:
         """
         simulation, plan, entry = self.simulation, self.simulation.plan, state.history[-1]
         assert simulation.server is not None
-        masks = simulation.server.sharing.masks(DIMENSION)
+        masks = simulation.server.sharing.derived(DIMENSION)
         total, weights = np.zeros(DIMENSION), 0.0
         for question in simulation.questions:
             frame = simulation.frames.get(question.sequence)

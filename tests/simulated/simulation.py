@@ -409,7 +409,7 @@ class NodeActor:
     def prepare(self, run: Any) -> tuple[Gateway, None]:
         """Return how the node answers."""
         clients = self._clients if self.simulation.plan.clients_of(self.name) else None
-        return Gateway(self._learn, catch_up=True, clients=clients, finds_columns=True), None
+        return Gateway(self._learn, catch_up=True, clients=clients), None
 
     def answer(self, frame: bytes, work: Callable[[bytes], bytes | None]) -> bytes | None:
         """Answer an instruction after some time, with a lie if that is this node's part."""

@@ -13,7 +13,6 @@ from psofed.data.table import read_table
 from psofed.data.values import number
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.sources import Position
-from psofed.federation.protocol.column_names import ColumnNames
 
 pytestmark = pytest.mark.fleet
 
@@ -239,9 +238,8 @@ def test_a_federations_client_reads_the_same_columns_and_values(tmp_path, delimi
     frame = make_frame()
     frame.loc[3, "x"] = np.nan
     path = write(tmp_path, frame.to_csv(index=False, sep=delimiter, decimal=decimal))
-    source = TableSource(path, 0, "y", client_column="who", client="b")
     table = read_table(path, "who", "y")
-    assert source.columns() == ColumnNames(table.features, "y") == ColumnNames(("x", "z"), "y")
+    source = TableSource(path, table.features, "y", client_column="who", client="b")
     samples = source.read(Position(), 1000)
     np.testing.assert_array_equal(samples.inputs, table.inputs[1])
     np.testing.assert_array_equal(samples.targets, table.targets[1])

@@ -5,7 +5,6 @@ upload and the server's entries as it last downloaded them. An attack on data (`
 from instead: :class:`PoisonedSource`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,8 +12,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
-from psofed.federation.client.gateway import Corruption
-from psofed.federation.client.sources import NamedSource, Position, Samples, Source, source_of_run
+from psofed.federation.client.sources import Position, Samples, Source, source_of_run
 from psofed.federation.protocol.bounds import MAX_SEED
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload, draw_attack
@@ -67,22 +65,6 @@ class Rehearsal:
         return corrupt_upload(self.attack, self.seed, n, client, values, last)
 
 
-def perturbing(perturbation: Callable[[int, int, int], Vector | None]) -> Corruption:
-    """Return a corruption that adds whatever `perturbation` says, given round, client number and M, to the upload.
-
-    Examples
-    --------
-    >>> shift = perturbing(lambda round_number, client, count: np.full(count, 100.0))
-    """
-
-    def corruption(instruction: Instruction, task: ClientTask, values: Vector) -> Vector:
-        client = client_number(node_number(instruction.node), task.client)
-        delta = perturbation(instruction.round_number, client, values.size)
-        return values if delta is None else (values + delta).astype(values.dtype)
-
-    return corruption
-
-
 @dataclass(frozen=True)
 class PoisonedSource:
     """A source whose samples are poisoned, each with the attack's probability; the same whenever it is read.
@@ -105,11 +87,7 @@ class PoisonedSource:
     def __post_init__(self) -> None:
         check_rehearsal(self.attack)
 
-    def columns(self) -> ColumnNames | None:
-        """Return the names of the clean source's columns."""
-        return self.source.columns() if isinstance(self.source, NamedSource) else None
-
-    def choose(self, columns: ColumnNames) -> "PoisonedSource":
+    def choose(self, columns: ColumnNames | None) -> "PoisonedSource":
         """Return the same source with the run's columns."""
         return replace(self, source=source_of_run(self.source, columns))
 
@@ -124,4 +102,4 @@ class PoisonedSource:
                 inputs[i], targets[i] = poison_sample(
                     self.attack, inputs[i], float(targets[i]), normals=normals, client=self.node, iteration=n
                 )
-        return Samples(inputs, targets, samples.ends, samples.end, samples.problem)
+        return replace(samples, inputs=inputs, targets=targets)

@@ -14,10 +14,8 @@ from psofed.common.errors import PsofedError
 from psofed.federation.client.privacy import PRIVACY, make_private, note_download, read_privacy
 from psofed.federation.client.state import ClientMemory, ClientState, MemoryStore
 from psofed.federation.protocol.aggregate import overwrite
-from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.instructions import FULL, PART, SYNC, ClientTask, Instruction
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
-from psofed.federation.protocol.masks import MaskSource
 from psofed.federation.protocol.names import check_client_names, clean_text, client_number, node_number
 from psofed.federation.protocol.replies import FAILED, LEARNED, LEFT, LOST, NodeReply, Reply
 from psofed.parts.channels.private import Private
@@ -104,26 +102,17 @@ class Gateway:
         entries have come in.
     clients : callable, optional
         Returns the names of a gateway's clients, which may come and go. None: the node is not a gateway.
-    columns : ColumnNames, optional
-        Names of the columns that the training learns from, in its order; a run with others is refused.
-    finds_columns : bool
-        Whether the training finds its columns by the run's names itself.
     privacy : Private, optional
         Makes every upload private.
     corruption : callable, optional
         Rehearses an attack: what is uploaded changes and nothing else. Such uploads are sent as they are.
-    masks : MaskSource, optional
-        Masks supplied from outside, for checks; the server needs the same.
     """
 
     training: Training
     catch_up: bool = False
     clients: Callable[[], Sequence[str]] | None = None
-    columns: ColumnNames | None = None
-    finds_columns: bool = False
     privacy: Private | None = None
     corruption: Corruption | None = None
-    masks: MaskSource | None = None
     _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def names(self) -> tuple[str, ...] | None:
@@ -199,7 +188,6 @@ class Gateway:
         if begun is None:
             return Reply(LOST, task.client), None
         layout, model, kept, elapsed = begun
-        self._check_columns(layout.columns)
         records, examples, reported = memory.records, 0, dict[str, Any]()
 
         def train(phase: str, model: Vector, kept: Arrays, records: Mapping[str, Any]) -> TrainingResult:
@@ -213,7 +201,7 @@ class Gateway:
             model, kept, records = _finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
         number = client_number(node_number(instruction.node), task.client)
-        indices = (self.masks or instruction.masks).indices(n, number)
+        indices = instruction.masks.indices(n, number)
         assert task.values is not None  # decode_instruction gives values with every kind
         whole = task.kind in (FULL, SYNC)
         received = task.values[indices] if whole else task.values
@@ -244,7 +232,7 @@ class Gateway:
         state = memory.state
         assert state is not None  # the caller has learned or found it
         number = client_number(node_number(instruction.node), task.client)
-        entries = (self.masks or instruction.masks).indices(state.round_number + 1, number)
+        entries = instruction.masks.indices(state.round_number + 1, number)
         values = state.model[entries]
         if self.corruption is not None:
             values = self.corruption(instruction, task, values)
@@ -254,19 +242,6 @@ class Gateway:
         return make_private(
             self.privacy, reply, read_privacy(memory.records, state.layout.dimension), entries
         )
-
-    def _check_columns(self, run: ColumnNames | None) -> None:
-        """Raise PsofedError if a training that does not find its columns itself has others than the run."""
-        columns = self.columns
-        if self.finds_columns or (columns is None and run is None):
-            return
-        if columns is None:
-            raise PsofedError(f"this client's columns have no names; the run's columns are {run}")
-        if run is None:
-            raise PsofedError(f"this client's columns have names ({columns}), the run's do not")
-        run.check_same(columns, "this client")
-        if columns.features != run.features:
-            raise PsofedError(f"this client's columns are {columns}; the run's have another order: {run}")
 
 
 def _begin(

@@ -7,7 +7,7 @@ from psofed.common.options import option
 from psofed.common.settings import Settings
 
 _DATA, _PRIVACY, _ATTACK = "Data", "Privacy", "Rehearsed attack"  # headings in --help
-_TABLE = ("target_column", "features", "units", "client_column", "client")
+_TABLE = ("target_column", "features", "client_column", "client")
 
 
 class NodeOptions(Settings):
@@ -24,12 +24,6 @@ class NodeOptions(Settings):
     )
     features: Sequence[str] = option(
         group=_DATA, default=(), metavar="A,B,C", text="columns to predict from; by default the run's"
-    )
-    units: Sequence[str] = option(
-        group=_DATA,
-        default=(),
-        metavar="A=UNIT,B=UNIT",
-        text="units of these columns; a run that states others is refused",
     )
     client_column: str | None = option(
         group=_DATA, default=None, metavar="NAME", text="client ID column, if the table holds several clients"

@@ -11,8 +11,6 @@ arrives, and a call then finds next to nothing pending.
 """
 
 import copy
-import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,8 +28,6 @@ from psofed.federation.client.sources import Position, Samples, Source, most_sam
 from psofed.federation.client.state import ClientMemory
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.parts.features import FeatureMap
-
-_log = logging.getLogger("psofed.federation")
 
 STREAM = "psofed.stream"
 BACKLOG = 20  # rows that a file may hold before its run begins without a remark
@@ -92,8 +88,9 @@ class OnlineRegression:
         if self.samples_per_round:
             limit = max(0, min(limit, self.samples_per_round * n - stream.position.samples))
         pending = self._read(stream, limit, columns)
-        taken = split_pending(len(pending), elapsed)[0] if phase == MISSED else len(pending)
-        stream = self._learn(model.reshape(-1), stream, pending, taken)
+        if phase == MISSED:
+            pending = self._read(stream, split_pending(len(pending), elapsed)[0], columns)
+        stream = self._learn(model.reshape(-1), stream, pending)
         metrics = _report(stream.errors, elapsed - 1 if phase == MISSED else 1, n, phase)
         metrics["samples-read"] = stream.position.samples
         remark, warning = self._remark(stream), self._skipped(stream)
@@ -115,43 +112,27 @@ class OnlineRegression:
             return None
         stream = read_stream(memory.records)
         pending = self._read(stream, most_samples(state.model.size), state.layout.columns)
-        if pending.end_after(stream.position) == stream.position:
+        if pending.end == stream.position:
             return None
         model = state.model.copy()
-        stream = self._learn(model, stream, pending, len(pending))
+        stream = self._learn(model, stream, pending)
         if not np.isfinite(model).all():
             raise PsofedError(DIVERGED)
         stream = replace(stream, errors=stream.errors[-_ERRORS_KEPT:])
         return ClientMemory(replace(state, model=model), {**memory.records, STREAM: stream})
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
-        if columns is not None and columns.units and not stream.position.samples and not self._states_units:
-            _log.warning(
-                "the run's columns are %s; this node states no units (--units), make sure they fit", columns
-            )
-        pending = self._source(columns).read(stream.position, limit)
+        if self._chosen is None or self._chosen[0] != columns:
+            self._chosen = columns, source_of_run(self.source, columns)
+        pending = self._chosen[1].read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
             raise PsofedError("values are missing, which only scaled data may have")
         return pending
 
-    def _source(self, columns: ColumnNames | None) -> Source:
-        """Return the source with the columns of a run; for rows of a shared table, whose columns are fixed, once."""
-        if not isinstance(self.source, ClientRows):
-            return source_of_run(self.source, columns)
-        if self._chosen is None or self._chosen[0] is not columns:
-            self._chosen = columns, source_of_run(self.source, columns)
-        return self._chosen[1]
-
-    @property
-    def _states_units(self) -> bool:
-        return isinstance(self.source, TableSource | ClientRows) and bool(self.source.units)
-
-    def _learn(
-        self, model: NDArray[Any], stream: "ClientStream", pending: Samples, taken: int
-    ) -> "ClientStream":
-        """Learn the first `taken` samples into `model`, and return where the stream is then."""
-        inputs, targets = pending.inputs[:taken], pending.targets[:taken]
+    def _learn(self, model: NDArray[Any], stream: "ClientStream", pending: Samples) -> "ClientStream":
+        """Learn samples into `model`, and return where the stream is then."""
+        inputs, targets = pending.inputs, pending.targets
         scaling = stream.scaling
         if self.scaled:
             scaling = Standardiser(inputs.shape[1]) if scaling is None else copy.copy(scaling)
@@ -162,14 +143,8 @@ class OnlineRegression:
         if self.features is not None:
             inputs = self.features(inputs)
         errors = lms(model, inputs, targets, self.stepsize)
-        position = stream.position
-        if taken == len(pending):
-            position = pending.end_after(position)
-        elif taken:
-            position = pending.ends[taken - 1]
-        return ClientStream(
-            position, stream.examples + len(errors), np.concatenate([stream.errors, errors]), scaling
-        )
+        examples, errors = stream.examples + len(errors), np.concatenate([stream.errors, errors])
+        return ClientStream(pending.end, examples, errors, scaling)
 
     def _remark(self, stream: "ClientStream") -> str:
         """Return why nothing was learned; empty if something was."""
@@ -210,16 +185,8 @@ class ClientStream:
 
     def to_record(self) -> dict[str, Any]:
         """Return this value as a record."""
-        position = self.position
-        return {
-            "samples": position.samples,
-            "offset": position.offset,
-            "skipped": position.skipped,
-            "mark": position.mark,
-            "examples": self.examples,
-            "errors": self.errors,
-            "scaling": "" if self.scaling is None else json.dumps(self.scaling.to_mapping()),
-        }
+        scaling = None if self.scaling is None else self.scaling.to_mapping()
+        return {**vars(self), "position": vars(self.position), "scaling": scaling}
 
 
 def split_pending(pending: int, elapsed: int) -> tuple[int, int]:
@@ -268,11 +235,8 @@ def read_stream(records: Mapping[str, Any]) -> ClientStream:
         return record
     if record is None:
         return ClientStream()
-    position = Position(
-        int(record["samples"]), int(record["offset"]), int(record["skipped"]), str(record["mark"])
-    )
-    scaling = Standardiser.from_mapping(json.loads(record["scaling"])) if record["scaling"] else None
-    return ClientStream(position, int(record["examples"]), np.asarray(record["errors"]), scaling)
+    scaling = None if record["scaling"] is None else Standardiser.from_mapping(record["scaling"])
+    return ClientStream(Position(**record["position"]), record["examples"], record["errors"], scaling)
 
 
 def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dict[str, Any]:

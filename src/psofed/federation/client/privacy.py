@@ -44,7 +44,7 @@ class PrivacyRecord:
 
     def to_record(self) -> dict[str, Any]:
         """Return this value as a record."""
-        return {"known": self.known, "secret": self.secret, "uploads": self.uploads, "last": self.last}
+        return vars(self)
 
 
 def note_download(
@@ -78,9 +78,7 @@ def read_privacy(records: Mapping[str, Any], dimension: int) -> PrivacyRecord:
     """Return what a client keeps about its uploads; a new secret and no upload at first."""
     record = records.get(PRIVACY)
     if isinstance(record, Mapping):
-        record = PrivacyRecord(
-            np.asarray(record["known"]), str(record["secret"]), int(record["uploads"]), str(record["last"])
-        )
+        record = PrivacyRecord(**record)
     if isinstance(record, PrivacyRecord) and record.known.size == dimension:
         return record
     return PrivacyRecord(np.zeros(dimension), secrets.token_hex(32), 0, "")

@@ -56,7 +56,6 @@ def prepare(run: RunDescription, options: NodeOptions) -> tuple[Gateway, Learner
         learners.learn,
         catch_up=True,
         clients=learners.names,
-        finds_columns=True,
         privacy=_privacy_of(options, settings),
         corruption=None if attack is None or poisons else Rehearsal(attack, settings.seed),
     )
@@ -79,15 +78,12 @@ def open_data(options: NodeOptions, dimension: int) -> Source:
     """Return the samples that a node's settings name: a table with named columns, or any other source."""
     if not options.describes_table:
         return open_source(options.data, dimension, options.partition)
-    units = (text.partition("=") for text in options.units)
     return TableSource(
         Path(options.data),
-        dimension,
-        options.target_column,
         tuple(options.features),
+        options.target_column or "",
         options.client_column or "",
         options.client or "",
-        units=tuple((column.strip(), unit.strip()) for column, _, unit in units),
     )
 
 

@@ -13,7 +13,7 @@ client's state, so a sample is learned once, whatever is restarted.
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -71,31 +71,23 @@ class Samples:
     ----------
     inputs, targets : array (count, D), array (count,)
         x, with NaN where a value is missing, and y.
-    ends : tuple of Position
-        Where each of them ends.
-    end : Position, optional
-        Where all that was looked at ends, with whatever was skipped behind the last sample; by default that
-        sample's end.
+    end : Position
+        Where all that was looked at ends, with whatever was skipped.
     problem : str
         What was wrong with the last row that was skipped, or empty.
     """
 
     inputs: FloatArray
     targets: FloatArray
-    ends: tuple[Position, ...]
-    end: Position | None = None
+    end: Position
     problem: str = ""
-
-    def end_after(self, start: Position) -> Position:
-        """Return where all that was looked at from `start` on ends."""
-        return self.end or (self.ends[-1] if self.ends else start)
 
     def __len__(self) -> int:
         return len(self.targets)
 
 
 class Source(Protocol):
-    """A stream of samples that can be read on from any position."""
+    """A stream of samples that can be continued from any position."""
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the samples from `start` on that have arrived, at most `limit`."""
@@ -104,42 +96,19 @@ class Source(Protocol):
 
 @runtime_checkable
 class NamedSource(Source, Protocol):
-    """A source that can find its columns by name."""
+    """A source that knows whether its columns have names, and finds those of a run."""
 
-    def columns(self) -> ColumnNames | None:
-        """Return the names of its columns, None if they have none; NoDataYetError if that cannot be known yet."""
+    def choose(self, columns: ColumnNames | None) -> Source:
+        """Return the same source with the run's columns in the run's order, or refuse; None: they have no names."""
         ...
-
-    def choose(self, columns: ColumnNames) -> Source:
-        """Return the same source with the run's columns in the run's order, or refuse by name."""
-        ...
-
-
-class NoDataYetError(PsofedError):
-    """The file has no complete line yet."""
 
 
 def source_of_run(source: Source, columns: ColumnNames | None) -> Source:
-    """Return `source` with the columns of a run; a PsofedError says what does not fit.
-
-    Parameters
-    ----------
-    columns : ColumnNames or None
-        None if the run's columns have no names; then the source's must have none either.
-    """
+    """Return `source` with the columns of a run; a PsofedError says what does not fit."""
+    if isinstance(source, NamedSource):
+        return source.choose(columns)
     if columns is not None:
-        if isinstance(source, NamedSource):
-            return source.choose(columns)
         raise PsofedError(f"this node's columns have no names; the run's columns are {columns}")
-    try:
-        names = source.columns() if isinstance(source, NamedSource) else None
-    except NoDataYetError:
-        return source
-    if names is not None:
-        raise PsofedError(
-            f"this node's columns have names ({names}), the run's do not; name them with "
-            "`federation run --features … --target-column …`"
-        )
     return source
 
 
@@ -149,7 +118,7 @@ def open_source(name: str, dimension: int, partition: int = 0) -> Source:
 
     path = Path(name)
     if path.suffix in (".csv", ".txt", ".tsv", ".parquet", ".pq") or path.exists():
-        return TableSource(path, dimension)
+        return TableSource(path)
     module, _, function = name.partition(":")
     if module and function.isidentifier():
         return GeneratorSource(module, function, dimension, partition)
@@ -172,27 +141,22 @@ class GeneratorSource:
     partition: int
     features: tuple[str, ...] = ()
 
-    def columns(self) -> ColumnNames | None:
-        """Return None: only what the function yields could tell."""
-        return None
-
-    def choose(self, columns: ColumnNames) -> "GeneratorSource":
-        """Return the same source, whose function must yield mappings with these names."""
-        return replace(self, features=columns.features)
+    def choose(self, columns: ColumnNames | None) -> "GeneratorSource":
+        """Return the same source, whose function must yield mappings if the columns have names."""
+        return replace(self, features=() if columns is None else columns.features)
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the next samples the function yields."""
-        rows, ends = [], []
-        for pair in itertools.islice(self._stream(start.samples), limit):
-            x, y = pair
-            inputs = np.asarray(self._values(x), dtype=np.float64).ravel()
-            if inputs.size != self.dimension:
+        inputs, targets = [], []
+        for x, y in itertools.islice(self.load()(self.partition, start.samples), limit):
+            inputs.append(np.asarray(self._values(x), dtype=np.float64).ravel())
+            if inputs[-1].size != self.dimension:
                 raise PsofedError(
-                    f"{self.module}:{self.function} yields {inputs.size} inputs, not {self.dimension}"
+                    f"{self.module}:{self.function} yields {inputs[-1].size} inputs, not {self.dimension}"
                 )
-            rows.append(np.append(inputs, float(y)))
-            ends.append(Position(start.samples + len(rows)))
-        return collect(rows, ends, self.dimension, ends[-1] if ends else start)
+            targets.append(float(y))
+        table = np.reshape(inputs, (len(inputs), self.dimension))
+        return Samples(table, np.array(targets), Position(start.samples + len(targets)))
 
     def _values(self, x: Any) -> Any:
         """Return the inputs in the run's order."""
@@ -221,18 +185,3 @@ class GeneratorSource:
         except (ImportError, AttributeError) as error:
             raise PsofedError(f"cannot load {self.module}:{self.function}: {error}") from None
         return function
-
-    def _stream(self, start: int) -> Iterator[Any]:
-        return iter(self.load()(self.partition, start))
-
-
-def collect(
-    rows: Sequence[Sequence[float] | FloatArray],
-    ends: list[Position],
-    dimension: int,
-    end: Position,
-    problem: str = "",
-) -> Samples:
-    """Return rows of inputs and target as samples."""
-    table = np.array(rows, dtype=np.float64).reshape(len(rows), dimension + 1)
-    return Samples(table[:, :-1], table[:, -1], tuple(ends), end, problem)

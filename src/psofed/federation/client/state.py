@@ -4,37 +4,24 @@ On disk it is filed under the run's session, which outlives the processes of bot
 one file, which is written once per instruction however many of them have learned.
 """
 
-import base64
 import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
-from psofed.federation.protocol.archive import from_archive, read_archive, to_archive
+from psofed.federation.protocol.archive import from_archive, read_file, to_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.names import node_number
 
 _log = logging.getLogger("psofed.federation")
 
-KIND, STATE_FORMAT = "client-state", 4
+KIND, STATE_FORMAT = "client-state", 5
 _SESSIONS_KEPT = 4
-
-
-@runtime_checkable
-class Recordable(Protocol):
-    """Something that a client keeps as a value, and that becomes a record where it must be written."""
-
-    def to_record(self) -> dict[str, Any]:
-        """Return this value as a record: texts, numbers, flags, bytes, lists of these, and arrays, by name."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,27 +62,12 @@ class ClientMemory:
     state : ClientState or None
         None before its first round.
     records : mapping
-        What the training and the privacy of uploads keep by name: records (:meth:`Recordable.to_record`), or
-        :class:`Recordable` values.
+        What the training and the privacy of uploads keep by name: mappings of texts, numbers, lists and arrays, or
+        values with a method ``to_record()`` that returns one.
     """
 
     state: ClientState | None = None
     records: Mapping[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def described(self) -> dict[str, dict[str, Any]]:
-        """The records as JSON holds them, arrays apart, made once."""
-        return {name: _to_json(record_of(value)) for name, value in self.records.items()}
-
-    @cached_property
-    def arrays(self) -> dict[str, Any]:
-        """The arrays in the records, by record and name."""
-        return {
-            f"{name}/{key}": entry
-            for name, value in self.records.items()
-            for key, entry in record_of(value).items()
-            if isinstance(entry, np.ndarray)
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,70 +95,40 @@ class NodeMemory:
     def to_bytes(self) -> bytes:
         """Return the memory as the content of a file."""
         layouts: dict[str, int] = {}
-        models: dict[int, list[Vector]] = {}
-        arrays: dict[str, Any] = {}
-        clients = []
-        for k, (name, memory) in enumerate(self.clients.items()):
-            entry: dict[str, Any] = {"name": name, "records": memory.described}
-            arrays |= {f"records/{k}/{place}": array for place, array in memory.arrays.items()}
+        clients: dict[str, dict[str, Any]] = {}
+        for name, memory in self.clients.items():
+            clients[name] = {"records": memory.records}
             if (state := memory.state) is not None:
                 place = layouts.setdefault(state.layout.to_text(), len(layouts))
-                models.setdefault(place, []).append(state.model)
-                entry |= {
-                    "layout": place,
-                    "epoch": state.epoch,
-                    "round": state.round_number,
-                    "examples": state.num_examples,
-                    "metrics": state.metrics,
-                }
-                arrays |= {f"kept/{k}/{key}": array for key, array in state.kept.items()}
-            clients.append(entry)
-        arrays |= {f"models/{place}": np.stack(rows) for place, rows in models.items()}
-        document = {
-            KIND: STATE_FORMAT,
-            "session": self.session,
-            "node": self.node,
-            "layouts": list(layouts),
-            "clients": clients,
-        }
-        return to_archive(document, arrays)
+                clients[name]["state"] = {**vars(state), "layout": place}
+        about = {KIND: STATE_FORMAT, "session": self.session, "node": self.node}
+        return to_archive({**about, "layouts": list(layouts), "clients": clients})
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "NodeMemory":
         """Read what :meth:`to_bytes` gave; a PsofedError says what is wrong with it."""
-        return cls._read(*from_archive(data, where, KIND, STATE_FORMAT), where)
+        document, _ = from_archive(data, where, KIND, STATE_FORMAT)
+        try:
+            layouts = [ModelLayout.from_text(text) for text in document["layouts"]]
+            clients = {name: _client_from(entry, layouts) for name, entry in document["clients"].items()}
+            return cls(str(document["session"]), str(document["node"]), clients)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise PsofedError(f"{where} is not a client's state: {error}") from None
 
     @classmethod
     def load(cls, path: Path) -> "NodeMemory":
         """Read a file; a PsofedError says what is wrong with it."""
-        return cls._read(*read_archive(path, KIND, STATE_FORMAT), str(path))
+        return cls.from_bytes(read_file(path, KIND), str(path))
 
-    @classmethod
-    def _read(cls, document: dict[str, Any], arrays: dict[str, Any], where: str) -> "NodeMemory":
-        try:
-            layouts = [ModelLayout.from_text(text) for text in document["layouts"]]
-            rows = [iter(arrays[f"models/{place}"]) for place in range(len(layouts))]
-            clients: dict[str, ClientMemory] = {}
-            for k, entry in enumerate(document["clients"]):
-                records = {name: _from_json(record) for name, record in entry["records"].items()}
-                for place, array in _below(arrays, f"records/{k}/").items():
-                    name, _, key = place.partition("/")
-                    records[name][key] = array
-                state = None
-                if "layout" in entry:
-                    state = ClientState(
-                        epoch=int(entry["epoch"]),
-                        round_number=int(entry["round"]),
-                        layout=layouts[entry["layout"]],
-                        model=next(rows[entry["layout"]]),
-                        kept=_below(arrays, f"kept/{k}/"),
-                        num_examples=int(entry["examples"]),
-                        metrics=dict(entry["metrics"]),
-                    )
-                clients[str(entry["name"])] = ClientMemory(state, records)
-            return cls(str(document["session"]), str(document["node"]), clients)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
-            raise PsofedError(f"{where} is not a client's state: {error}") from None
+
+def _client_from(entry: dict[str, Any], layouts: list[ModelLayout]) -> ClientMemory:
+    state = None
+    if "state" in entry:
+        layout = layouts[entry["state"]["layout"]]
+        state = ClientState(**{**entry["state"], "layout": layout})
+        if state.model.shape != (layout.dimension,):
+            raise ValueError("a model of another size than its layout")
+    return ClientMemory(state, dict(entry["records"]))
 
 
 @dataclass(eq=False)
@@ -233,15 +175,6 @@ class MemoryStore:
         self.held = memory
 
 
-def record_of(value: Any) -> Mapping[str, Any]:
-    """Return what a client keeps under one name as a record."""
-    return value.to_record() if isinstance(value, Recordable) else value
-
-
-def _below(arrays: Mapping[str, Any], begin: str) -> dict[str, Any]:
-    return {key.removeprefix(begin): array for key, array in arrays.items() if key.startswith(begin)}
-
-
 def _path(folder: Path, node: str, session: str) -> Path:
     # Both come from elsewhere: nothing but letters and digits of the session may reach a file name.
     return folder / f"{node_number(node)}-{''.join(filter(str.isalnum, session))[:64]}.npz"
@@ -257,23 +190,3 @@ def _forget_old_sessions(newest: Path, node: str) -> None:
     for path in files[_SESSIONS_KEPT:]:
         with contextlib.suppress(OSError):
             disk().unlink(path)
-
-
-def _to_json(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _plain(value) for key, value in record.items() if not isinstance(value, np.ndarray)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"bytes": base64.b64encode(value).decode()}
-    return [_plain(entry) for entry in value] if isinstance(value, list) else value
-
-
-def _from_json(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _restored(value) for key, value in record.items()}
-
-
-def _restored(value: Any) -> Any:
-    if isinstance(value, dict):
-        return base64.b64decode(value["bytes"])
-    return [_restored(entry) for entry in value] if isinstance(value, list) else value

@@ -60,5 +60,4 @@ class SyntheticSource:
             inputs[i] = np.sqrt(fleet.input_variance[k]) * white if self._root is None else self._root @ white
             noise = np.sqrt(fleet.noise_variance[k]) * generator.standard_normal()
             targets[i] = inputs[i] @ target + noise
-        ends = tuple(Position(start.samples + i + 1) for i in range(limit))
-        return Samples(inputs, targets, ends, ends[-1] if ends else start)
+        return Samples(inputs, targets, Position(start.samples + limit))

@@ -5,7 +5,7 @@ never leaves it; whoever wants to predict takes it from a client's folder, into 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -225,10 +225,17 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
     columns = model.columns
     if columns is not None:
         if features:
-            columns.check_same(ColumnNames(features, columns.target), "--features")
+            columns.check_same(features, columns.target, "--features")
         features = columns.features
-    rows = TableSource(path, model.width, "", features, growing=False).read(Position(), 1 << 62)
-    if skipped := rows.end_after(Position()).skipped:
+    table = TableSource(path, growing=False)
+    table = replace(table, features=features or tuple(table.open().header))
+    if len(table.features) != model.width:
+        raise PsofedError(
+            f"{path}: {len(table.features)} features ({listed(table.features)}) for a model of {model.width}; "
+            "choose with --features"
+        )
+    rows = table.read(Position(), 1 << 62)
+    if skipped := rows.end.skipped:
         raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {rows.problem})")
     yield from predict_inputs(model, rows.inputs, str(path))
 

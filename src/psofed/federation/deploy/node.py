@@ -119,14 +119,10 @@ def _with_data(options: ClientOptions) -> ClientOptions:
         return options
     source = open_data(options, 0)
     assert isinstance(source, TableSource)  # generators have returned above
-    if not source.open().header:
+    if not (header := source.open().header):
         _log.info("%s has no .parquet file yet." if path.is_dir() else "%s is still empty.", path)
         return options
-    features, target = source.chosen()
-    shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
-    _log.info(
-        "Features: %s. Target: %s. Both are scaled online. A run may name other columns.", shown, target
-    )
+    _log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))
     if options.is_gateway:
         names = SharedTable(source).names()
         shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")

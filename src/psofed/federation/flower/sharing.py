@@ -15,7 +15,6 @@ from psofed.federation.flower.models import arrays_of, numpy_of
 from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.instructions import decode_instruction
-from psofed.federation.protocol.masks import MaskSource
 from psofed.federation.protocol.replies import NodeReply, encode_reply
 from psofed.parts.channels.private import Private
 
@@ -34,7 +33,6 @@ def partial_sharing(
     columns: ColumnNames | None = None,
     privacy: Private | None = None,
     corruption: Corruption | None = None,
-    masks: MaskSource | None = None,
     max_entries: int = MAX_ENTRIES,
 ) -> Mod:
     """Return the mod that lets an ordinary training function take part in PSO-Fed.
@@ -53,7 +51,9 @@ def partial_sharing(
         (``config["psofed-phase"]`` is ``"missed"``) for what arrived meanwhile, as the paper's unselected clients do,
         and once (``"current"``) after the server's entries have come in. ``config["psofed-elapsed"]`` is the number of
         rounds since its last one, this one included.
-    columns, privacy, corruption, masks
+    columns : ColumnNames, optional
+        Names of the columns that the training function learns from; a run with others, or another order, is refused.
+    privacy, corruption
         See :class:`psofed.federation.client.gateway.Gateway`.
     max_entries : int
         Entries of a model, shared or not, that this client takes from a server.
@@ -81,10 +81,13 @@ def partial_sharing(
             raise PsofedError(f"this message is for node {instruction.node}, not {context.node_id}")
 
         def train(request: TrainingRequest) -> TrainingResult:
+            if (run := request.layout.columns) != columns:
+                names = [layout or "without names" for layout in (columns, run)]
+                raise PsofedError(f"this client's columns are {names[0]}; the run's are {names[1]}")
             message.content = _training_content(request)
             return _read_result(call_next(message, context), request)
 
-        gateway = Gateway(train, catch_up, None, columns, False, privacy, corruption, masks)
+        gateway = Gateway(train, catch_up, None, privacy, corruption)
         before = dict(context.state)
         kept = _kept(context)
         written, memory = recent.get(context.node_id, (b"", None))

@@ -1,11 +1,13 @@
-"""One file format for all that is kept: a JSON document and named arrays, whole or not at all.
+"""One file format for all that is kept: a JSON document, in which arrays may stand, whole or not at all.
 
-The server's checkpoint, a client's state and an exported model are all such files (``.npz``). Nothing in them is ever
+The server's checkpoint, a node's memory and an exported model are all such files (``.npz``). Arrays in the document lie
+in one block of bytes; an exported model's have members of their own, so that ``numpy.load`` reads them. Nothing is ever
 unpickled.
 """
 
 import io
 import json
+import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,19 +19,36 @@ from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
 
-_DOCUMENT = "document"
+_DOCUMENT, _VALUES = "document", "values"
+_ARRAY = "\0array"  # no name of a client or of a metric
 
 
-def write_archive(path: Path, document: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write a document and arrays to `path` atomically, for its owner's eyes only."""
+def write_archive(path: Path, document: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> None:
+    """Write a document, and arrays by name, to `path` atomically, readable by its owner only."""
     write_atomically(path, to_archive(document, arrays), mode=0o600)
 
 
-def to_archive(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
-    """Return the content of such a file."""
-    buffer = io.BytesIO()
-    text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
-    np.savez(buffer, allow_pickle=False, **{_DOCUMENT: text}, **{f"/{k}": v for k, v in arrays.items()})
+def to_archive(document: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> bytes:
+    """Return the content of such a file. In the document, an object with ``to_record()`` stands for that mapping.
+
+    Examples
+    --------
+    >>> from_archive(to_archive({"model": 1, "w": np.ones(2)}), "here", "model", 1)
+    ({'model': 1, 'w': array([1., 1.])}, {})
+    """
+    buffer, values = io.BytesIO(), io.BytesIO()
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value.to_record()
+        place = values.tell()
+        values.write(value.tobytes())
+        return {_ARRAY: [value.dtype.str, value.shape, place]}
+
+    text = json.dumps(document, default=plain).encode()
+    blocks = {_DOCUMENT: np.frombuffer(text, np.uint8), _VALUES: np.frombuffer(values.getbuffer(), np.uint8)}
+    named = {f"/{name}": array for name, array in (arrays or {}).items()}
+    np.savez(buffer, allow_pickle=False, **blocks, **named)
     return buffer.getvalue()
 
 
@@ -41,13 +60,17 @@ def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
     PsofedError
         Says what is wrong with the file.
     """
+    return from_archive(read_file(path, kind), str(path), kind, version)
+
+
+def read_file(path: Path, kind: str) -> bytes:
+    """Return the content of a file that should be of a `kind`; a PsofedError says why it cannot be read."""
     try:
-        data = disk().read(path)
+        return disk().read(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
     except OSError as error:
         raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
-    return from_archive(data, str(path), kind, version)
 
 
 def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -59,8 +82,16 @@ def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("compressed, which psofed's files are not: it may expand to any size")
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name[1:]: archive[name] for name in archive.files if name != _DOCUMENT}
-            document = json.loads(archive[_DOCUMENT].tobytes())
+            arrays = {name[1:]: archive[name] for name in archive.files if name.startswith("/")}
+            values = archive[_VALUES]
+
+            def restore(entry: dict[str, Any]) -> Any:
+                if _ARRAY not in entry:
+                    return entry
+                dtype, shape, place = entry[_ARRAY]
+                return np.frombuffer(values, dtype, math.prod(shape), place).reshape(shape).copy()
+
+            document = json.loads(archive[_DOCUMENT].tobytes(), object_hook=restore)
         written = document[kind]
     except Exception as error:  # NumPy and zipfile raise many kinds on a damaged file
         raise PsofedError(f"{where} is not a psofed {kind}: {error}") from None

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ MAX_TEXT = 1 << 20  # characters of all names
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Features, target and units of a run, in the order of the model's entries.
+    """Features and target of a run, in the order of the model's entries.
 
     Parameters
     ----------
@@ -23,14 +23,11 @@ class ColumnNames:
         Entry i of the model belongs to ``features[i]``.
     target : str
         The column to predict.
-    units : tuple of str
-        Units of the features and of the target, "" where none is given; empty if there are none at all.
 
     Examples
     --------
-    >>> names = ColumnNames(("wind", "pressure"), "output", units=("m/s", "Pa", "kW"))
-    >>> str(names)
-    'wind (m/s), pressure (Pa) → output (kW)'
+    >>> str(ColumnNames(("wind", "pressure"), "output"))
+    'wind, pressure → output'
     >>> ColumnNames(("wind", "wind"), "output")
     Traceback (most recent call last):
     psofed.common.errors.InvalidValueError: features must be names that differ from each other and from the target; \
@@ -39,15 +36,12 @@ got 'wind'.
 
     features: tuple[str, ...]
     target: str
-    units: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = (*self.features, self.target)
         if not 2 <= len(names) <= MAX_COLUMNS + 1:
             raise InvalidValueError("features", len(self.features), f"1 to {MAX_COLUMNS:,} names")
-        if len(self.units) not in (0, len(names)):
-            raise InvalidValueError("units", len(self.units), f"{len(names)} units, one per column")
-        for text in (*names, *self.units):
+        for text in names:
             if not isinstance(text, str) or len(text) > MAX_NAME or not text.isprintable():
                 allowed = f"printable names of at most {MAX_NAME} characters"
                 raise InvalidValueError("columns", str(text)[:40], allowed)
@@ -55,7 +49,7 @@ got 'wind'.
             raise InvalidValueError(
                 "columns", "", "names that neither are empty nor begin or end with a space"
             )
-        if sum(map(len, (*names, *self.units))) > MAX_TEXT:
+        if sum(map(len, names)) > MAX_TEXT:
             raise InvalidValueError("columns", "longer ones", f"names of {MAX_TEXT:,} characters in all")
         twice, times = Counter(names).most_common(1)[0]
         if times > 1:
@@ -64,33 +58,23 @@ got 'wind'.
             )
 
     @classmethod
-    def given(
-        cls, features: Sequence[str], target: str | None, units: Mapping[str, str] | None = None
-    ) -> Self | None:
-        """Return the names that a user has given; None if there are none."""
+    def of_user(cls, features: Sequence[str], target: str | None) -> Self | None:
+        """Return the names that a user has set; None if there are none."""
         if not features and target is None:
-            if units:
-                raise PsofedError(
-                    "--units needs the names of the columns: add --features and --target-column"
-                )
             return None
         if not features or target is None:
-            given, missing = ("features", "target-column") if features else ("target-column", "features")
-            raise PsofedError(f"--{given} names only some of the run's columns: add --{missing}")
-        names = (*features, target)
-        for name in units or {}:
-            if name not in names:
-                raise PsofedError(f"--units: no column {name}; the run's columns are {listed(names)}")
-        return cls(tuple(features), target, tuple(units.get(name, "") for name in names) if units else ())
+            present, missing = ("features", "target-column") if features else ("target-column", "features")
+            raise PsofedError(f"--{present} names only some of the run's columns: add --{missing}")
+        return cls(tuple(features), target)
 
     @classmethod
-    def from_mapping(cls, found: Any) -> Self:
+    def from_mapping(cls, mapping: Any) -> Self:
         """Read what :meth:`to_mapping` gave; any mistake in it raises ValueError."""
         try:
-            features, target, units = found["features"], found["target"], found.get("units", [])
-            if not isinstance(features, list) or not isinstance(units, list) or len(features) > MAX_COLUMNS:
+            features, target = mapping["features"], mapping["target"]
+            if not isinstance(features, list) or len(features) > MAX_COLUMNS:
                 raise ValueError("not a list of names, or too long")
-            return cls(tuple(features), target, tuple(units))
+            return cls(tuple(features), target)
         except (TypeError, ValueError, KeyError, AttributeError, PsofedError) as error:
             raise ValueError(f"not the names of columns: {error}") from None
 
@@ -106,41 +90,24 @@ got 'wind'.
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain values, as JSON holds them."""
-        units = {"units": list(self.units)} if self.units else {}
-        return {"features": list(self.features), "target": self.target, **units}
+        return {"features": list(self.features), "target": self.target}
 
     def to_text(self) -> str:
         """Return the names as one line of JSON."""
         return json.dumps(self.to_mapping(), separators=(",", ":"))
 
-    def check_same(self, other: "ColumnNames", who: str) -> None:
-        """Raise PsofedError if `other` names other columns, in whatever order; `who` begins the sentence."""
-        mine, asked = set(other.features), set(self.features)
-        if lacking := [name for name in self.features if name not in mine]:
+    def check_same(self, features: Sequence[str], target: str, who: str) -> None:
+        """Raise PsofedError if these are other columns, in whatever order; `who` begins the sentence."""
+        asked, present = set(self.features), set(features)
+        if lacking := [name for name in self.features if name not in present]:
             raise PsofedError(f"{who} lacks {listed(lacking)}; the run's columns are {self}")
-        if unknown := [name for name in other.features if name not in asked]:
+        if unknown := [name for name in features if name not in asked]:
             raise PsofedError(f"{who} has {listed(unknown)}, unknown to the run; its columns are {self}")
-        if other.target != self.target:
-            raise PsofedError(f"{who} predicts {other.target}; the run's columns are {self}")
-
-    def check_units(self, own: Mapping[str, str], who: str) -> None:
-        """Raise PsofedError if a stated unit is not the run's; `who` begins the sentence."""
-        run = dict(zip((*self.features, self.target), self.units, strict=False))
-        for name, unit in own.items():
-            if name not in (*self.features, self.target):
-                raise PsofedError(
-                    f"{who} states a unit of {name}, unknown to the run; its columns are {self}"
-                )
-            if run.get(name) and run[name] != unit:
-                raise PsofedError(f"{who} has {name} in {unit}; the run's columns are {self}")
+        if target != self.target:
+            raise PsofedError(f"{who} predicts {target}; the run's columns are {self}")
 
     def __str__(self) -> str:
-        units = self.units or ("",) * (len(self.features) + 1)
-        *features, target = (
-            f"{name} ({unit})" if unit else name
-            for name, unit in zip((*self.features, self.target), units, strict=True)
-        )
-        return f"{listed(features)} → {target}"
+        return f"{listed(self.features)} → {self.target}"
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

@@ -6,10 +6,10 @@ change to any bit of it needs a new version number.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,17 +32,9 @@ _BLOCK = 1 << 20  # entries whose words are held at once, so that memory follows
 Indices = NDArray[np.int64]
 
 
-class MaskSource(Protocol):
-    """Says which entries of the flattened model a node exchanges in a round: S_{k,n}."""
-
-    def indices(self, round_number: int, node: int) -> Indices:
-        """Return the sorted positions of the shared entries, shape (M,)."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class DerivedMasks:
-    """Masks derived from (seed, round, node), the default on both sides.
+    """Masks derived from (seed, round, node), on both sides.
 
     Parameters
     ----------
@@ -99,23 +91,6 @@ def derived_masks(
 
 
 @dataclass(frozen=True)
-class SuppliedMasks:
-    """Masks given one by one, for checks against other implementations on the same draws.
-
-    Parameters
-    ----------
-    masks : mapping of (round, node) to sequence of int
-        The shared entries of each node in each round.
-    """
-
-    masks: Mapping[tuple[int, int], Any]
-
-    def indices(self, round_number: int, node: int) -> Indices:
-        """Return the positions given for `node` in `round_number`."""
-        return np.sort(np.asarray(self.masks[round_number, node], dtype=np.int64))
-
-
-@dataclass(frozen=True)
 class Sharing:
     """Shared entries of a model whose size is not known yet.
 
@@ -132,12 +107,10 @@ class Sharing:
         stays with each client.
     seed : int
         Seed of the masks; the strategy sets its own.
-    supplied : MaskSource, optional
-        Masks from outside, for checks. The clients' mod needs the same.
 
     Examples
     --------
-    >>> Sharing(0.3, seed=1).masks(10).indices(1, node=7)
+    >>> Sharing(0.3, seed=1).derived(10).indices(1, node=7)
     array([2, 3, 7])
     """
 
@@ -147,7 +120,6 @@ class Sharing:
     include: Sequence[str] = ("*",)
     exclude: Sequence[str] = ()
     seed: int = 0
-    supplied: MaskSource | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.num_shared, float):
@@ -169,10 +141,6 @@ class Sharing:
         """Return what both sides derive for a model of `dimension` entries."""
         num_shared = resolve_num_shared(self.num_shared, dimension)
         return derived_masks(self.seed, dimension, num_shared, str(self.pattern), self.coordinated)
-
-    def masks(self, dimension: int) -> MaskSource:
-        """Return the masks that are used: those derived, unless others were supplied."""
-        return self.supplied or self.derived(dimension)
 
 
 def derive_words(

@@ -185,14 +185,14 @@ def problem_with_metrics(metrics: Mapping[Any, Any]) -> str:
     Examples
     --------
     >>> problem_with_metrics({"mse": 0.5, "squared-errors": [0.25, 0.75]}), problem_with_metrics({"mse": "low"})
-    ('', 'metrics that are no numbers')
+    ('', 'metrics that are no numbers, or names that are no short printable texts')
     """
     count = 0
     for name, value in metrics.items():
         entries = value if isinstance(value, list) else [value]
         count += len(entries)
-        if len(name) > _MAX_METRIC_NAME or not all(map(_is_number, entries)):
-            return "metrics that are no numbers"
+        if len(name) > _MAX_METRIC_NAME or not name.isprintable() or not all(map(_is_number, entries)):
+            return "metrics that are no numbers, or names that are no short printable texts"
     if len(metrics) > _MAX_METRICS or count > _MAX_METRIC_VALUES:
         return "too many metrics, or too long ones"
     return ""

@@ -137,9 +137,6 @@ class RunOptions(RoundPlan, ReplyLimits):
     target_column: str | None = _column(
         default=None, metavar="NAME", text="column to predict; with --features"
     )
-    units: Sequence[str] = _column(
-        default=(), metavar="A=UNIT,B=UNIT", text="units of these columns, kept with the model"
-    )
     wait_for_nodes: float = _with_default(RoundPlan, "wait_for_nodes", 120.0)
     newcomers: str = _with_default(RoundPlan, "newcomers", "zeros")
 

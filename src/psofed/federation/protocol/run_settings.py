@@ -85,8 +85,7 @@ class RunSettings(RunOptions):
     @property
     def columns(self) -> ColumnNames | None:
         """The names of the columns, None if they have none."""
-        units = {name: unit for name, _, unit in (text.partition("=") for text in self.units)}
-        return ColumnNames.given(self.features, self.target_column, units)
+        return ColumnNames.of_user(self.features, self.target_column)
 
     @property
     def input_dimension(self) -> int:

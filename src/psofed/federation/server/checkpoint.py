@@ -22,9 +22,8 @@ from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.server.history import ROUNDS_PER_FILE, RoundHistory, forget_old
 from psofed.federation.server.step import RuleMemory
 
-CHECKPOINT_FORMAT = 4
+CHECKPOINT_FORMAT = 5
 KEEP = 10
-_PLAIN = ("session", "epoch", "settings", "seen", "clients", "strikes", "suspects")  # attributes, as in JSON
 
 
 @dataclass
@@ -148,7 +147,7 @@ class CheckpointStore:
         if self.replaces or not disk().exists(self.path):
             return
         try:
-            content = f"round {_from_archive(self.path).round_number} of an earlier run"
+            content = f"round {_read(self.path).round_number} of an earlier run"
         except PsofedError:
             content = "what may be an earlier run"
         advice = "continue it with resume=True, or choose another file for checkpoint"
@@ -158,7 +157,7 @@ class CheckpointStore:
         """Complete a round."""
         self.history.save(state)
         numbered = self._file(state.round_number)
-        write_archive(numbered, *_to_archive(state))
+        write_archive(numbered, _document(state))
         replace_by_link(numbered, self.path)
         self._tidy(state)
 
@@ -181,7 +180,7 @@ class CheckpointStore:
             others = self._way_back() or ": no round has been completed"
             raise PsofedError(f"there is no checkpoint {path}{others}")
         try:
-            state = _from_archive(path)
+            state = _read(path)
         except PsofedError as error:
             raise PsofedError(f"{error}{self._way_back()}") from None
         state.history = self.history.load_recent(state)
@@ -264,36 +263,25 @@ class CheckpointStore:
         remove_leftovers(self.folder)
 
 
-def _to_archive(state: ServerState) -> tuple[dict[str, Any], dict[str, Any]]:
-    document = {
-        "checkpoint": CHECKPOINT_FORMAT,
-        "round": state.round_number,
-        "layout": state.layout.to_text(),
-        "remembered": state.memory.names,
-        **{name: getattr(state, name) for name in _PLAIN},
-    }
-    kept = {f"kept/{name}": array for name, array in state.kept.items()}
-    return document, {"model": state.model, "memory": state.memory.values, **kept}
+def _document(state: ServerState) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(state).items() if name != "history"}
+    layout, memory = state.layout.to_text(), vars(state.memory)
+    return {"checkpoint": CHECKPOINT_FORMAT, **fields, "layout": layout, "memory": memory}
 
 
-def _from_archive(path: Path) -> ServerState:
-    document, arrays = read_archive(path, "checkpoint", CHECKPOINT_FORMAT)
+def _read(path: Path) -> ServerState:
+    document, _ = read_archive(path, "checkpoint", CHECKPOINT_FORMAT)
     try:
-        return ServerState(
-            round_number=document["round"],
-            model=arrays["model"],
-            layout=ModelLayout.from_text(document["layout"]),
-            kept={name[5:]: array for name, array in arrays.items() if name.startswith("kept/")},
-            memory=RuleMemory(document["remembered"], arrays["memory"]),
-            **{name: document[name] for name in _PLAIN},
-        )
+        del document["checkpoint"]
+        layout, memory = ModelLayout.from_text(document.pop("layout")), RuleMemory(**document.pop("memory"))
+        return ServerState(layout=layout, memory=memory, **document)
     except (ValueError, KeyError, TypeError) as error:
         raise PsofedError(f"{path} is not a psofed checkpoint: {error}") from None
 
 
 def _readable(path: Path) -> ServerState | None:
     try:
-        return _from_archive(path)
+        return _read(path)
     except PsofedError:
         return None  # `load` says what is wrong with it
 

@@ -12,6 +12,7 @@ from psofed.federation.protocol.instructions import PART
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.replies import FAILED, LEARNED, LOST, BadReplyError, Reply, decode_reply
 from psofed.federation.protocol.run_options import ReplyLimits
+from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.patience import Patience
 from psofed.federation.server.questions import NodeQuestion
 
@@ -118,36 +119,18 @@ class Strikes:
         return cls(limits, **records)
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """Required content of a round's replies.
-
-    Attributes
-    ----------
-    session, round_number
-        Of the instructions they answer.
-    length : int
-        M.
-    layout : ModelLayout
-        Of the model; if its columns have names, a reply must say that it was learned with these.
-    limits : ReplyLimits
-        Bounds on what they say.
-    """
-
-    session: str
-    round_number: int
-    length: int
-    layout: ModelLayout
-    limits: ReplyLimits
-
-
 def sort_replies(
-    questions: Sequence[NodeQuestion], frames: Mapping[int, bytes], expected: Expectation
+    questions: Sequence[NodeQuestion],
+    frames: Mapping[int, bytes],
+    state: ServerState,
+    round_number: int,
+    length: int,
+    limits: ReplyLimits,
 ) -> tuple[dict[str, Reply], dict[str, BadReplyError]]:
-    """Return the valid replies, and what was wrong with the others, both by client name.
+    """Return the valid replies of a round, and what was wrong with the others, both by client name.
 
     A frame that cannot be read is the fault of its node, and so of all its clients that were asked. `frames` are the
-    replies by sequence number.
+    replies by sequence number, `length` is M.
     """
     valid: dict[str, Reply] = {}
     bad: dict[str, BadReplyError] = {}
@@ -155,51 +138,45 @@ def sort_replies(
         try:
             if question.sequence not in frames:
                 raise BadReplyError("no-reply")
-            parts, errors = _read(frames[question.sequence], question, expected)
+            frame, count = frames[question.sequence], len(question.clients)
+            answer = decode_reply(frame, count, length, state.layout.dtype)
+            if (answer.session, answer.round_number) != (state.session, round_number):
+                raise BadReplyError("stale-round", f"round {answer.round_number} of {answer.session}")
+            if answer.error:
+                raise BadReplyError("error", answer.error)
+            parts = {part.client: part for part in answer.replies}
+            if not parts.keys() | answer.refused.keys() <= question.clients.keys():
+                raise BadReplyError("malformed", "answers for a client that was not asked")
         except BadReplyError as error:
-            parts, errors = {}, dict.fromkeys(question.clients, error)
-        valid.update((question.clients[client].name, part) for client, part in parts.items())
-        bad.update((question.clients[client].name, error) for client, error in errors.items())
+            bad |= dict.fromkeys((client.name for client in question.clients.values()), error)
+            continue
+        for local, client in question.clients.items():
+            try:
+                if local in answer.refused:
+                    raise answer.refused[local]
+                if local not in parts:
+                    raise BadReplyError("no-reply")
+                _check(parts[local], question.tasks[local].kind, answer.digest, state.layout, limits)
+                valid[client.name] = parts[local]
+            except BadReplyError as error:
+                bad[client.name] = error
     return valid, bad
 
 
-def _read(
-    frame: bytes, question: NodeQuestion, expected: Expectation
-) -> tuple[dict[str, Reply], dict[str, BadReplyError]]:
-    """Return the valid parts of one node's reply and the errors; a BadReplyError if nothing of it can count."""
-    answer = decode_reply(frame, len(question.clients), expected.length, expected.layout.dtype)
-    if (answer.session, answer.round_number) != (expected.session, expected.round_number):
-        raise BadReplyError("stale-round", f"round {answer.round_number} of {answer.session}")
-    if answer.error:
-        raise BadReplyError("error", answer.error)
-    parts, errors = {part.client: part for part in answer.replies}, dict(answer.refused)
-    if not parts.keys() | errors.keys() <= question.clients.keys():
-        raise BadReplyError("malformed", "answers for a client that was not asked")
-    for client in question.clients.keys() - errors.keys():
-        kind = question.kinds[client]
-        problem = (
-            _problem_with(parts[client], kind, answer.digest, expected) if client in parts else "no-reply"
-        )
-        if problem:
-            errors[client] = BadReplyError(*problem.split(": ", 1))
-    return {client: part for client, part in parts.items() if client not in errors}, errors
-
-
-def _problem_with(part: Reply, kind: str, digest: str, expected: Expectation) -> str:
-    """Return "KIND: detail" if one client's part of a well-formed reply cannot count, otherwise nothing."""
-    layout, most = expected.layout, expected.limits.max_examples
+def _check(part: Reply, kind: str, digest: str, layout: ModelLayout, limits: ReplyLimits) -> None:
+    """Raise BadReplyError if one client's part of a well-formed reply cannot count."""
     if part.status == FAILED:
-        return f"error: {part.remark}"
+        raise BadReplyError("error", part.remark)
     if part.status == LOST and kind != PART:
-        return "malformed: says that it needs the full model, which it was given"
+        raise BadReplyError("malformed", "says that it needs the full model, which it was given")
     if part.status != LEARNED or part.values is None:
-        return ""
-    if not 0 <= part.num_examples <= most:
-        return f"inflated-examples: {part.num_examples} of at most {most}"
-    if not np.isfinite(part.values).all():
-        count = int(np.isnan(part.values).sum())
-        return f"nan: {count} values" if count else f"infinite: {int(np.isinf(part.values).sum())} values"
+        return
+    if not 0 <= part.num_examples <= limits.max_examples:
+        raise BadReplyError("inflated-examples", f"{part.num_examples} of at most {limits.max_examples}")
+    if count := int(np.isnan(part.values).sum()):
+        raise BadReplyError("nan", f"{count} values")
+    if count := int(np.isinf(part.values).sum()):
+        raise BadReplyError("infinite", f"{count} values")
     # Clients that know no names of columns may say nothing about them.
     if (digest or layout.columns is not None) and digest != layout.digest:
-        return f"wrong-columns: the run's columns are {layout.columns or 'without names'}"
-    return ""
+        raise BadReplyError("wrong-columns", f"the run's columns are {layout.columns or 'without names'}")

@@ -1,34 +1,28 @@
 """The history of a run: the latest rounds in memory, all of them on disk, in files of 1,000 rounds.
 
-A file is called ``checkpoint.history-SESSION-EPOCH-NUMBER.jsonl`` and has one line for each round. Once the next file
-has begun it is compressed (``.jsonl.gz``). A rollback begins a new epoch: the file of the round it returns to is
-written again under that epoch, earlier files stay as they are.
+A file is called ``checkpoint.history-SESSION-NUMBER.jsonl`` and has one line for each round; once the next file has
+begun it is compressed (``.jsonl.gz``). Lines are only ever appended. The line of a round replaces those of this and of
+later rounds before it, as after a rollback.
 """
 
 import contextlib
 import gzip
 import json
-import re
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import reason_of, write_atomically
 
+if TYPE_CHECKING:
+    from psofed.federation.server.checkpoint import ServerState
+
 ROUNDS_PER_FILE = 1000
 RECENT_ROUNDS = 1000
 _RECENT_PARTICIPANTS = 20_000  # in the entries in memory, each of which takes some 2 kB
-
-
-class RecordedState(Protocol):
-    """The parts of a server's state that its history depends on."""
-
-    session: str
-    epoch: int
-    round_number: int
-    history: list[dict[str, Any]]
 
 
 def forget_old(history: list[dict[str, Any]]) -> None:
@@ -60,107 +54,88 @@ class RoundHistory:
     def __init__(self, checkpoint: Path, rounds_per_file: int = ROUNDS_PER_FILE) -> None:
         self.checkpoint = checkpoint
         self.rounds_per_file = rounds_per_file
-        self._appendable: Path | None = None  # ends with the round that was saved last
-        self._last = 0  # that round
+        self._saved = 0  # the last round that was written or read
+        self._is_whole = False  # whether the last line certainly ends with a line feed
 
     def paths(self) -> list[Path]:
-        """Return all files, including those of sessions and epochs that are about to be removed."""
+        """Return all files, including those of sessions that are about to be removed."""
         begin = f"{self.checkpoint.stem}.history-"
         names = [name for name in disk().names(self.checkpoint.parent) if name.startswith(begin)]
         return [self.checkpoint.with_name(name) for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
 
-    def save(self, state: RecordedState) -> None:
+    def save(self, state: "ServerState") -> None:
         """Write the entries of new rounds, ahead of the checkpoint: an entry too many is not read."""
-        path = self._path(state)
-        appendable, self._appendable = self._appendable == path, None
-        if appendable:
-            new = [entry for entry in state.history if entry["round"] > self._last]
+        new = [entry for entry in state.history if entry["round"] > self._saved]
+        data = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in new).encode()
+        path = self._path(state, self._number(state))
+        if not disk().exists(path):
+            write_atomically(path, data)
+        else:
+            was_whole, self._is_whole = self._is_whole, False
             try:
-                disk().append(path, _lines(new))
+                disk().append(path, data if was_whole else b"\n" + data)
                 disk().sync(path)
             except OSError as error:
                 raise PsofedError(f"{path}: cannot be written ({reason_of(error)})") from error
-        else:
-            number = self._number(state)
-            written = self._files(state).get(number)
-            entries = {} if written is None else {entry["round"]: entry for entry in _read(written)}
-            entries |= {entry["round"]: entry for entry in state.history}
-            first, last = number * self.rounds_per_file, state.round_number
-            write_atomically(path, _lines([entries[n] for n in sorted(entries) if first < n <= last]))
-        self._appendable, self._last = path, state.round_number
+        self._saved, self._is_whole = state.round_number, True
 
-    def load_recent(self, state: RecordedState) -> list[dict[str, Any]]:
+    def load_recent(self, state: "ServerState") -> list[dict[str, Any]]:
         """Return the entries of the latest completed rounds."""
-        self._appendable = None
-        entries: dict[int, dict[str, Any]] = {}
-        for _, path in sorted(self._files(state).items(), reverse=True):
-            older = {entry["round"]: entry for entry in _read(path) if entry["round"] <= state.round_number}
-            entries = older | entries
-            if len(entries) >= RECENT_ROUNDS:
+        recent: list[dict[str, Any]] = []
+        for number in range(self._number(state), -1, -1):
+            recent = self._entries_of(state, number) + recent
+            if len(recent) >= RECENT_ROUNDS:
                 break
-        recent = [entries[number] for number in sorted(entries)]
         forget_old(recent)
+        self._saved = state.round_number
         return recent
 
-    def entries(self, state: RecordedState) -> Iterator[dict[str, Any]]:
+    def entries(self, state: "ServerState") -> Iterator[dict[str, Any]]:
         """Yield the entries of all completed rounds; one file at a time is held in memory."""
-        last = 0
-        for _, path in sorted(self._files(state).items()):
-            for entry in _read(path):
-                if last < entry["round"] <= state.round_number:
-                    last = entry["round"]
-                    yield entry
+        for number in range(self._number(state) + 1):
+            yield from self._entries_of(state, number)
 
-    def tidy(self, state: RecordedState) -> None:
+    def tidy(self, state: "ServerState") -> None:
         """Compress complete files and remove those that no checkpoint needs; what fails is tried again next round."""
-        current, chosen = self._number(state), self._files(state)
-        needed = {path for number, path in chosen.items() if number <= current}
-        for number, path in chosen.items():
-            if number < current and path.suffix != ".gz":
-                packed = path.with_name(f"{path.name}.gz")
+        current, needed = self._number(state), set()
+        for number in range(current + 1):
+            path, packed = self._path(state, number), self._path(state, number, ".gz")
+            needed |= {path, packed}
+            if number < current and disk().exists(path):
                 with contextlib.suppress(PsofedError, OSError):
-                    write_atomically(packed, gzip.compress(disk().read(path), mtime=0))
-                    needed = needed - {path} | {packed}
+                    earlier = disk().read(packed) if disk().exists(packed) else b""
+                    write_atomically(packed, earlier + gzip.compress(disk().read(path), mtime=0))
+                    needed.remove(path)
         for path in self.paths():
             if path not in needed:
                 with contextlib.suppress(OSError):
                     disk().unlink(path)
 
-    def _number(self, state: RecordedState) -> int:
+    def _number(self, state: "ServerState") -> int:
         return max(0, state.round_number - 1) // self.rounds_per_file
 
-    def _path(self, state: RecordedState) -> Path:
-        name = f"{self.checkpoint.stem}.history-{_short(state)}-{state.epoch}-{self._number(state):06d}.jsonl"
-        return self.checkpoint.with_name(name)
+    def _path(self, state: "ServerState", number: int, suffix: str = "") -> Path:
+        session = "".join(filter(str.isalnum, state.session))[:16]
+        return self.checkpoint.with_name(
+            f"{self.checkpoint.stem}.history-{session}-{number:06d}.jsonl{suffix}"
+        )
 
-    def _files(self, state: RecordedState) -> Mapping[int, Path]:
-        """Return the session's files by number: of each the latest epoch up to the state's own.
-
-        If they have no file, a later epoch has rewritten it and removed the others. Its rounds up to the rollback are
-        the same, and no checkpoint beyond them is left.
-        """
-        named = re.compile(rf"{re.escape(self.checkpoint.stem)}\.history-{_short(state)}-(\d+)-(\d+)\.")
-        files: dict[int, list[tuple[bool, int, Path]]] = {}
-        for path in self.paths():
-            if (match := named.match(path.name)) is not None:
-                epoch = int(match[1])
-                files.setdefault(int(match[2]), []).append((epoch <= state.epoch, epoch, path))
-        return {number: max(versions)[-1] for number, versions in files.items()}
-
-
-def _short(state: RecordedState) -> str:
-    return "".join(filter(str.isalnum, state.session))[:16]
-
-
-def _lines(entries: list[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in entries).encode()
-
-
-def _read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of one file; a line that was cut short is left out."""
-    data = disk().read(path)
-    for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines():
-        with contextlib.suppress(ValueError):
-            entry = json.loads(line)
-            if isinstance(entry, dict) and isinstance(entry.get("round"), int):
-                yield entry
+    def _entries_of(self, state: "ServerState", number: int) -> list[dict[str, Any]]:
+        """Return the entries of one file, of rounds up to the state's."""
+        data, packed, path = b"", self._path(state, number, ".gz"), self._path(state, number)
+        try:
+            if disk().exists(packed):
+                data = gzip.decompress(disk().read(packed))
+            if disk().exists(path):
+                data += disk().read(path)
+        except (OSError, EOFError, zlib.error) as error:
+            raise PsofedError(f"{packed} is damaged ({error}); move it away") from None
+        entries: list[dict[str, Any]] = []
+        for line in data.splitlines():
+            with contextlib.suppress(ValueError):  # a line that was cut short is left out
+                entry = json.loads(line)
+                if isinstance(entry, dict) and isinstance(entry.get("round"), int):
+                    while entries and entries[-1]["round"] >= entry["round"]:
+                        entries.pop()
+                    entries.append(entry)
+        return [entry for entry in entries if entry["round"] <= state.round_number]

@@ -26,12 +26,12 @@ from psofed.federation.protocol.replies import LEARNED, LOST, BadReplyError, Rep
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.attendance import Attendance
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import Expectation, Strikes, sort_replies
+from psofed.federation.server.checks import Strikes, sort_replies
 from psofed.federation.server.clients import ClientRegistry
 from psofed.federation.server.exchange import exchange
-from psofed.federation.server.participants import DerivedParticipants, ParticipantSource
+from psofed.federation.server.participants import draw_participants
 from psofed.federation.server.questions import NodeQuestion, ask
-from psofed.federation.server.rounds import RoundRecord, dropped_lines, finite_metrics
+from psofed.federation.server.rounds import dropped_lines, finite_metrics, round_entry
 from psofed.federation.server.step import Combination, ServerStep
 from psofed.federation.server.suspects import Suspects
 from psofed.federation.transport.hub import Hub
@@ -63,7 +63,7 @@ class Server:
         M: a count, or a fraction of the model as a float in (0, 1]. A :class:`Sharing` also says which entries:
         ``Sharing(0.1, coordinated=False, include=("encoder.*",))``.
     num_participants : int, optional
-        |S_n|; all clients that are online if None. A :class:`ParticipantSource` draws them otherwise.
+        |S_n|; all clients that are online if None.
     aggregation : Aggregation, its name, or Combination, optional
         How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
         custom rule. By default :data:`~psofed.federation.server.step.ROBUST`; ``"mean"`` is the paper's. A
@@ -107,7 +107,7 @@ class Server:
         self,
         num_shared: float | Sharing = 0.1,
         *,
-        num_participants: int | ParticipantSource | None = None,
+        num_participants: int | None = None,
         aggregation: Aggregation | str | Combination | None = None,
         defence: Defence | str | None = None,
         rounds: RoundPlan | None = None,
@@ -124,9 +124,6 @@ class Server:
         sharing = num_shared if isinstance(num_shared, Sharing) else Sharing(num_shared)
         self.sharing: Sharing = replace(sharing, seed=seed)
         self.rounds: RoundPlan = rounds or RoundPlan()
-        self._participants: ParticipantSource = DerivedParticipants(seed)
-        if isinstance(num_participants, ParticipantSource):
-            self._participants, num_participants = num_participants, None
         if num_participants is not None:
             check_integer("num_participants", num_participants, 1)
         self.num_participants: int | None = num_participants
@@ -274,7 +271,7 @@ class Server:
         state = self._current()
         clients = self._attendance.take(hub, state.session, n, self.registry, self.strikes)
         available = {client.number: client for client in clients}
-        drawn = self._participants.draw(n, list(available), self.num_participants or len(available))
+        drawn = draw_participants(self.sharing.seed, n, available, self.num_participants or len(available))
         participants = [available[number] for number in drawn]
         self._started = scheduler().monotonic()
         refused = self.registry.refused
@@ -284,43 +281,30 @@ class Server:
 
     def _join(self, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
         """Turn a round's replies into the next model; without a valid one the model stays as it was."""
-        state = self._current()
-        masks = self.sharing.masks(state.layout.dimension)
-        num_shared = self.sharing.derived(state.layout.dimension).num_shared
-        expected = Expectation(state.session, n, num_shared, state.layout, self.limits)
-        valid, bad = sort_replies(questions, frames, expected)
-        asked = [client for question in questions for client in question.clients.values()]
-        numbers = {client.name: client.number for client in asked}
+        state, step = self._current(), self.step
+        masks = self.sharing.derived(state.layout.dimension)
+        valid, bad = sort_replies(questions, frames, state, n, masks.num_shared, self.limits)
+        numbers = {client.name: client.number for q in questions for client in q.clients.values()}
         uploads = {
             name: (masks.indices(n + 1, numbers[name]), reply.values)
             for name, reply in valid.items()
             if reply.values is not None
         }
         examples = {name: reply.num_examples for name, reply in valid.items()}
-        outcome = self.step.take(n, state.model, uploads, examples)
-        state.model, state.memory = outcome.model, self.step.memory
+        outcome = step.take(n, state.model, uploads, examples)
+        seconds = scheduler().monotonic() - self._started
+        suspects = None if step.suspects is None else outcome.suspects
+        entry = round_entry(state, n, questions, valid, bad, suspects, seconds)
+        state.round_number, state.model, state.memory = n, outcome.model, step.memory
         self._note_bad(n, bad)
-        elapsed = {name: n - max(0, state.seen.get(name, 0)) for name in valid}
         self._note_valid(n, valid)
-        state.round_number = n
-        state.strikes = self.strikes.to_mapping()
-        state.clients = self.registry.to_mapping()
-        if self.step.suspects is not None:
+        state.strikes, state.clients = self.strikes.to_mapping(), self.registry.to_mapping()
+        if step.suspects is not None:
             before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
-            state.suspects = self.step.suspects.to_mapping()
+            state.suspects = step.suspects.to_mapping()
             for name in outcome.suspects.keys() - before:
                 _log.warning("round %d: %s is suspect and left out", n, name)
-        record = RoundRecord(
-            round_number=n,
-            asked=questions,
-            valid=valid,
-            dropped=bad,
-            bytes_per_value=state.layout.dtype.itemsize,
-            seconds=scheduler().monotonic() - self._started,
-            suspects=None if self.step.suspects is None else outcome.suspects,
-            elapsed=elapsed,
-        )
-        state.add_round(record.to_mapping())
+        state.add_round(entry)
         nothing = "" if outcome.used else "no valid reply, the model stays as it was"
         if self._is_news(_NOBODY, nothing) and nothing:
             _log.warning("round %d: %s", n, nothing)

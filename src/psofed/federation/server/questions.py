@@ -4,8 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psofed.federation.protocol import instructions
-from psofed.federation.protocol.instructions import FULL, PART, START, SYNC, ClientTask, Instruction
+from psofed.federation.protocol.instructions import (
+    FULL,
+    PART,
+    START,
+    SYNC,
+    ClientTask,
+    Instruction,
+    encode_instruction,
+)  # fmt: skip
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
@@ -25,20 +32,15 @@ class NodeQuestion:
         That the reply must repeat.
     frame : bytes
         As it is sent.
-    clients : mapping
-        Those asked, by their name at the node.
-    kinds : mapping
-        What each of them was asked, by the same name.
-    num_values : int
-        Values that were sent, each client's counted by itself.
+    clients, tasks : mapping
+        Those asked, and what, by their name at the node.
     """
 
     node: str
     sequence: int
     frame: bytes
     clients: Mapping[str, Client]
-    kinds: Mapping[str, str]
-    num_values: int
+    tasks: Mapping[str, ClientTask]
 
 
 def ask(
@@ -55,8 +57,7 @@ def ask(
 
     A client is sent its entries S_{k,n} or the full model. `refused` are the names of clients that nodes cannot have.
     """
-    masks, derived = sharing.masks(state.layout.dimension), sharing.derived(state.layout.dimension)
-    is_common = sharing.coordinated and sharing.supplied is None
+    masks = sharing.derived(state.layout.dimension)
     common: Vector | None = None
     nodes: dict[str, list[tuple[Client, ClientTask]]] = {}
     for client in clients:
@@ -64,31 +65,30 @@ def ask(
         kind = _kind(plan, last, round_number)
         values = state.model
         if kind in (PART, START):
-            if common is None or not is_common:
+            if common is None or not sharing.coordinated:
                 common = state.model[masks.indices(round_number, client.number)]
             values = common
         task = ClientTask(client.local, kind, max(0, last or 0), values)
         nodes.setdefault(client.node, []).append((client, task))
     questions = []
     for node, asked in nodes.items():
-        kinds = {task.client: task.kind for _, task in asked}
+        tasks = {task.client: task for _, task in asked}
         instruction = Instruction(
             session=state.session,
             round_number=round_number,
             epoch=state.epoch,
             sequence=next(sequences),
             node=node,
-            masks=derived,
+            masks=masks,
             digest=state.layout.digest,
-            layout=state.layout if {*kinds.values()} != {PART} else None,
+            layout=None if all(task.kind == PART for task in tasks.values()) else state.layout,
             refused=refused.get(node, ()),
-            tasks=tuple(task for _, task in asked),
+            tasks=tuple(tasks.values()),
             config=config,
         )
-        count = sum(len(task.values) for _, task in asked if task.values is not None)
         names = {client.local: client for client, _ in asked}
-        frame = instructions.encode_instruction(instruction)
-        questions.append(NodeQuestion(node, instruction.sequence, frame, names, kinds, count))
+        frame = encode_instruction(instruction)
+        questions.append(NodeQuestion(node, instruction.sequence, frame, names, tasks))
     return questions
 
 

@@ -3,10 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from psofed.federation.protocol.replies import LEARNED, LEFT, LOST, BadReplyError, Reply
+from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.questions import NodeQuestion
 from psofed.render.numbers import listed
 
@@ -15,58 +15,53 @@ _METRIC_BYTES = 1000  # of each client, for each round since its last reply, tha
 _VALUE_BYTES = 20  # of a number as JSON
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RoundRecord:
-    """A round, as the history keeps it; clients go by their names.
+def round_entry(
+    state: ServerState,
+    n: int,
+    asked: Sequence[NodeQuestion],
+    valid: Mapping[str, Reply],
+    dropped: Mapping[str, BadReplyError],
+    suspects: Mapping[str, str] | None,
+    seconds: float,
+) -> dict[str, Any]:
+    """Return the entry of round `n` in the history, as JSON holds it; clients go by their names.
 
-    Values and bytes are those of the models' entries alone, as sent and as accepted. `elapsed` has the number of rounds
-    since each client's last reply: it bounds the metrics that are kept, so that no client can fill the server's memory
-    or disk.
+    Values and bytes are those of the models' entries alone, as sent and as accepted. The metrics that are kept of a
+    client are bounded by the rounds since its last reply, so that no client can fill the server's memory or disk.
     """
-
-    round_number: int
-    asked: Sequence[NodeQuestion]
-    valid: Mapping[str, Reply]
-    dropped: Mapping[str, BadReplyError]
-    bytes_per_value: int
-    seconds: float
-    suspects: Mapping[str, str] | None = None
-    elapsed: Mapping[str, int] = field(default_factory=dict)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the round's entry in the history, as JSON holds it."""
-        valid, dropped = dict(sorted(self.valid.items())), dict(sorted(self.dropped.items()))
-        asked = sorted(client.name for question in self.asked for client in question.clients.values())
-        down = sum(question.num_values for question in self.asked)
-        up = sum(0 if reply.values is None else int(reply.values.size) for reply in valid.values())
-        left = [name for name, reply in valid.items() if reply.status == LEFT]
-        remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}
-        learned = {name: reply for name, reply in valid.items() if reply.status == LEARNED}
-        metrics: dict[str, dict[str, Any]] = {}
-        for name, reply in valid.items():
-            size, most = _size_of(reply.metrics), _METRIC_BYTES * max(1, self.elapsed.get(name, 1))
-            metrics[name] = finite_metrics(reply.metrics) if size <= most else {}
-            if size > most:
-                remarks[name] = f"about {size:,} bytes of metrics are left out; the history keeps {most:,}"
-        return {
-            "round": self.round_number,
-            "participants": asked,
-            "accepted": list(learned),
-            "lost_state": [name for name, reply in valid.items() if reply.status == LOST],
-            **({"left": left} if left else {}),
-            "dropped": {name: error.kind for name, error in dropped.items()},
-            "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
-            "remarks": remarks,
-            **({} if self.suspects is None else {"left_out": sorted(self.suspects)}),
-            "values_down": down,
-            "values_up": up,
-            "bytes_down": down * self.bytes_per_value,
-            "bytes_up": up * self.bytes_per_value,
-            "examples": sum(reply.num_examples for reply in learned.values()),
-            "examples_by_node": {name: reply.num_examples for name, reply in learned.items()},
-            "seconds": round(self.seconds, 3),
-            "metrics": metrics,
-        }
+    valid, dropped = dict(sorted(valid.items())), dict(sorted(dropped.items()))
+    clients = sorted(client.name for question in asked for client in question.clients.values())
+    tasks = [task for question in asked for task in question.tasks.values()]
+    down = sum(len(task.values) for task in tasks if task.values is not None)
+    up = sum(len(reply.values) for reply in valid.values() if reply.values is not None)
+    left = [name for name, reply in valid.items() if reply.status == LEFT]
+    remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}
+    learned = {name: reply for name, reply in valid.items() if reply.status == LEARNED}
+    metrics: dict[str, dict[str, Any]] = {}
+    for name, reply in valid.items():
+        size, most = _size_of(reply.metrics), _METRIC_BYTES * max(1, n - max(0, state.seen.get(name, 0)))
+        metrics[name] = finite_metrics(reply.metrics) if size <= most else {}
+        if size > most:
+            remarks[name] = f"about {size:,} bytes of metrics are left out; the history keeps {most:,}"
+    return {
+        "round": n,
+        "participants": clients,
+        "accepted": list(learned),
+        "lost_state": [name for name, reply in valid.items() if reply.status == LOST],
+        **({"left": left} if left else {}),
+        "dropped": {name: error.kind for name, error in dropped.items()},
+        "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
+        "remarks": remarks,
+        **({} if suspects is None else {"left_out": sorted(suspects)}),
+        "values_down": down,
+        "values_up": up,
+        "bytes_down": down * state.layout.dtype.itemsize,
+        "bytes_up": up * state.layout.dtype.itemsize,
+        "examples": sum(reply.num_examples for reply in learned.values()),
+        "examples_by_node": {name: reply.num_examples for name, reply in learned.items()},
+        "seconds": round(seconds, 3),
+        "metrics": metrics,
+    }
 
 
 def mean_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
