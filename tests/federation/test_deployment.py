@@ -34,6 +34,7 @@ from psofed.federation.deploy.runs import FederationRun
 from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines
 from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.suspects import with_threshold
 
 pytestmark = pytest.mark.federation
 
@@ -153,6 +154,14 @@ def test_a_second_run_never_replaces_a_result_unasked(home):
     assert read_json(home.result) == before
     assert carry_out(home, synthetic(scenario=SCENARIO.replace(iterations=3)), force=True) == FINISHED
     assert read_json(home.result)["rounds"] == 3
+
+
+def test_a_runs_threshold_is_that_of_clients_compared_with_their_own_past(home):
+    scenario = SCENARIO.replace(defence=psofed.defences.Cusum())
+    request = operate.submit(home, synthetic(scenario=scenario))
+    defence = request.run_settings().scenario.defence
+    assert defence == with_threshold(scenario.defence, scenario)
+    assert defence.threshold > 0
 
 
 def test_a_replaced_run_is_not_continued_by_its_successor_that_has_completed_no_round(home):
@@ -416,7 +425,7 @@ def test_the_demo_says_what_the_protection_was_worth(home):
     compared = compare_unprotected(result, settings)
     assert compared.headline == (
         "node-0 is Byzantine and was caught in round 3. Protected, the server's error ends at −11.6 dB; "
-        "unprotected, at +0.6 dB."
+        "unprotected, at 0.6 dB."
     )
     assert said == ["running 4 nodes within this process (as asked for)"]
     assert FederationOutcome(result, comparison=compared).to_json()["payoff"]["found"] == 3
@@ -490,7 +499,7 @@ def test_a_plan_with_random_features_runs_and_predicts(home, tmp_path):
     (tmp_path / "rows.csv").write_text("pressure,wind\n1,2\n")
     (predicted,) = predict_rows(model, tmp_path / "rows.csv")
     features = psofed.models.Rff(features=30).make_features(2, 30)
-    assert predicted == pytest.approx(float(model.weights() @ features(np.array([2.0, 1.0]))))
+    assert predicted == pytest.approx(float(model.weights @ features(np.array([2.0, 1.0]))))
 
 
 # --- the files in deployment/ ---------------------------------------------------------------------------------------

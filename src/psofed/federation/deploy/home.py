@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RUNNING, STOPPED = "running", "stopped"
 FINISHED, FAILED, WAITING, ROLLED_BACK = "finished", "failed", "submitted", "rolled back"
 INTERRUPTED = "interrupted"  # the server has ended; it continues when it is started again
+ENDED = (FINISHED, FAILED, STOPPED, ROLLED_BACK)
 
 RUN_FILE = "run.json"
 """In a client's folder: the description of its run."""
