@@ -41,6 +41,8 @@ def test_certs_are_made_listed_renewed_and_revoked(psofed_federation, tmp_path):
     code, out, _ = psofed_federation("certs", "--home", "fed", "--renew", "node-0")
     assert "renewed" in out
     assert (tmp_path / "fed" / "credentials" / "node-0.pem").read_bytes() != before
+    code, out, _ = psofed_federation("certs", "--home", "fed", "--renew", "all")
+    assert out.count("renewed") == 5  # broker, server, node-0, node-1, roof
     code, out, _ = psofed_federation("revoke", "node-1", "--home", "fed")
     assert (code, out) == (0, "node-1 no longer has access (no server is running)\n")
     code, out, _ = psofed_federation("status", "--audit", "--home", "fed")

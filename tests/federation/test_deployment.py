@@ -35,6 +35,7 @@ from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.suspects import with_threshold
+from psofed.federation.transport.certificates import Certificates
 
 pytestmark = pytest.mark.federation
 
@@ -212,6 +213,12 @@ def test_homes_of_earlier_versions_are_refused_with_the_new_command(home):
     ):
         with pytest.raises(PsofedError, match=r"made by psofed 0\.2.*psofed federation certs --home NEW"):
             action()
+
+
+def test_an_address_that_the_brokers_certificate_does_not_name_is_refused_with_the_command(home):
+    Certificates(home.credentials).make()
+    with pytest.raises(PsofedError, match=r"--host 127\.0\.0\.2: .* certs --host 127\.0\.0\.2 --home "):
+        serve(home, ServerOptions(host="127.0.0.2", port=0)).__enter__()
 
 
 # --- audit ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import datetime
 import logging
+import shlex
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,8 +20,8 @@ from psofed.federation.deploy.operate import acknowledge_stop
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
 from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.protocol.announcements import Announcement
-from psofed.federation.transport.broker import Mosquitto, probe
-from psofed.federation.transport.certificates import SERVER, Certificates, Identity
+from psofed.federation.transport.broker import ALL_ADDRESSES, Mosquitto, probe
+from psofed.federation.transport.certificates import BROKER, SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import Endpoint, MqttHub
 
 _log = logging.getLogger("psofed.federation")
@@ -174,6 +175,7 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
         if options.broker:
             endpoint = Endpoint.parse(options.broker, options.authority)
         else:
+            _check_named(options.host, certificates, home)
             port = int(before.get("port", DEFAULT_PORT)) if options.port is None else options.port
             broker = Mosquitto(
                 home.logs,
@@ -188,8 +190,8 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
             endpoint = broker.endpoint
             if options.host not in _LOOPBACK:
                 _log.warning(
-                    "%s can be reached from other machines; only certificates of %s get in. Let only the "
-                    "nodes' machines reach the port.", endpoint, certificates.authority,
+                    "Port %d can be reached from other machines; only certificates of %s get in. Let only the "
+                    "nodes' machines reach it.", endpoint.port, certificates.authority,
                 )  # fmt: skip
         probe(endpoint, certificates, options.federation)
         identity = Identity(certificates.bundle(SERVER))
@@ -198,6 +200,13 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
         about = {"broker": str(endpoint), "federation": options.federation, "port": endpoint.port}
         write_json(home.server_info, about)
         yield FederationServer(home, hub, certificates, broker)
+
+
+def _check_named(host: str, certificates: Certificates, home: Home) -> None:
+    """Refuse an address that nodes, and this server, could not verify."""
+    if host not in (*ALL_ADDRESSES, *certificates.records()[BROKER].hosts):
+        maker = home.command(f"certs --host {shlex.quote(host)}")
+        raise PsofedError(f"--host {host}: the broker's certificate does not name it; add it with {maker}")
 
 
 def free_port() -> int:
@@ -215,6 +224,6 @@ def _problem_in(announcement: bytes) -> str:
 
 
 def _audit_refusal(home: Home, line: str) -> None:
-    """Add an audit line if mosquitto says that it refuses a certificate."""
-    if "certificate" in line:
+    """Add an audit line if mosquitto says that it refuses a certificate; an alert is a client's own refusal."""
+    if "certificate" in line and "alert" not in line:
         add_record(home.audit, "refused", reason=line)

@@ -40,7 +40,7 @@ _START_SECONDS = 10.0
 _PROBE_SECONDS = 10.0
 _RELOAD_SECONDS = 0.3  # mosquitto looks for signals ten times a second
 _STRANGER = "psofed-probe-stranger"  # a node that the probe is not
-_ALL_ADDRESSES = ("", "0.0.0.0", "::")  # which can be listened at, and not connected to
+ALL_ADDRESSES = ("", "0.0.0.0", "::")  # which can be listened at, and not connected to
 
 _ADVICE = (
     "install mosquitto 2 or later (Debian, Ubuntu: apt install mosquitto; macOS: brew install mosquitto), "
@@ -149,7 +149,7 @@ class Mosquitto:
         max_frame: int = MAX_FRAME,
         on_line: Callable[[str], object] = lambda _: None,
     ) -> None:
-        self.endpoint: Endpoint = Endpoint("127.0.0.1" if address in _ALL_ADDRESSES else address, port)
+        self.endpoint: Endpoint = Endpoint("127.0.0.1" if address in ALL_ADDRESSES else address, port)
         self._certificates, self._topics = certificates, Topics(federation)
         self._address, self._max_frame, self._on_line = address, max_frame, on_line
         self._config, self._access = folder / "mosquitto.conf", folder / "mosquitto.acl"
