@@ -29,7 +29,7 @@ from psofed.federation.deploy.demo import (
 from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
 from psofed.federation.deploy.outcome import FederationOutcome
-from psofed.federation.deploy.report import save_dataset_of
+from psofed.federation.deploy.result import save_dataset_of
 from psofed.federation.deploy.runs import FederationRun
 from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines

@@ -211,7 +211,7 @@ class _Follower:
 
 def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput, **compared: Any) -> None:
     from psofed.federation.deploy.outcome import FederationOutcome
-    from psofed.federation.deploy.report import save_dataset_of
+    from psofed.federation.deploy.result import save_dataset_of
 
     files = f"Result in {home.result} and {save_dataset_of(result, home.result)}."
     output.present(FederationOutcome(result, files=files, **compared))
