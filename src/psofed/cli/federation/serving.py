@@ -99,12 +99,12 @@ def status(home: HomeFolder, options: StatusOptions, output: Output) -> None:
                 typer.echo("\n".join(map(describe_record, records)) or "none")
             return
         while True:
-            found = federation_status(place)
+            current = federation_status(place)
             if output.as_json:
-                print_json(found)
+                print_json(current)
             else:
                 clear = "\x1b[H\x1b[2J" if options.watch and sys.stdout.isatty() else ""
-                typer.echo(clear + "\n".join(status_lines(found)))
+                typer.echo(clear + "\n".join(status_lines(current)))
             if not options.watch:
                 return
             time.sleep(1.0)

@@ -78,7 +78,6 @@ def run_demo(
     The result has ``seconds_per_round`` (the median) and ``megabytes_per_node`` (the mean, at the end; None within
     this process) beside it.
     """
-    home.check_version()
     names = [f"node-{k}" for k in range(settings.scenario.num_clients)]
     request = submit(home, settings, force=True)
     with contextlib.ExitStack() as stack:

@@ -43,7 +43,6 @@ def state_of(home: Home, request: RunRequest | None) -> str:
 
 def submit(home: Home, settings: RunSettings, *, force: bool = False) -> RunRequest:
     """Ask for a new run; only with `force` may it replace an earlier run's files."""
-    home.check_version()
     with home.changing() as before:
         _check_idle(home, before)
         left = [path for path in (home.result, home.checkpoint) if disk().exists(path)]
@@ -65,7 +64,6 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> RunRequ
 
 def resume(home: Home, **changes: Any) -> RunRequest:
     """Ask for the latest run to be continued, with some settings changed; a damaged checkpoint is reported here."""
-    home.check_version()
     with home.changing() as before:
         if before is None:
             raise PsofedError(f"there is no run in {home.folder}; start one with {home.command('run FILE')}")
@@ -125,7 +123,6 @@ def acknowledge_stop(home: Home, request: RunRequest) -> None:
 
 def rollback(home: Home, to_round: int) -> int:
     """Return to the checkpoint of a round, from which `resume` continues."""
-    home.check_version()
     with home.changing() as before:
         _check_idle(home, before)
         state = CheckpointStore(home.checkpoint).rollback(to_round)

@@ -166,7 +166,6 @@ class FederationServer:
 @contextmanager
 def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
     """Start the broker, refuse one that does not keep nodes apart, and connect; all ends with the block."""
-    home.check_version()
     certificates, before = Certificates(home.credentials), home.read_server()
     certificates.check_server()
     refusal = f"a server of {home.folder} is running already, with {before.get('broker', 'its broker')}"
