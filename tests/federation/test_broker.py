@@ -210,6 +210,12 @@ def test_what_keeps_mosquitto_from_starting_is_said(fleet, tmp_path, monkeypatch
         Mosquitto(tmp_path, fleet.certificates, FEDERATION, free_port(), "192.0.2.1").start()
 
 
+@pytest.mark.parametrize("address", ["", "0.0.0.0", "::"])
+def test_a_broker_that_listens_at_all_addresses_is_reached_on_loopback(fleet, tmp_path, address):
+    broker = Mosquitto(tmp_path, fleet.certificates, FEDERATION, 1, address)
+    assert str(broker.endpoint) == "mqtts://127.0.0.1:1"
+
+
 def test_without_a_mosquitto_or_with_an_old_one_the_error_says_how_to_get_one(tmp_path, monkeypatch):
     advice = "apt install mosquitto.* or name a broker with --broker mqtts://HOST:PORT"
     monkeypatch.setattr(broker_module.shutil, "which", lambda *_, **__: None)

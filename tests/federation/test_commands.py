@@ -10,6 +10,7 @@ from deployments import COMMAND, LocalHub, LocalServer, carry_out, nodes, synthe
 
 import psofed.cli
 import psofed.cli.federation as new
+from psofed.cli.federation.running import _Follower
 from psofed.federation.deploy.home import FINISHED, Home
 
 pytestmark = pytest.mark.federation
@@ -40,6 +41,8 @@ def test_certs_are_made_listed_renewed_and_revoked(psofed_federation, tmp_path):
     code, out, _ = psofed_federation("certs", "--home", "fed", "--renew", "node-0")
     assert "renewed" in out
     assert (tmp_path / "fed" / "credentials" / "node-0.pem").read_bytes() != before
+    code, out, _ = psofed_federation("certs", "--home", "fed", "--renew", "all")
+    assert out.count("renewed") == 5  # broker, server, node-0, node-1, roof
     code, out, _ = psofed_federation("revoke", "node-1", "--home", "fed")
     assert (code, out) == (0, "node-1 no longer has access (no server is running)\n")
     code, out, _ = psofed_federation("status", "--audit", "--home", "fed")
@@ -162,6 +165,21 @@ def test_a_run_says_which_rule_it_uses_unless_the_scenario_names_a_robust_one(ps
         psofed_federation("stop", "--home", "fed")
 
 
+def test_a_followed_run_says_each_reason_once(capsys):
+    follower = _Follower()
+    for number, reason in enumerate(["no such column", "no such column", "cannot be read"], 1):
+        last = {"round": number, "accepted": [], "participants": ["a", "b"], "seconds": 0.1, "remarks": {}}
+        last |= {"dropped": {"a": "error", "b": "error"}, "reasons": {"a": reason, "b": reason}}
+        follower({"round": number, "rounds": 3, "last": last})
+    assert capsys.readouterr().err.splitlines() == [
+        "round 1/3: 0 of 2 clients, 0.1 s; dropped a and b: error",
+        "  a and b: no such column",
+        "round 2/3: 0 of 2 clients, 0.1 s; dropped a and b: error",
+        "round 3/3: 0 of 2 clients, 0.1 s; dropped a and b: error",
+        "  a and b: cannot be read",
+    ]
+
+
 def test_the_demo_within_this_process(psofed_federation):
     code, out, err = psofed_federation("demo", "--in-process", "--rounds", 20)
     assert code == 0
@@ -177,19 +195,18 @@ def test_an_exported_model_predicts_and_bad_ones_are_refused(psofed_federation, 
     predictions = []
     for name in ("model.json", "model.npz"):
         code, out, _ = psofed_federation("export", "--home", "fed", "--out", name)
-        assert (code, "4 parameters in 1 array, after round 8" in out) == (0, True)
+        assert (code, "4 parameters, after round 8" in out) == (0, True)
         code, out, _ = psofed_federation("predict", "--model", name, "--data", "rows.csv", "--json")
         predictions.append(json.loads(out)["predictions"])
     assert predictions[0] == predictions[1]
     document = json.loads((tmp_path / "model.json").read_text())
-    document["values"]["0"][0] = float("nan")
-    (tmp_path / "nan.json").write_text(json.dumps(document))
-    document["values"]["0"][0], document["arrays"][0][2] = 1.0, "S100000000"
-    (tmp_path / "text.json").write_text(json.dumps(document))
+    for name, weights in (("nan", [float("nan")]), ("text", ["S100000000"]), ("matrix", [[1.0]])):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**document, "weights": weights}))
     with np.load(tmp_path / "model.npz") as arrays:
         np.savez_compressed(tmp_path / "bomb.npz", **arrays)
     for name, told in (
         ("nan.json", "has values that are not finite"),
+        ("matrix.json", "is not a list of weights"),
         ("text.json", "is not an exported model"),
         ("bomb.npz", "compressed"),
     ):

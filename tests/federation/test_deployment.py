@@ -29,11 +29,13 @@ from psofed.federation.deploy.demo import (
 from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
 from psofed.federation.deploy.outcome import FederationOutcome
-from psofed.federation.deploy.report import save_dataset_of
+from psofed.federation.deploy.result import save_dataset_of
 from psofed.federation.deploy.runs import FederationRun
 from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines
 from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.suspects import with_threshold
+from psofed.federation.transport.certificates import Certificates
 
 pytestmark = pytest.mark.federation
 
@@ -155,6 +157,14 @@ def test_a_second_run_never_replaces_a_result_unasked(home):
     assert read_json(home.result)["rounds"] == 3
 
 
+def test_a_runs_threshold_is_that_of_clients_compared_with_their_own_past(home):
+    scenario = SCENARIO.replace(defence=psofed.defences.Cusum())
+    request = operate.submit(home, synthetic(scenario=scenario))
+    defence = request.run_settings().scenario.defence
+    assert defence == with_threshold(scenario.defence, scenario)
+    assert defence.threshold > 0
+
+
 def test_a_replaced_run_is_not_continued_by_its_successor_that_has_completed_no_round(home):
     carry_out(home, synthetic())
     settings = synthetic(scenario=SCENARIO.replace(iterations=3))
@@ -194,15 +204,17 @@ def test_a_damaged_checkpoint_is_reported_before_a_run_is_continued(home):
         operate.resume(home)
 
 
-def test_homes_of_earlier_versions_are_refused_with_the_new_command(home):
-    (home.folder / "flower").mkdir(parents=True)
-    for action in (
-        lambda: federation_status(home),
-        lambda: operate.submit(home, synthetic()),
-        lambda: serve(home, ServerOptions()).__enter__(),
-    ):
-        with pytest.raises(PsofedError, match=r"made by psofed 0\.2.*psofed federation certs --home NEW"):
-            action()
+@pytest.mark.parametrize("left", ["flower", "app", "traffic.bin", "credentials/superlink.pem"])
+def test_homes_of_earlier_versions_are_refused_with_the_new_command(tmp_path, left):
+    (tmp_path / left).mkdir(parents=True)
+    with pytest.raises(PsofedError, match=r"made by psofed 0\.2.*psofed federation certs --home NEW"):
+        Home(tmp_path)
+
+
+def test_an_address_that_the_brokers_certificate_does_not_name_is_refused_with_the_command(home):
+    Certificates(home.credentials).make()
+    with pytest.raises(PsofedError, match=r"--host 127\.0\.0\.2: .* certs --host 127\.0\.0\.2 --home "):
+        serve(home, ServerOptions(host="127.0.0.2", port=0)).__enter__()
 
 
 # --- audit ----------------------------------------------------------------------------------------------------------
@@ -416,7 +428,7 @@ def test_the_demo_says_what_the_protection_was_worth(home):
     compared = compare_unprotected(result, settings)
     assert compared.headline == (
         "node-0 is Byzantine and was caught in round 3. Protected, the server's error ends at −11.6 dB; "
-        "unprotected, at +0.6 dB."
+        "unprotected, at 0.6 dB."
     )
     assert said == ["running 4 nodes within this process (as asked for)"]
     assert FederationOutcome(result, comparison=compared).to_json()["payoff"]["found"] == 3
@@ -490,7 +502,7 @@ def test_a_plan_with_random_features_runs_and_predicts(home, tmp_path):
     (tmp_path / "rows.csv").write_text("pressure,wind\n1,2\n")
     (predicted,) = predict_rows(model, tmp_path / "rows.csv")
     features = psofed.models.Rff(features=30).make_features(2, 30)
-    assert predicted == pytest.approx(float(model.weights() @ features(np.array([2.0, 1.0]))))
+    assert predicted == pytest.approx(float(model.weights @ features(np.array([2.0, 1.0]))))
 
 
 # --- the files in deployment/ ---------------------------------------------------------------------------------------

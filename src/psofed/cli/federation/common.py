@@ -33,9 +33,7 @@ class HomeFolder(Settings):
 
         if made and not self.home.is_dir():
             raise PsofedError(f"there is no federation in {self.home}; name its folder with --home")
-        home = Home(self.home)
-        home.check_version()
-        return home
+        return Home(self.home)
 
 
 class LogOptions(Settings):

@@ -63,31 +63,29 @@ def run(
     with ready(network=False):
         from psofed.federation.deploy.operate import submit
         from psofed.federation.protocol.run_settings import RunSettings
+        from psofed.render.numbers import counted
 
         output.check()
-        scenario, remark = _with_rule(source, bool(options.values.get("synthetic")))
-        chosen = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values)
+        scenario, remarks = _with_rule(source, bool(options.values.get("synthetic")))
+        settings = RunSettings.planned(scenario, options.values, fixed_length="iterations" in source.values)
         place = home.open()
-        request = submit(place, chosen, force=replace.force)
-        remarks = [remark] if remark else []
+        request = submit(place, settings, force=replace.force)
         if scenario.attack is not None:
             kind = scenario.attack.kind
             remarks.append(
                 f'Nodes started with --byzantine rehearse the attack "{kind}"; all others are honest.'
             )
         if scenario.data.rows is not None:
-            count = chosen.samples_per_round
-            pace = (
-                f"{count} row{'' if count == 1 else 's'} a round" if count else "all rows that have arrived"
-            )
-            remarks.append(f"columns {chosen.columns or 'without names'}; {pace}")
-        if chosen.leave_out:
-            remarks.append(f"never asked: {', '.join(chosen.leave_out)}")
+            rows, columns = settings.samples_per_round, settings.columns or "without names"
+            pace = f"{counted(rows, 'row')} a round" if rows else "all rows that have arrived"
+            remarks.append(f"columns {columns}; {pace}")
+        if settings.leave_out:
+            remarks.append(f"never asked: {', '.join(settings.leave_out)}")
         _follow(place, request, output, remarks, detach=following.detach)
 
 
-def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, str]":
-    """Return the scenario of a run and a remark; unless a rule is named, the federation's own default is used."""
+def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, list[str]]":
+    """Return the scenario of a run and remarks; unless a rule is named, the federation's own default is used."""
     from psofed.federation.server.step import Combination
     from psofed.parts.aggregations.mean import Mean
     from psofed.scenario.file import refuse_table
@@ -96,19 +94,18 @@ def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, str]":
     refuse_table(source.file, "a scenario: `psofed advise --data TABLE --out plan.toml` makes one from it")
     scenario = source.read(open_data=False)
     if synthetic:  # to be compared with the simulation of the same scenario
-        return scenario, ""
+        return scenario, []
     if not source.gives("aggregation"):
         rule: Any = Combination(pre_aggregation=scenario.pre_aggregation).rule
         remark = (
             f'The scenario names no aggregation rule: using "{rule.kind}", which resists a Byzantine node.'
         )
-        return scenario.replace(aggregation=rule), remark
-    if isinstance(scenario.aggregation, Mean):
-        return scenario, (
-            'WARNING: with aggregation = "mean" one Byzantine node can lead the model away; '
-            "remove the line for a robust rule."
-        )
-    return scenario, ""
+        return scenario.replace(aggregation=rule), [remark]
+    remark = (
+        'WARNING: with aggregation = "mean" one Byzantine node can lead the model away; '
+        "remove the line for a robust rule."
+    )
+    return scenario, [remark] if isinstance(scenario.aggregation, Mean) else []
 
 
 def resume(
@@ -185,7 +182,7 @@ def _follow(
 
 
 class _Follower:
-    """Shows each round: its line, and what its nodes say, once until it changes."""
+    """Shows each round: its line, and what its nodes and the server say of their work, once until it changes."""
 
     def __init__(self) -> None:
         self.update: Any = None
@@ -194,30 +191,27 @@ class _Follower:
     def __call__(self, status: dict[str, Any]) -> None:
         from psofed.federation.deploy.status import together
 
-        if status["rounds"] and self.update is not None:
-            self.update(status["round"], status["rounds"])
-        if not (last := status.get("last")):
+        rounds, last = status["rounds"], status.get("last")
+        if rounds and self.update is not None:
+            self.update(status["round"], rounds)
+        if not last:
             return
         if not sys.stderr.isatty():
-            reasons, of = last["reasons"], f"/{status['rounds']}" if status["rounds"] else ""
-            dropped = {
-                node: kind + (f" ({reasons[node]})" if node in reasons else "")
-                for node, kind in last["dropped"].items()
-            }
+            clients = f"{len(last['accepted'])} of {len(last['participants'])} clients"
             line = (
-                f"round {last['round']}{of}: {len(last['accepted'])} of {len(last['participants'])} clients, "
+                f"round {last['round']}{f'/{rounds}' if rounds else ''}: {clients}, {last['seconds']:.1f} s"
             )
-            line += f"{last['seconds']:.1f} s"
-            say(f"{line}; dropped {', '.join(together(dropped))}" if dropped else line)
-        news = {node: remark for node, remark in last["remarks"].items() if self._said.get(node) != remark}
-        for text in together(news):
+            dropped = ", ".join(together(last["dropped"]))
+            say(f"{line}; dropped {dropped}" if dropped else line)
+        texts = {**last["remarks"], **last["reasons"]}
+        for text in together({node: text for node, text in texts.items() if self._said.get(node) != text}):
             say(f"  {text}")
-        self._said.update(last["remarks"])
+        self._said |= texts
 
 
 def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput, **compared: Any) -> None:
     from psofed.federation.deploy.outcome import FederationOutcome
-    from psofed.federation.deploy.report import save_dataset_of
+    from psofed.federation.deploy.result import save_dataset_of
 
     files = f"Result in {home.result} and {save_dataset_of(result, home.result)}."
     output.present(FederationOutcome(result, files=files, **compared))

@@ -18,14 +18,11 @@ def certs(options: CertificateOptions, home: HomeFolder) -> None:
     Each node gets one file, NAME.pem, with its key and certificate.
     """
     with ready():
-        from psofed.federation.deploy.credentials import gateways_of, names_to_renew
         from psofed.federation.transport.certificates import Certificates
 
         certificates = Certificates(home.open(made=False).credentials)
-        names = [*(f"node-{k}" for k in range(options.nodes)), *options.names]
-        new = certificates.make(options.hosts, names, gateways_of(options.gateways))
-        renewed = names_to_renew(certificates, options.renew)
-        certificates.renew(renewed)
+        new = certificates.make(options.hosts, options.node_names(), options.gateway_clients())
+        renewed = certificates.renew(options.renew)
         typer.echo(
             f"authority  {certificates.authority_key}  (keep it safe; it makes, renews and revokes certificates)"
         )
@@ -34,14 +31,9 @@ def certs(options: CertificateOptions, home: HomeFolder) -> None:
             mark = "  new" if name in new else "  renewed" if name in renewed else ""
             many = f", {record.clients} clients" if record.clients > 1 else ""
             path = certificates.bundle(name)
-            where = f"  {path}" if path.exists() else ""
-            typer.echo(f"{name:10} {word}{many}{where}{mark}")
-        if given := [name for name in (*new, *renewed) if name in certificates.names()]:
-            typer.echo(
-                f"Give each node its own file alone: {given[0]}.pem, …"
-                if given[1:]
-                else f"Give {given[0]}.pem to that node alone."
-            )
+            typer.echo(f"{name:10} {word}{many}{f'  {path}' if path.exists() else ''}{mark}")
+        if names := [name for name in (*new, *renewed) if name in certificates.names()]:
+            typer.echo(f"Give each node its own file alone: {names[0]}.pem{', …' if names[1:] else ''}")
 
 
 def revoke(node: NodeName, home: HomeFolder) -> None:
@@ -107,12 +99,12 @@ def status(home: HomeFolder, options: StatusOptions, output: Output) -> None:
                 typer.echo("\n".join(map(describe_record, records)) or "none")
             return
         while True:
-            found = federation_status(place)
+            current = federation_status(place)
             if output.as_json:
-                print_json(found)
+                print_json(current)
             else:
                 clear = "\x1b[H\x1b[2J" if options.watch and sys.stdout.isatty() else ""
-                typer.echo(clear + "\n".join(status_lines(found)))
+                typer.echo(clear + "\n".join(status_lines(current)))
             if not options.watch:
                 return
             time.sleep(1.0)

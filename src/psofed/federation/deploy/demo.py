@@ -28,6 +28,7 @@ from psofed.parts.aggregations.mean import Mean
 from psofed.parts.attacks.constant_bias import ConstantBias
 from psofed.parts.defences.cusum import Cusum
 from psofed.render import Column, Kind, Table
+from psofed.render.numbers import decibels
 from psofed.scenario import Data, Scenario
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -77,7 +78,6 @@ def run_demo(
     The result has ``seconds_per_round`` (the median) and ``megabytes_per_node`` (the mean, at the end; None within
     this process) beside it.
     """
-    home.check_version()
     names = [f"node-{k}" for k in range(settings.scenario.num_clients)]
     request = submit(home, settings, force=True)
     with contextlib.ExitStack() as stack:
@@ -214,53 +214,43 @@ class DemoComparison:
     curves: Mapping[str, Sequence[float]]
 
     @property
-    def last_rounds(self) -> int:
-        """The last quarter of the rounds, over which the error is averaged."""
-        return max(1, len(next(iter(self.curves.values()))) // 4)
-
-    @property
     def ends(self) -> list[float]:
-        """The mean server MSD at the end of each curve."""
-        return [float(np.mean(curve[-self.last_rounds :])) for curve in self.curves.values()]
+        """The mean server MSD of each curve over its last quarter."""
+        return [float(np.mean(curve[-max(1, len(curve) // 4) :])) for curve in self.curves.values()]
 
     @property
     def headline(self) -> str:
-        """The outcome in a sentence or two; a loss is called one."""
-        unprotected, protected = (_level(end) for end in self.ends)
-        rounds = len(next(iter(self.curves.values())))
+        """The outcome in two sentences or three; a loss is called one."""
+        rounds, (unprotected, protected) = (
+            len(next(iter(self.curves.values()))),
+            (decibels(end, 1) for end in self.ends),
+        )
         caught = (
-            f"was not caught in {rounds} rounds"
-            if self.found is None
-            else f"was caught in round {self.found}"
+            f"was not caught in {rounds} rounds" if not self.found else f"was caught in round {self.found}"
         )
-        told = f"Protected, the server's error ends at {protected}; unprotected, at {unprotected}."
-        lost = (
-            ""
-            if self.ends[1] < self.ends[0]
-            else " Here the protection does not pay off: more rounds may show more."
+        is_lost = self.ends[1] >= self.ends[0]
+        lost = " Here the protection does not pay off: more rounds may show more." if is_lost else ""
+        return (
+            f"{self.node} is Byzantine and {caught}. "
+            f"Protected, the server's error ends at {protected}; unprotected, at {unprotected}.{lost}"
         )
-        return f"{self.node} is Byzantine and {caught}. {told}{lost}"
 
     def table(self) -> Table:
         """Return the curves as small charts on the same scale."""
-        levels = {name: to_decibels(np.array(curve, dtype=np.float64)) for name, curve in self.curves.items()}
-        low, high = min(map(np.min, levels.values())), max(map(np.max, levels.values()))
-        end = Column(f"mean of the last {self.last_rounds}", Kind.LEVEL, digits=1)
-        rows = zip(self.curves, self.ends, strict=True)
-        return Table(
-            "Server's error: MSD by round (lower is better)",
-            (Column("run"), Column("by round"), end),
-            tuple((name, bars(levels[name], low, high), mean) for name, mean in rows),
+        levels = [to_decibels(np.array(curve, dtype=np.float64)) for curve in self.curves.values()]
+        low, high = min(map(np.min, levels)), max(map(np.max, levels))
+        columns = (
+            Column("run"),
+            Column("by round"),
+            Column("mean of the last quarter", Kind.LEVEL, digits=1),
         )
+        bars_by_run = [bars(level, low, high) for level in levels]
+        rows = tuple(zip(self.curves, bars_by_run, self.ends, strict=True))
+        return Table("Server's error: MSD by round (lower is better)", columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {"node": self.node, "found": self.found, "server_msd": dict(self.curves)}
-
-
-def _level(value: float) -> str:
-    """Return an error in decibels, with its sign."""
-    return f"{float(to_decibels(value)):+.1f} dB".replace("-", "−")
 
 
 def bars(level: Any, low: float, high: float, width: int = 40) -> str:
@@ -277,25 +267,18 @@ def bars(level: Any, low: float, high: float, width: int = 40) -> str:
 
 def compare_unprotected(result: Mapping[str, Any], settings: RunSettings) -> DemoComparison:
     """Replay the streams of a demo's run with all parameters shared, the plain mean and no defence."""
-    scenario = settings.scenario.replace(
-        defence=None, aggregation=Mean(), num_shared=settings.scenario.dimension
+    scenario, curve = settings.scenario, list[float]()
+    unprotected = settings.replace(
+        scenario=scenario.replace(defence=None, aggregation=Mean(), num_shared=scenario.dimension)
     )
-    shared = settings.scenario
+    server = ready_made_server(
+        unprotected, on_round=lambda state: curve.append(state.history[-1]["evaluation"]["server-msd"])
+    )
+    run_ready_made(server, in_process_hub(unprotected), unprotected)
+    shared = f"protected: {scenario.num_shared} of {scenario.dimension} parameters, defence"
     curves = {
-        "unprotected: all parameters, no defence": _replay(settings.replace(scenario=scenario)),
-        f"protected: {shared.num_shared} of {shared.dimension} parameters, defence": result["learning_curve"][
-            "server_msd"
-        ],
+        "unprotected: all parameters, no defence": curve,
+        shared: result["learning_curve"]["server_msd"],
     }
     suspect = result.get("suspects", {}).get("node-0")
     return DemoComparison("node-0", None if suspect is None else int(suspect["first_round"]), curves)
-
-
-def _replay(settings: RunSettings) -> list[float]:
-    """Return the server MSD by round of a run within this process."""
-    curve: list[float] = []
-    server = ready_made_server(
-        settings, on_round=lambda state: curve.append(state.history[-1]["evaluation"]["server-msd"])
-    )
-    run_ready_made(server, in_process_hub(settings), settings)
-    return curve

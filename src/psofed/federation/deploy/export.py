@@ -19,19 +19,19 @@ from psofed.data.standardise import Standardiser
 from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
 from psofed.federation.client.sources import Position
-from psofed.federation.client.state import NodeMemory
+from psofed.federation.client.state import ClientState, NodeMemory
 from psofed.federation.deploy.home import RUN_FILE, Home
 from psofed.federation.protocol.announcements import RunDescription
 from psofed.federation.protocol.archive import read_archive, write_archive
 from psofed.federation.protocol.column_names import ColumnNames, listed
-from psofed.federation.protocol.frames import DTYPES
 from psofed.federation.protocol.run_settings import RunSettings
-from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.parts.base import Model
 from psofed.parts.features import FeatureMap, identity
 from psofed.parts.registry import find_part
 
-FORMAT, KIND = 2, "model"
+FORMAT, KIND = 3, "model"
+_WEIGHTS = "weights"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +40,8 @@ class ExportedModel:
 
     Attributes
     ----------
-    arrays : dict
-        All arrays of the model by name; all values are finite.
+    weights : array (D,)
+        w; all values are finite.
     round_number, session
         The round and the federation it is from.
     scaling : Standardiser or None
@@ -54,7 +54,7 @@ class ExportedModel:
         The scenario's ``[model]``, by which features are made.
     """
 
-    arrays: dict[str, Any]
+    weights: FloatArray
     round_number: int
     session: str
     scaling: Standardiser | None = None
@@ -63,22 +63,34 @@ class ExportedModel:
     kind: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        bad = [name for name, array in self.arrays.items() if not np.isfinite(array).all()]
-        if bad:
-            raise PsofedError(
-                f"the model of round {self.round_number} has values that are not finite: {bad[0]}"
+        if self.weights.ndim != 1 or not np.isfinite(self.weights).all():
+            problem = (
+                "has values that are not finite" if self.weights.ndim == 1 else "is not a list of weights"
             )
+            raise PsofedError(f"the model of round {self.round_number} {problem}")
 
-    def weights(self) -> FloatArray:
-        """Return w; a PsofedError if the model is not psofed's own."""
-        arrays = list(self.arrays.values())
-        if len(arrays) != 1 or arrays[0].ndim != 1:
-            raise PsofedError("this is not the model of a linear regression; load its arrays with numpy.load")
-        return np.asarray(arrays[0], dtype=np.float64)
+    @classmethod
+    def of(
+        cls,
+        state: ServerState | ClientState,
+        session: str,
+        scaling: Standardiser | None,
+        settings: Mapping[str, Any] | None,
+    ) -> "ExportedModel":
+        """Return the model of a state; the `settings` of its run say how it makes features."""
+        inputs: dict[str, Any] = {}
+        if settings is not None:
+            run = RunSettings.for_client(settings)
+            if run.scenario.model.kind != "linear":
+                inputs = {"inputs": run.input_dimension, "kind": run.scenario.model.to_mapping()}
+        if [len(shape) for shape in state.layout.shapes] != [1]:
+            raise PsofedError("only a linear regression can be exported; this model has other arrays")
+        weights = np.array(state.model, dtype=np.float64)
+        return cls(weights, state.round_number, session, scaling, state.layout.columns, **inputs)
 
     def features(self) -> FeatureMap:
         """Return z, by which ŷ = wᵀz(x)."""
-        size = self.weights().size
+        size = self.weights.size
         if self.inputs is None or self.kind is None:
             return identity(size)
         options = dict(self.kind)
@@ -88,24 +100,19 @@ class ExportedModel:
     @property
     def width(self) -> int:
         """Number of inputs."""
-        return self.weights().size if self.inputs is None else self.inputs
+        return self.weights.size if self.inputs is None else self.inputs
 
 
 def from_server(home: Home, client: ExportedModel | None = None) -> ExportedModel:
     """Return the server's model of its last completed round, with the scaling of a client's model if one is given."""
-    state = CheckpointStore(home.checkpoint).load()
+    state, request = CheckpointStore(home.checkpoint).load(), home.read_request()
     if client is not None and client.columns != state.layout.columns:
         raise PsofedError(
             f"the client's columns ({client.columns or 'without names'}) are not those of the model "
             f"({state.layout.columns or 'without names'})"
         )
-    request = home.read_request()
-    kind = {} if request is None else _kind_of(request.settings)
-    arrays = state.layout.restore(state.model, state.kept)
     scaling = None if client is None else client.scaling
-    return ExportedModel(
-        dict(arrays), state.round_number, state.session, scaling, state.layout.columns, **kind
-    )
+    return ExportedModel.of(state, state.session, scaling, None if request is None else request.settings)
 
 
 def from_client(folder: Path) -> ExportedModel:
@@ -136,26 +143,13 @@ def read_memory(folder: Path) -> NodeMemory:
 
 def model_of(folder: Path, memory: NodeMemory, client: str) -> ExportedModel:
     """Return the own model and scaling of a client of the node that works in `folder`."""
-    kept = memory.of(client)
-    if (state := kept.state) is None:
+    kept, settings = memory.of(client), None
+    if kept.state is None:
         raise PsofedError(f"{folder / client} holds no model yet")
-    kind: dict[str, Any] = {}
     if (folder / RUN_FILE).exists():
         run = RunDescription.from_bytes((folder / RUN_FILE).read_bytes())
-        kind = _kind_of(run.settings) if run.session == memory.session else {}
-    arrays = state.layout.restore(state.model, state.kept)
-    scaling = read_stream(kept.records).scaling
-    return ExportedModel(
-        dict(arrays), state.round_number, memory.session, scaling, state.layout.columns, **kind
-    )
-
-
-def _kind_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a run's model makes features; nothing if it takes its inputs as they are."""
-    run = RunSettings.for_client(settings)
-    if run.scenario.model.kind == "linear":
-        return {}
-    return {"inputs": run.input_dimension, "kind": run.scenario.model.to_mapping()}
+        settings = run.settings if run.session == memory.session else None
+    return ExportedModel.of(kept.state, memory.session, read_stream(kept.records).scaling, settings)
 
 
 def save_model(model: ExportedModel, path: Path) -> None:
@@ -165,16 +159,15 @@ def save_model(model: ExportedModel, path: Path) -> None:
         "psofed": __version__,
         "round": model.round_number,
         "session": model.session,
-        "arrays": [[name, list(a.shape), str(a.dtype)] for name, a in model.arrays.items()],
         "columns": None if model.columns is None else model.columns.to_mapping(),
         "scaling": None if model.scaling is None else model.scaling.to_mapping(),
         "inputs": model.inputs,
         "features": None if model.kind is None else dict(model.kind),
     }
     if path.suffix == ".npz":
-        write_archive(path, document, model.arrays)
+        write_archive(path, document, {_WEIGHTS: model.weights})
     elif path.suffix == ".json":
-        write_json(path, {**document, "values": {name: a.tolist() for name, a in model.arrays.items()}})
+        write_json(path, {**document, _WEIGHTS: model.weights.tolist()})
     else:
         raise PsofedError(f"--out {path}: must end with .npz or .json")
 
@@ -183,34 +176,29 @@ def load_model(path: Path) -> ExportedModel:
     """Read what :func:`save_model` wrote, or the model of the client whose folder `path` is."""
     if path.is_dir() or (not path.exists() and (path.parent / "state").is_dir()):
         return from_client(path)
-    if path.suffix not in (".json", ".npz"):
-        raise PsofedError(
-            f"--model {path}: not a model; give a .json or .npz file written by `psofed federation export`, "
-            "or the folder of a client"
-        )
     try:
         if path.suffix == ".json":
-            document = read_json(path)
+            arrays = document = read_json(path)
             if document[KIND] != FORMAT:
                 raise PsofedError(f"{path} has format {document[KIND]}; this psofed reads {FORMAT}")
-            arrays = {
-                name: np.array(document["values"][name], dtype=_dtype(dtype)).reshape(shape)
-                for name, shape, dtype in document["arrays"]
-            }
-        else:
+        elif path.suffix == ".npz":
             document, arrays = read_archive(path, KIND, FORMAT)
+        else:
+            raise PsofedError(
+                f"--model {path}: not a model; give a .json or .npz file written by `psofed federation export`, "
+                "or the folder of a client"
+            )
         scaling = None if document["scaling"] is None else Standardiser.from_mapping(document["scaling"])
         columns = None if document["columns"] is None else ColumnNames.from_mapping(document["columns"])
-        about = int(document["round"]), str(document["session"]), scaling, columns
-        return ExportedModel(arrays, *about, document["inputs"], document["features"])
+        weights, about = (
+            np.array(arrays[_WEIGHTS], dtype=np.float64),
+            (document["inputs"], document["features"]),
+        )
+        return ExportedModel(
+            weights, int(document["round"]), str(document["session"]), scaling, columns, *about
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise PsofedError(f"{path} is not an exported model: {error}") from None
-
-
-def _dtype(name: str) -> str:
-    if name not in DTYPES:
-        raise ValueError(f"arrays of {name!r}")
-    return name
 
 
 def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = ()) -> Iterator[float]:
@@ -242,7 +230,7 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
 
 def predict_inputs(model: ExportedModel, inputs: FloatArray, where: str) -> Iterator[float]:
     """Yield a prediction for every row of `inputs` (rows, d), NaN where a value is missing."""
-    weights, scaling, features = model.weights(), model.scaling, model.features()
+    weights, scaling, features = model.weights, model.scaling, model.features()
     if scaling is not None and scaling.width != model.width:
         raise PsofedError(f"the scaling is for {scaling.width} features, the model for {model.width}")
     if scaling is None and np.isnan(inputs).any():
@@ -259,8 +247,6 @@ def predict_inputs(model: ExportedModel, inputs: FloatArray, where: str) -> Iter
 
 def describe(model: ExportedModel) -> str:
     """Describe a model in one line."""
-    size = sum(a.size for a in model.arrays.values())
     scaled = "with a scaling" if model.scaling is not None else "without a scaling"
     takes = "columns without names" if model.columns is None else str(model.columns)
-    arrays = f"{len(model.arrays)} array{'s' if len(model.arrays) > 1 else ''}"
-    return f"{size} parameters in {arrays}, after round {model.round_number}, {scaled}; {takes}"
+    return f"{model.weights.size} parameters, after round {model.round_number}, {scaled}; {takes}"

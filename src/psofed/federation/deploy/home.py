@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RUNNING, STOPPED = "running", "stopped"
 FINISHED, FAILED, WAITING, ROLLED_BACK = "finished", "failed", "submitted", "rolled back"
 INTERRUPTED = "interrupted"  # the server has ended; it continues when it is started again
+ENDED = (FINISHED, FAILED, STOPPED, ROLLED_BACK)
 
 RUN_FILE = "run.json"
 """In a client's folder: the description of its run."""
@@ -61,7 +62,9 @@ class RunRequest:
 
 
 class Home:
-    """The files of one federation on the server's machine, all within `folder`.
+    """The files of one federation on the server's machine, all within `folder`, or of one node.
+
+    A folder of psofed 0.2 is refused with a PsofedError.
 
     Attributes
     ----------
@@ -82,6 +85,11 @@ class Home:
     """
 
     def __init__(self, folder: Path) -> None:
+        if any(disk().exists(folder / name) for name in _OLD_FILES):
+            raise PsofedError(
+                f"{folder} was made by psofed 0.2, whose federations this version cannot continue; make new "
+                "certificates in another folder: `psofed federation certs --home NEW --node NAME`"
+            )
         self.folder = folder
         self.credentials: Path = folder / "credentials"
         self.logs: Path = folder / "logs"
@@ -104,14 +112,6 @@ class Home:
         '`psofed federation resume --home fed`'
         """
         return f"`psofed federation {words} --home {shlex.quote(str(self.folder))}`"
-
-    def check_version(self) -> None:
-        """Raise a PsofedError if an earlier version of psofed has made the folder."""
-        if any(disk().exists(self.folder / name) for name in _OLD_FILES):
-            raise PsofedError(
-                f"{self.folder} was made by psofed 0.2, whose federations this version cannot continue; make new "
-                "certificates in another folder: `psofed federation certs --home NEW --node NAME`"
-            )
 
     @property
     def is_served(self) -> bool:

@@ -20,8 +20,8 @@ class FederationCollector:
         """Yield the current metrics."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        found = federation_status(self.home)
-        run, nodes = found["run"] or {}, found["nodes"]
+        status = federation_status(self.home)
+        run, nodes = status["run"] or {}, status["nodes"]
         last, errors = run.get("last") or {}, run.get("errors", {})
         plain = {
             "psofed_round": ("Last completed round of the run", run.get("round", 0)),
@@ -38,7 +38,7 @@ class FederationCollector:
             yield GaugeMetricFamily(name, text, value)
 
         admitted = [node for node in nodes if node["status"] != "revoked"]
-        suspects = found["suspects"].items()
+        suspects = status["suspects"].items()
         by_name: dict[str, tuple[str, dict[str, Any]]] = {
             "online": ("Whether a node is online", {n["name"]: n["status"] == "online" for n in nodes}),
             "certificate_expiry_seconds": (
@@ -59,7 +59,7 @@ class FederationCollector:
                 family.add_metric([node], max(0, value))
             yield family
         bad = CounterMetricFamily("psofed_bad_replies", "Dropped replies", labels=["node", "kind"])
-        for name, counts in found["bad_replies"].items():
+        for name, counts in status["bad_replies"].items():
             for kind, count in counts.items():
                 bad.add_metric([name, kind], count)
         yield bad

@@ -10,6 +10,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json
 from psofed.federation.deploy.audit import add_record
 from psofed.federation.deploy.home import (
+    ENDED,
     FAILED,
     FINISHED,
     INTERRUPTED,
@@ -23,8 +24,7 @@ from psofed.federation.deploy.home import (
 from psofed.federation.deploy.runs import write_result
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.parts.base import Defence
-from psofed.scenario import Scenario
+from psofed.federation.server.suspects import with_threshold
 
 _LOOK_EVERY = 0.2  # seconds
 _STOP_SECONDS = 60.0  # a round that is being written to a slow disk ends within this time
@@ -43,7 +43,6 @@ def state_of(home: Home, request: RunRequest | None) -> str:
 
 def submit(home: Home, settings: RunSettings, *, force: bool = False) -> RunRequest:
     """Ask for a new run; only with `force` may it replace an earlier run's files."""
-    home.check_version()
     with home.changing() as before:
         _check_idle(home, before)
         left = [path for path in (home.result, home.checkpoint) if disk().exists(path)]
@@ -56,26 +55,15 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> RunRequ
         session = CheckpointStore(home.checkpoint).session()
         if disk().exists(home.checkpoint) and session is None:
             disk().unlink(home.checkpoint)  # damaged; --force replaces it
-        settings = settings.replace(
-            scenario=settings.scenario.replace(defence=planned_defence(settings.scenario))
-        )
-        return home.ask(RunRequest("", RUNNING, settings.to_mapping(), session))
-
-
-def planned_defence(scenario: Scenario) -> Defence | None:
-    """Return the scenario's defence with its threshold, which is found here: the server need not simulate."""
-    if scenario.defence is None or scenario.defence.threshold is not None:
-        return scenario.defence
-    from psofed.simulation.watch_plan import make_plan
-
-    plan = make_plan(scenario.replace(attack=None, defence=scenario.defence.replace(variance="estimated")))
-    assert plan is not None  # there is a defence
-    return scenario.defence.replace(threshold=plan.threshold)
+        scenario = settings.scenario
+        if scenario.defence is not None and scenario.defence.threshold is None:
+            # The threshold is found here, by simulation, so that the server need not load the engine.
+            scenario = scenario.replace(defence=with_threshold(scenario.defence, scenario))
+        return home.ask(RunRequest("", RUNNING, settings.replace(scenario=scenario).to_mapping(), session))
 
 
 def resume(home: Home, **changes: Any) -> RunRequest:
     """Ask for the latest run to be continued, with some settings changed; a damaged checkpoint is reported here."""
-    home.check_version()
     with home.changing() as before:
         if before is None:
             raise PsofedError(f"there is no run in {home.folder}; start one with {home.command('run FILE')}")
@@ -83,9 +71,8 @@ def resume(home: Home, **changes: Any) -> RunRequest:
             _check_idle(home, before)  # otherwise it continues when a server is started
         if home.has_begun(before):
             CheckpointStore(home.checkpoint).load_usable()
-        settings = before.run_settings().replace(
-            **{name: value for name, value in changes.items() if value is not None}
-        )
+        changed = {name: value for name, value in changes.items() if value is not None}
+        settings = before.run_settings().replace(**changed)
         return home.ask(replace(before, wanted=RUNNING, settings=settings.to_mapping()))
 
 
@@ -103,7 +90,7 @@ def stop(home: Home) -> tuple[str, int]:
     with home.changing() as before:
         if before is None:
             raise PsofedError(f"there is no run in {home.folder}")
-        if state_of(home, before) in (FINISHED, FAILED, STOPPED, ROLLED_BACK):
+        if state_of(home, before) in ENDED:
             return state_of(home, before), int(home.read_status().get("round", 0))
         request = home.ask(replace(before, wanted=STOPPED))
     deadline = time.monotonic() + _STOP_SECONDS
@@ -136,7 +123,6 @@ def acknowledge_stop(home: Home, request: RunRequest) -> None:
 
 def rollback(home: Home, to_round: int) -> int:
     """Return to the checkpoint of a round, from which `resume` continues."""
-    home.check_version()
     with home.changing() as before:
         _check_idle(home, before)
         state = CheckpointStore(home.checkpoint).rollback(to_round)

@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from psofed.common.errors import PsofedError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.protocol.bounds import MAX_SEED
-from psofed.federation.protocol.run_options import RunOptions
+from psofed.federation.protocol.run_options import ReplyLimits, RunOptions
 
 DEFAULT_PORT = 8883
 _CONNECTION = "Connection"
@@ -46,6 +46,26 @@ class CertificateOptions(Settings):
         repeat=True,
         text="node, `server` or `broker` to make a new certificate and key for, or `all`; repeatable",
     )
+
+    def node_names(self) -> list[str]:
+        """Return the names of the nodes to create, without gateways."""
+        return [*(f"node-{k}" for k in range(self.nodes)), *self.names]
+
+    def gateway_clients(self) -> dict[str, int]:
+        """Return how many clients each gateway may have.
+
+        Examples
+        --------
+        >>> CertificateOptions(gateways=("roof=20", "hall")).gateway_clients()
+        {'roof': 20, 'hall': 100}
+        """
+        clients = {}
+        for text in self.gateways:
+            name, equals, number = text.partition("=")
+            if equals and not (number.isascii() and number.isdigit() and int(number) > 1):
+                raise InvalidValueError("--gateway", text, "NAME, or NAME=N with N at least 2 clients")
+            clients[name] = int(number) if equals else ReplyLimits.max_clients
+        return clients
 
 
 class ServerOptions(Settings):

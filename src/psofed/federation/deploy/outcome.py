@@ -42,14 +42,14 @@ class FederationOutcome(Reported):
         return self.result | ({} if self.comparison is None else {"payoff": self.comparison.to_json()})
 
     def report(self) -> Report:
-        """Return the learning curve, the traffic, and which nodes were dropped or are suspect."""
+        """Return the learning curve or the comparison, the traffic, and which nodes were dropped or are suspect."""
         result, compared = self.result, self.comparison
         scenario = Scenario.from_mapping(result["scenario"])
-        tables = (compared and compared.table(), _curve(result))
+        table = _curve(result) if compared is None else compared.table()
         return Report(
             _headline(result) if compared is None else compared.headline,
             f"{_members(result, scenario)}, sharing {scenario.num_shared} of {scenario.dimension} parameters.",
-            tuple(table for table in tables if table),
+            () if table is None else (table,),
             (*_remarks(result), *filter(None, [self.files])),
             None,
             lambda: (self.chart(),),

@@ -10,7 +10,7 @@ from psofed.common.files import write_json
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.audit import RoundAudit, add_record
 from psofed.federation.deploy.home import FAILED, FINISHED, RUNNING, STOPPED, Home, RunRequest
-from psofed.federation.deploy.report import build_result, latest_errors, standing
+from psofed.federation.deploy.result import build_result, latest_errors, standing
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import Strikes

@@ -2,9 +2,11 @@
 
 import datetime
 import logging
+import shlex
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from psofed.common.errors import PsofedError
@@ -12,22 +14,14 @@ from psofed.common.files import only_one, write_json
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.audit import add_record
-from psofed.federation.deploy.home import (
-    FAILED,
-    FINISHED,
-    ROLLED_BACK,
-    RUNNING,
-    STOPPED,
-    Home,
-    RunRequest,
-)
+from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest
 from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.operate import acknowledge_stop
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
 from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.protocol.announcements import Announcement
-from psofed.federation.transport.broker import Mosquitto, probe
-from psofed.federation.transport.certificates import SERVER, Certificates, Identity
+from psofed.federation.transport.broker import ALL_ADDRESSES, Mosquitto, probe
+from psofed.federation.transport.certificates import BROKER, SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import Endpoint, MqttHub
 
 _log = logging.getLogger("psofed.federation")
@@ -61,36 +55,30 @@ class FederationServer:
         self.broker: Mosquitto | None = broker
         self._is_news = OncePerChange()
         self._tended = self._looked = -1e9
-        self._denied: frozenset[str] = frozenset()
-        self._log_state: tuple[int, int] | None = None
-        self._dropped: set[tuple[str, str]] = set()
-        self._bodies: dict[str, tuple[bytes, str]] = {}
-        self._asked: RunRequest | None = None
+        self._admission: tuple[frozenset[str], object] = frozenset(), None
+        self._audited: set[tuple[str, str]] = set()
+        self._problems: dict[bytes, str] = {}
+        self._request: RunRequest | None = None
 
     def work(self) -> None:
         """Obey requests until interrupted."""
         status = self._status()
-        ended = (FINISHED, FAILED, STOPPED, ROLLED_BACK)
-        done = status.values.get("run", "") if status.values.get("state") in ended else ""
+        done = status.values.get("run", "") if status.values.get("state") in ENDED else ""
         while True:
             self._tend(status)
-            request = self._asked
+            request = self._request
             if request is None or request.number == done:
                 self.hub.receive(_TEND_EVERY)  # replies to nothing
                 continue
             done = request.number
             if request.wanted == RUNNING:
-                run = FederationRun(
-                    self.home,
-                    request,
-                    lambda status, number=done: self._attend(status, number),  # type: ignore[misc]
-                    self.certificates.clients_allowed,
-                )
+                attend = partial(self._attend, number=done)
+                run = FederationRun(self.home, request, attend, self.certificates.clients_allowed)
                 run.carry_out(self.hub)
                 status = run.status
             else:
                 status.set()
-                self._guarded("stop", lambda request=request: acknowledge_stop(self.home, request))  # type: ignore[misc]
+                self._guarded("stop", partial(acknowledge_stop, self.home, request))
                 status = self._status()
 
     def _status(self) -> RunStatus:
@@ -101,7 +89,7 @@ class FederationServer:
     def _attend(self, status: RunStatus, number: str) -> bool:
         """Return whether the operator wants something else than the current run."""
         self._tend(status)
-        return self._asked is not None and self._asked.number != number
+        return self._request is not None and self._request.number != number
 
     def _tend(self, status: RunStatus) -> None:
         now = scheduler().monotonic()
@@ -114,62 +102,49 @@ class FederationServer:
             if self.broker is not None:
                 self.broker.attend()
             self._guarded("certificates", self._look_at_certificates)
-            self._audit_refusals()
+            for name, reason in self.hub.dropped.keys() - self._audited:
+                self._audited.add((name, reason))
+                add_record(self.home.audit, "refused", node=name, reason=reason)
             status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
             self.home.beat()
             notify("WATCHDOG=1")
         status.write()
 
     def _read_request(self) -> None:
-        self._asked = self.home.read_request()
+        self._request = self.home.read_request()
 
     def _look_at_certificates(self) -> None:
         """Take up revoked, renewed and new certificates, and shut out nodes that flood."""
-        denied = self.certificates.revoked() | self.hub.flooding()
-        found = self.certificates.log.stat()
-        state = (found.st_mtime_ns, found.st_size)
-        if denied == self._denied and state == self._log_state:
-            return
-        for name in sorted(self.hub.flooding() - self._denied):
-            add_record(self.home.audit, "flooding", node=name)
-        self.hub.revoke(self.certificates.revoked())
-        if self.broker is not None:
-            if denied == self._denied:
-                self.broker.reload()  # a renewed certificate
-            self.broker.deny(denied)
-        self._denied, self._log_state = denied, state
-
-    def _audit_refusals(self) -> None:
-        for name, reason in self.hub.dropped.keys() - self._dropped:
-            add_record(self.home.audit, "refused", node=name, reason=reason)
-            self._dropped.add((name, reason))
+        revoked, flooding = self.certificates.revoked(), self.hub.flooding()
+        admission = revoked | flooding, self.certificates.records()
+        if admission != self._admission:
+            for name in sorted(flooding - self._admission[0]):
+                add_record(self.home.audit, "flooding", node=name)
+            self.hub.revoke(revoked)
+            if self.broker is not None:
+                self.broker.deny(revoked | flooding)
+            self._admission = admission
 
     def _nodes(self) -> list[dict[str, Any]]:
         present = self.hub.present()
-        nodes = []
-        for name, record in sorted(self.certificates.records().items()):
-            if name not in self.certificates.names() | self.certificates.revoked():
-                continue
-            online = "online" if name in present else "offline"
-            nodes.append(
-                {
-                    "name": name,
-                    "status": "revoked" if record.revoked else online,
-                    "expires": record.until.date().isoformat(),
-                    "expiry": record.until.timestamp(),
-                    "clients_allowed": record.clients,
-                    "problem": self._problem_of(name, present[name].body) if name in present else "",
-                }
-            )
-        return nodes
-
-    def _problem_of(self, name: str, body: bytes) -> str:
-        if self._bodies.get(name, (b"", ""))[0] != body:
-            try:
-                self._bodies[name] = body, Announcement.from_bytes(body).problem
-            except ValueError as error:
-                self._bodies[name] = body, f"announces itself wrongly: {error}"
-        return self._bodies[name][1]
+        bodies = {presence.body for presence in present.values()}
+        known = self._problems
+        problems = self._problems = {
+            body: known[body] if body in known else _problem_in(body) for body in bodies
+        }
+        revoked = self.certificates.revoked()
+        return [
+            {
+                "name": name,
+                "status": "revoked" if name in revoked else "online" if name in present else "offline",
+                "expires": record.until.date().isoformat(),
+                "expiry": record.until.timestamp(),
+                "clients_allowed": record.clients,
+                "problem": problems[present[name].body] if name in present else "",
+            }
+            for name, record in sorted(self.certificates.records().items())
+            if name in self.certificates.names() | revoked
+        ]
 
     def _warnings(self) -> list[str]:
         warnings = self.certificates.warnings(datetime.datetime.now(datetime.UTC))
@@ -191,19 +166,32 @@ class FederationServer:
 @contextmanager
 def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
     """Start the broker, refuse one that does not keep nodes apart, and connect; all ends with the block."""
-    home.check_version()
-    certificates = Certificates(home.credentials)
+    certificates, before = Certificates(home.credentials), home.read_server()
     certificates.check_server()
-    refusal = (
-        f"a server of {home.folder} is running already, with {home.read_server().get('broker', 'its broker')}"
-    )
+    refusal = f"a server of {home.folder} is running already, with {before.get('broker', 'its broker')}"
     with only_one(home.server_lock, refusal), ExitStack() as stack:
         broker = None
         if options.broker:
             endpoint = Endpoint.parse(options.broker, options.authority)
         else:
-            broker = _start_mosquitto(home, certificates, options, stack)
+            _check_named(options.host, certificates, home)
+            port = int(before.get("port", DEFAULT_PORT)) if options.port is None else options.port
+            broker = Mosquitto(
+                home.logs,
+                certificates,
+                options.federation,
+                port or free_port(),
+                options.host,
+                on_line=partial(_audit_refusal, home),
+            )
+            broker.start()
+            stack.callback(broker.stop)
             endpoint = broker.endpoint
+            if options.host not in _LOOPBACK:
+                _log.warning(
+                    "Port %d can be reached from other machines; only certificates of %s get in. Let only the "
+                    "nodes' machines reach it.", endpoint.port, certificates.authority,
+                )  # fmt: skip
         probe(endpoint, certificates, options.federation)
         identity = Identity(certificates.bundle(SERVER))
         hub = MqttHub(endpoint, identity, options.federation, certificates.names)
@@ -213,26 +201,11 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
         yield FederationServer(home, hub, certificates, broker)
 
 
-def _start_mosquitto(
-    home: Home, certificates: Certificates, options: ServerOptions, stack: ExitStack
-) -> Mosquitto:
-    port = options.port
-    if port is None:
-        port = int(home.read_server().get("port", DEFAULT_PORT))
-    broker = Mosquitto(home.logs, certificates, options.federation, port or free_port(), options.host)
-    handler = _RefusalAudit(home)
-    _log.addHandler(handler)
-    stack.callback(_log.removeHandler, handler)
-    broker.start()
-    stack.callback(broker.stop)
-    if options.host not in _LOOPBACK:
-        _log.warning(
-            "%s can be reached from other machines; only certificates of %s get in. Let only the nodes' machines "
-            "reach the port.",
-            broker.endpoint,
-            certificates.authority,
-        )
-    return broker
+def _check_named(host: str, certificates: Certificates, home: Home) -> None:
+    """Refuse an address that nodes, and this server, could not verify."""
+    if host not in (*ALL_ADDRESSES, *certificates.records()[BROKER].hosts):
+        maker = home.command(f"certs --host {shlex.quote(host)}")
+        raise PsofedError(f"--host {host}: the broker's certificate does not name it; add it with {maker}")
 
 
 def free_port() -> int:
@@ -242,15 +215,14 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-class _RefusalAudit(logging.Handler):
-    """Adds an audit line for each certificate that mosquitto says it refuses."""
+def _problem_in(announcement: bytes) -> str:
+    try:
+        return Announcement.from_bytes(announcement).problem
+    except ValueError as error:
+        return f"announces itself wrongly: {error}"
 
-    def __init__(self, home: Home) -> None:
-        super().__init__()
-        self.home = home
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take a line of the log."""
-        text = record.getMessage()
-        if text.startswith("mosquitto:") and "certificate" in text:
-            add_record(self.home.audit, "refused", reason=text.removeprefix("mosquitto:").strip())
+def _audit_refusal(home: Home, line: str) -> None:
+    """Add an audit line if mosquitto says that it refuses a certificate; an alert is a client's own refusal."""
+    if "certificate" in line and "alert" not in line:
+        add_record(home.audit, "refused", reason=line)

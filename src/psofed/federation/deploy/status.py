@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from psofed.common.disk import disk
-from psofed.common.errors import PsofedError
 from psofed.federation.deploy.home import Home
 from psofed.federation.deploy.operate import state_of
 from psofed.federation.protocol.column_names import ColumnNames
@@ -15,9 +14,6 @@ from psofed.render.numbers import listed
 
 def federation_status(home: Home) -> dict[str, Any]:
     """Return server, nodes, run, checkpoint and bad replies, as JSON holds them."""
-    if not home.folder.is_dir():
-        raise PsofedError(f"there is no federation in {home.folder}; name its folder with --home")
-    home.check_version()
     status, request, served = home.read_status(), home.read_request(), home.is_served
     run = None
     if request is not None:
@@ -40,16 +36,16 @@ def federation_status(home: Home) -> dict[str, Any]:
     }
 
 
-def status_lines(found: dict[str, Any]) -> list[str]:
-    """Return what :func:`federation_status` found as lines for a person."""
-    run = found["run"] or {}
-    lines = [f"server     {found['server'] or 'not running'}"]
-    lines += [f"WARNING    {warning}" for warning in found["certificates"]]
+def status_lines(status: dict[str, Any]) -> list[str]:
+    """Return the status as lines for a person."""
+    run = status["run"] or {}
+    lines = [f"server     {status['server'] or 'not running'}"]
+    lines += [f"WARNING    {warning}" for warning in status["certificates"]]
     lines.append(f"run        {_progress(run) if run else 'none'}")
     if run.get("columns"):
         lines.append(f"columns    {ColumnNames.from_mapping(run['columns'])}")
-    lines.append(f"checkpoint {found['checkpoint'] or 'none'}")
-    suspects = found["suspects"].items()
+    lines.append(f"checkpoint {status['checkpoint'] or 'none'}")
+    suspects = status["suspects"].items()
     if out := [f"{name} (since round {about['since_round']})" for name, about in suspects if about["out"]]:
         lines.append(f"left out   {', '.join(out)}")
     if banned := run.get("banned"):
@@ -58,24 +54,24 @@ def status_lines(found: dict[str, Any]) -> list[str]:
         rests = [f"{name} (until round {last})" for name, last in resting.items()]
         lines.append(f"resting    {listed(rests)}: did not answer, or failed to train")
     gateways, seen = run.get("gateways", {}), run.get("seen", {})
-    if warning := dominance(gateways, [node["name"] for node in found["nodes"]]):
+    if warning := dominance(gateways, [node["name"] for node in status["nodes"]]):
         lines.append(f"WARNING    {warning}")
     rows = []
-    for node in found["nodes"]:
+    for node in status["nodes"]:
         clients, last = gateways.get(node["name"]), node["last_round"]
         if clients is not None:
             last = max((seen.get(client, 0) for client in clients), default=0)
-        dropped = "" if clients is not None else _dropped(found, node["name"])
+        dropped = "" if clients is not None else _dropped(status, node["name"])
         rows.append((node["name"], node["status"], node["expires"], str(max(0, last)), dropped))
         for client in clients or ():
             rows.append(
-                (f"  {client}", "client", "", str(max(0, seen.get(client, 0))), _dropped(found, client))
+                (f"  {client}", "client", "", str(max(0, seen.get(client, 0))), _dropped(status, client))
             )
     lines += _aligned(
         [("node", "status", "certificate until", "last round", "dropped"), *rows] if rows else []
     )
     lines += [f"{node}: refused clients: {listed(names)}" for node, names in run.get("refused", {}).items()]
-    lines += together({node["name"]: node["problem"] for node in found["nodes"]}, "cannot take part: ")
+    lines += together({node["name"]: node["problem"] for node in status["nodes"]}, "cannot take part: ")
     last = run.get("last") or {}
     return lines + together({**last.get("remarks", {}), **last.get("reasons", {})})
 
@@ -102,8 +98,8 @@ def _progress(run: Mapping[str, Any]) -> str:
     return f"{run['state']}, round {run['round']}{of}{took}{reason}"
 
 
-def _dropped(found: Mapping[str, Any], name: str) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in found["bad_replies"].get(name, {}).items())
+def _dropped(status: Mapping[str, Any], name: str) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in status["bad_replies"].get(name, {}).items())
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:

@@ -40,6 +40,7 @@ _START_SECONDS = 10.0
 _PROBE_SECONDS = 10.0
 _RELOAD_SECONDS = 0.3  # mosquitto looks for signals ten times a second
 _STRANGER = "psofed-probe-stranger"  # a node that the probe is not
+ALL_ADDRESSES = ("", "0.0.0.0", "::")  # which can be listened at, and not connected to
 
 _ADVICE = (
     "install mosquitto 2 or later (Debian, Ubuntu: apt install mosquitto; macOS: brew install mosquitto), "
@@ -134,6 +135,8 @@ class Mosquitto:
         The only address at which it listens; by default all.
     max_frame : int
         Bytes; who sends more is disconnected.
+    on_line : callable, optional
+        Called with each line that is logged of what it says.
     """
 
     def __init__(
@@ -144,10 +147,11 @@ class Mosquitto:
         port: int = PORT,
         address: str = "",
         max_frame: int = MAX_FRAME,
+        on_line: Callable[[str], object] = lambda _: None,
     ) -> None:
-        self.endpoint: Endpoint = Endpoint(address or "127.0.0.1", port)
-        self._folder, self._certificates, self._topics = folder, certificates, Topics(federation)
-        self._address, self._max_frame = address, max_frame
+        self.endpoint: Endpoint = Endpoint("127.0.0.1" if address in ALL_ADDRESSES else address, port)
+        self._certificates, self._topics = certificates, Topics(federation)
+        self._address, self._max_frame, self._on_line = address, max_frame, on_line
         self._config, self._access = folder / "mosquitto.conf", folder / "mosquitto.acl"
         self._path = ""
         self._denied: frozenset[str] = frozenset()
@@ -177,6 +181,7 @@ class Mosquitto:
         while not self._is_listening():
             if not self.pid or time.monotonic() > deadline:
                 self.stop()
+                self._reader.join(1.0)  # its last words
                 raise PsofedError(f"mosquitto does not start: {'; '.join(self._lines) or 'it says nothing'}")
             time.sleep(0.02)
 
@@ -188,16 +193,15 @@ class Mosquitto:
         return bool(self.pid)
 
     def deny(self, names: Collection[str]) -> None:
-        """Let nobody of `names` send or receive anything from now on, and let all others.
+        """Let nobody of `names` send or receive anything from now on, let all others, and read certificates again.
 
         Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding. Open
-        connections of revoked names are ended. If nothing has changed, nothing happens.
+        connections of revoked names are ended.
         """
-        new, is_news = set(names) - self._denied, self._denied != frozenset(names)
+        new = set(names) - self._denied
         self._denied = frozenset(names)
-        if is_news:
-            self.reload()
-            evict(self.endpoint, self._certificates, new & self._certificates.revoked())
+        self.reload()
+        evict(self.endpoint, self._certificates, new & self._certificates.revoked())
 
     def reload(self) -> None:
         """Let it read its access list, certificate and list of revoked certificates again."""
@@ -227,7 +231,8 @@ class Mosquitto:
             start_new_session=True,
             umask=0o077,
         )
-        threading.Thread(target=self._follow, args=(self._child,), daemon=True).start()
+        self._reader = threading.Thread(target=self._follow, args=(self._child,), daemon=True)
+        self._reader.start()
 
     def _follow(self, child: "subprocess.Popen[bytes]") -> None:
         """Log what it says, a line a second at most: refused certificates come as often as their owners like."""
@@ -242,6 +247,7 @@ class Mosquitto:
                 if time.monotonic() - logged > 1.0:
                     logged = time.monotonic()
                     _log.warning("mosquitto: %s", text)
+                    self._on_line(text)
 
     def _is_listening(self) -> bool:
         with socket.socket(socket.AF_INET6 if ":" in self.endpoint.host else socket.AF_INET) as caller:

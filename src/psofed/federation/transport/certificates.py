@@ -45,7 +45,8 @@ WARN_DAYS = 30
 """Before a certificate ends: :meth:`Certificates.warnings` names it, and :meth:`Certificates.make` renews our own."""
 
 BROKER, SERVER, PROBE = "broker", "server", "probe"
-_RESERVED = (BROKER, SERVER, PROBE, "ca", "crl")
+_OWN = (BROKER, SERVER, PROBE)
+_RESERVED = (*_OWN, "ca", "crl")
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _AUTHORITY_DAYS = 10 * VALID_DAYS
@@ -136,7 +137,7 @@ class Certificates:
     def check_server(self) -> None:
         """Raise a PsofedError if the server's files are missing or others could replace them."""
         check_private(self.folder)
-        for path in (self.authority, self.revocations, *map(self.bundle, (BROKER, SERVER, PROBE))):
+        for path in (self.authority, self.revocations, *map(self.bundle, _OWN)):
             if not path.is_file():
                 maker = f"psofed federation certs --home {self.folder.parent}"
                 raise PsofedError(f"{path}: no such file; `{maker}` makes it")
@@ -151,24 +152,23 @@ class Certificates:
         new file.
         """
         wanted = {**dict.fromkeys(nodes, 1), **(gateways or {})}
-        for name, clients in wanted.items():
-            check_name(name, "--node" if clients == 1 else "--gateway")
-            if not 1 <= clients <= MAX_CLIENTS:
-                raise InvalidValueError("--gateway", clients, f"clients between 1 and {MAX_CLIENTS:,}")
-        names = ("127.0.0.1", "localhost", *hosts)
-        for host in names:
+        hosts = ("127.0.0.1", "localhost", *hosts)
+        for name, number in wanted.items():
+            check_name(name, "--node" if number == 1 else "--gateway")
+            if not 1 <= number <= MAX_CLIENTS:
+                raise InvalidValueError("--gateway", number, f"clients between 1 and {MAX_CLIENTS:,}")
+        for host in hosts:
             _general_name(host)
         with self._changing():
             records = self.records()
-            for name in wanted:
-                self._check_new(name, {*records, *wanted}, wanted[name])
+            for name, number in wanted.items():
+                self._check_new(name, {*records, *wanted}, number)
             soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=WARN_DAYS)
             new: dict[str, Record] = {}
-            for name in (BROKER, SERVER, PROBE):
+            for name in _OWN:
                 record = records.get(name, Record(soon))
-                all_hosts = tuple(dict.fromkeys((*record.hosts, *names))) if name == BROKER else ()
-                is_missing = all_hosts != record.hosts or not self.bundle(name).exists()
-                if is_missing or record.until <= soon:
+                all_hosts = tuple(dict.fromkeys((*record.hosts, *hosts))) if name == BROKER else ()
+                if all_hosts != record.hosts or not self.bundle(name).exists() or record.until <= soon:
                     new[name] = replace(record, hosts=all_hosts)
             new |= {name: Record(soon, clients=n) for name, n in wanted.items() if name not in records}
             self._issue(new, "made")
@@ -176,10 +176,16 @@ class Certificates:
                 self._write_revocations()
         return list(new)
 
-    def renew(self, names: Iterable[str]) -> None:
-        """Make a new key and certificate for each of `names`; the earlier ones remain valid until they end."""
+    def renew(self, names: Iterable[str]) -> list[str]:
+        """Make a new key and certificate for each of `names`; the earlier ones remain valid until they end.
+
+        ``all`` stands for broker, server and all nodes. Returns the names.
+        """
+        everybody = (BROKER, SERVER, *sorted(self.names()))
+        renewed = dict.fromkeys(n for name in names for n in (everybody if name == "all" else (name,)))
         with self._changing():
-            self._issue({name: self._record(name) for name in names}, "renewed")
+            self._issue({name: self._record(name) for name in renewed}, "renewed")
+        return list(renewed)
 
     def revoke(self, names: Iterable[str]) -> bool:
         """Refuse `names` for good; False if ``ca.key`` is not here, so that only server and access list know.
