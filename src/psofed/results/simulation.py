@@ -15,7 +15,7 @@ from psofed.fleet import Fleet
 from psofed.render import Report, Reported
 from psofed.results.defence import DefenceRecord
 from psofed.results.estimates import CONFIDENCE, Estimate, estimate, find_unsteady
-from psofed.results.metrics import HONEST
+from psofed.results.metrics import HONEST, ByMetric
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
@@ -60,7 +60,7 @@ class Stopping:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SimulationResult(Reported):
+class SimulationResult(ByMetric[Estimate], Reported):
     """The outcome of :func:`psofed.simulate`.
 
     Metrics are ``network_mse`` (1/K Σ_k ε²_{k,n} over all clients), ``server_msd`` (‖w_n − w‖²),
@@ -124,21 +124,6 @@ class SimulationResult(Reported):
         return estimate(values, CONFIDENCE if self.stopping is None else self.stopping.confidence)
 
     @property
-    def network_mse(self) -> Estimate:
-        """Steady-state MSE over all clients, 1/K Σ ε²."""
-        return self["network_mse"]
-
-    @property
-    def server_msd(self) -> Estimate:
-        """Steady-state ‖w_n − w‖² at the server."""
-        return self["server_msd"]
-
-    @property
-    def test_mse(self) -> Estimate:
-        """Steady-state test MSE at the server."""
-        return self["test_mse"]
-
-    @property
     def honest_mse(self) -> Estimate:
         """Steady-state MSE over the clients that are not Byzantine."""
         if self.scenario.num_byzantine == 0:
@@ -193,10 +178,17 @@ class SimulationResult(Reported):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
-        diverged = self.diverged_trials
+        diverged, tracking = self.diverged_trials, self.tracking
+        optional: dict[str, Any] = {"notes": list(self.notes)} if self.notes else {}
+        if self.stopping is not None:
+            optional["stopping"] = asdict(self.stopping) | {"margin_db": self.margin}
+        if tracking is not None:
+            optional["tracking"] = tracking.to_json()
+        if self.defence is not None:
+            optional["defence"] = self.defence.to_json()
         return json_object(
             {
-                **{metric: found.to_json() for metric, found in self.estimates().items()},
+                **{metric: value.to_json() for metric, value in self.estimates().items()},
                 "tail": self.tail,
                 "trials": self.trials,
                 "diverged": {
@@ -204,15 +196,8 @@ class SimulationResult(Reported):
                     "iterations": self.diverged_at[diverged].tolist(),
                 },
                 "unsteady": self.unsteady_metrics,
-                **(
-                    {}
-                    if self.stopping is None
-                    else {"stopping": asdict(self.stopping) | {"margin_db": self.margin}}
-                ),
-                **({"notes": list(self.notes)} if self.notes else {}),
+                **optional,
                 **self.details,
-                **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
-                **({} if self.defence is None else {"defence": self.defence.to_json()}),
                 "communication": self.communication.to_json(),
                 "fleet": {
                     "input_variance": self.fleet.input_variance.tolist(),
