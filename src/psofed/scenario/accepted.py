@@ -36,8 +36,8 @@ def as_part(family: str, value: Any, field_name: str = "") -> Any:
 
     Examples
     --------
-    >>> as_part("aggregation", "krum"), as_part("attack", {"kind": "sign-flip", "num_byzantine": 1, "strength": 3.0}).scale
-    (Krum(tolerated=1), 3.0)
+    >>> as_part("aggregation", "krum"), as_part("delay", {"kind": "fixed", "iterations": 3}).iterations
+    (Krum(tolerated=1), 3)
     """
     name = field_name or family
     if isinstance(value, str):
