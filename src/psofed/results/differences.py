@@ -16,7 +16,7 @@ from psofed.results.metric_difference import (
     paired_difference,
     unpaired_difference,
 )
-from psofed.results.metrics import ByMetric, label_of
+from psofed.results.metrics import label_of
 
 if TYPE_CHECKING:
     import pandas
@@ -30,7 +30,7 @@ _MOST_SETTINGS = 2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Difference(ByMetric[MetricDifference], Reported):
+class Difference(Reported):
     """All metrics of one result relative to those of another.
 
     Returned by :func:`psofed.difference`, by ``a - b`` and by :meth:`psofed.SweepResult.difference`.
@@ -54,6 +54,21 @@ class Difference(ByMetric[MetricDifference], Reported):
     reasons: tuple[str, ...] = ()
     names: tuple[str, str] = ("the first", "the second")
     _values: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False)
+
+    @property
+    def network_mse(self) -> MetricDifference:
+        """Of the MSE over all clients."""
+        return self["network_mse"]
+
+    @property
+    def server_msd(self) -> MetricDifference:
+        """Of the server's MSD."""
+        return self["server_msd"]
+
+    @property
+    def test_mse(self) -> MetricDifference:
+        """Of the server's test MSE."""
+        return self["test_mse"]
 
     def __getitem__(self, metric: str) -> MetricDifference:
         return self.metrics[metric]

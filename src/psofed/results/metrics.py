@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.numbers import to_decibels
@@ -41,32 +41,6 @@ class MetricLabel:
     def shown(self, value: Any) -> Any:
         """Return a value as tables and charts show it."""
         return to_decibels(value) if self.in_decibels else value
-
-
-Value = TypeVar("Value")
-
-
-class ByMetric(Generic[Value]):
-    """A result with a value for each metric, by name: ``result["test_mse"]`` or ``result.test_mse``."""
-
-    def __getitem__(self, metric: str) -> Value:
-        """Return the value of a metric by its name, such as that of your own."""
-        raise NotImplementedError
-
-    @property
-    def network_mse(self) -> Value:
-        """Of the MSE over all clients, 1/K Σ ε²."""
-        return self["network_mse"]
-
-    @property
-    def server_msd(self) -> Value:
-        """Of the server's MSD, ‖w_n − w‖²."""
-        return self["server_msd"]
-
-    @property
-    def test_mse(self) -> Value:
-        """Of the server's test MSE."""
-        return self["test_mse"]
 
 
 HONEST = "honest_mse"

@@ -15,7 +15,7 @@ from psofed.fleet import Fleet
 from psofed.render import Report, Reported
 from psofed.results.defence import DefenceRecord
 from psofed.results.estimates import CONFIDENCE, Estimate, estimate, find_unsteady
-from psofed.results.metrics import HONEST, ByMetric
+from psofed.results.metrics import HONEST
 from psofed.results.traffic import Communication, measure_communication
 from psofed.scenario import Scenario
 
@@ -60,7 +60,7 @@ class Stopping:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SimulationResult(ByMetric[Estimate], Reported):
+class SimulationResult(Reported):
     """The outcome of :func:`psofed.simulate`.
 
     Metrics are ``network_mse`` (1/K Σ_k ε²_{k,n} over all clients), ``server_msd`` (‖w_n − w‖²),
@@ -122,6 +122,21 @@ class SimulationResult(ByMetric[Estimate], Reported):
         """Return the steady state of a metric by its name, such as that of your own."""
         values = self.steady_state[check_choice("metric", metric, self.steady_state)]
         return estimate(values, CONFIDENCE if self.stopping is None else self.stopping.confidence)
+
+    @property
+    def network_mse(self) -> Estimate:
+        """Steady-state MSE over all clients, 1/K Σ ε²."""
+        return self["network_mse"]
+
+    @property
+    def server_msd(self) -> Estimate:
+        """Steady-state ‖w_n − w‖² at the server."""
+        return self["server_msd"]
+
+    @property
+    def test_mse(self) -> Estimate:
+        """Steady-state test MSE at the server."""
+        return self["test_mse"]
 
     @property
     def honest_mse(self) -> Estimate:

@@ -269,6 +269,7 @@ class Links(Settings):
     """
 
     table = "channel"
+    advice = "Name the direction: [channel.up] or [channel.down]."
 
     up: tuple[Channel, ...] = option(
         default=(),
@@ -309,14 +310,6 @@ class Links(Settings):
     def bits_down(self) -> int:
         """Bits per value on the way down."""
         return _bits(self.down)
-
-    @classmethod
-    def check_names(cls, values: Mapping[str, Any]) -> None:
-        """Refuse a table that does not say which direction it is for."""
-        for direction in values:
-            if direction not in cls.options():
-                hint = "Name the direction: [channel.up] or [channel.down]."
-                raise UnknownFieldError(f"channel.{direction}", tuple(cls.options()), hint=hint)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return a table for each direction, or a list of tables where several channels act in series."""
