@@ -39,19 +39,7 @@ def digest_of(tmp_path: Path, file: Path, text: str) -> str:
     return digest_sources(tmp_path, [file.parts[0]])
 
 
-@pytest.mark.parametrize("file", FILES, ids=str)
-def test_a_change_of_code_changes_the_digest_and_of_words_does_not(tmp_path: Path, file: Path) -> None:
-    text = (PACKAGE / file).read_text(encoding="utf-8")
-    before = digest_of(tmp_path, file, text)
-    assert digest_of(tmp_path, file, text + "\n_ADDED = 1\n") != before
-    assert digest_of(tmp_path, file, text + "\n\n# a remark\n") == before
-    reworded = ast.get_docstring(ast.parse(text), clean=False)
-    if reworded:
-        assert digest_of(tmp_path, file, text.replace(reworded.split("\n")[0], "Other words.", 1)) == before
-    assert digest_of(tmp_path, file, text) == before
-
-
-def test_a_change_deep_in_an_expression_is_a_change_of_code(tmp_path: Path) -> None:
+def test_a_change_deep_in_an_expression_changes_the_digest(tmp_path: Path) -> None:
     file = Path("engine/normals.py")
     text = (PACKAGE / file).read_text(encoding="utf-8")
     changed = text.replace("2.0**-53", "2.0**-52")

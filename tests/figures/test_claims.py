@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from psofed.paper.claims import CLAIMS, HOLDS, PARTLY, Gap, check_claims
+from psofed.paper.curves import published_table
 from psofed.paper.figures import figure_names
 from psofed.paper.model import Quality
-from psofed.paper.published import published_table
 from psofed.paper.reproduce import reproduce
 
 pytestmark = pytest.mark.paper

@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 import psofed
 from psofed import Scenario
-from psofed.paper.charts import figure_chart, headline_chart
+from psofed.paper.charts import figure_chart
 from psofed.paper.figures import figure_names
 from psofed.render.figures import draw_chart, save_figure
 
@@ -61,7 +61,7 @@ def charts(reproduction):
     }
     for name in figure_names():
         made[name] = figure_chart(reproduction.figures[name])
-    return made | {"headline": headline_chart(reproduction.figures["fig1"], "same")}
+    return made
 
 
 def texts_of(figure):

@@ -15,13 +15,14 @@ slopes with 5 Byzantine clients: within 50 %; the rise is 0.6 dB, read off with 
 import numpy as np
 import pytest
 
+from psofed.paper.curves import predict_point, published_table
 from psofed.paper.figures import load_figure
-from psofed.paper.figures.fig1 import BYZANTINE, PREDICTED
-from psofed.paper.predictions import predict_point
-from psofed.paper.published import published_table
 from psofed.scenario.changes import with_values
 
 pytestmark = pytest.mark.paper
+
+BYZANTINE = load_figure("fig1").x_axis.labels
+PREDICTED = {c.label: c.equivalent for c in load_figure("fig1").curves if c.equivalent is not None}
 
 FLEETS = range(6)
 PRINTED = [(name, curve) for name in ("fig2", "fig3", "fig4") for curve in published_table()[name]]
@@ -51,7 +52,7 @@ def predicted(name, num_byzantine):
                         },
                     ),
                     "exact",
-                ).network_mse
+                )["network_mse"]
                 for x in plan.x_axis.labels
             ]
             for fleet in FLEETS
@@ -94,7 +95,7 @@ def test_the_equations_as_written_do_not_fit_the_printed_figure_2():
     plan = load_figure("fig2")
     scenario = with_values(plan.base, {"num_shared": 5, "attack.num_byzantine": 15, "uplink": "same"})
     printed = next(c for c in published_table()["fig2"] if (c["kind"], byzantine(c)) == ("simulation", 15))
-    assert 10 * np.log10(predict_point(scenario, "exact").network_mse) - printed["y_db"][-1] > 3
+    assert 10 * np.log10(predict_point(scenario, "exact")["network_mse"]) - printed["y_db"][-1] > 3
 
 
 @pytest.mark.parametrize("label", PREDICTED)
@@ -108,7 +109,7 @@ def test_figure_1_has_the_printed_levels_and_slopes_for(label):
                         base, {**PREDICTED[label], "attack.num_byzantine": b, "data.fleet_seed": fleet}
                     ),
                     "exact",
-                ).test_mse
+                )["test_mse"]
                 for b in BYZANTINE
             ]
             for fleet in FLEETS

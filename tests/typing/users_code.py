@@ -92,7 +92,6 @@ class Mistaken(Attack):
 
     size: float = option(default="large", text="how far")  # type: ignore[assignment]
     words: str = option(default=1, choices=("a", "b"), text="which")  # type: ignore[assignment]
-    share: float = option(default=1.0, lowest=0.0, text="how much")  # type: ignore[call-overload]
 
 
 own = Alternating(num_byzantine=5, every=2)

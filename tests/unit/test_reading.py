@@ -183,7 +183,7 @@ def test_names_of_clients_stay_as_they_stand(tmp_path) -> None:
 HOSTILE = {
     "nul": (b"who,x,y\na,1,2\n\0\n", "row 3 contains a NUL byte"),
     "latin-1": ("who,x,y\nZürich,1,2\n".encode("latin-1"), r"not UTF-8 text \(byte 0xfc in row 2\)"),
-    "endless line": (b"who,x,y\n" + b"a" * (2**20 + 1), "row 2 is longer than 1,048,576 bytes"),
+    "endless line": (b"who,x,y\n" + b"a" * (2**20 + 1), "row 2 is not CSV"),
     "endless field": (b'who,x,y\n"' + b"a" * 200_000 + b'",1,2', "row 2 is not CSV"),
     "no header": (b"a,1,2\na,3,4\n", "no column who; the columns are a, 1, 2; is the header line missing?"),
     "extra field": (b"who,x,y\na,1,2\na,1,2,\n", "row 3 has 4 fields, the header has 3"),

@@ -1,20 +1,15 @@
 """Digests of code: of psofed's own sources, and of single functions with all that they call.
 
-Comments, docstrings and layout do not count; everything that can change what the code does, does.
+Of a function, comments, docstrings and layout do not count; everything that can change what it does, does.
 """
 
-import ast
-import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, GenericAlias, ModuleType
 from typing import Any
-
-from psofed.common.errors import PsofedError
-from psofed.common.files import write_atomically
 
 _PACKAGE = Path(__file__).parent.parent
 _LENGTH = 16
@@ -27,9 +22,6 @@ _KNOWN = ("psofed", "numpy", "math", "scipy", "numba")
 def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
     """Return a digest of the sources of some packages of psofed, of all if none is named.
 
-    Parsing takes up to a second and every start needs a digest, so it is kept in the user's cache, under a name made of
-    the files' bytes.
-
     Parameters
     ----------
     packages : str
@@ -37,22 +29,17 @@ def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
     without : tuple of str
         Folders to leave out, where all are taken; also those within another, such as ``"results/reports"``.
     """
-    chosen = packages or tuple(sorted(_folders(without)))
-    kept = cache_folder() / "digests" / _digest(_read_sources(_PACKAGE, chosen, without))
-    with contextlib.suppress(OSError):
-        digest = kept.read_text(encoding="ascii")
-        if len(digest) == _LENGTH:
-            return digest
-    digest = digest_sources(_PACKAGE, chosen, without)
-    with contextlib.suppress(PsofedError):  # a full disk, or a home that cannot be written
-        write_atomically(kept, digest.encode(), mode=0o666)
-    return digest
+    return digest_sources(_PACKAGE, packages or _folders(), without)
 
 
 def digest_sources(root: Path, packages: Iterable[str], without: tuple[str, ...] = ()) -> str:
     """Return a digest of all Python sources in some folders of `root`, leaving some out."""
-    texts = _read_sources(root, packages, without)
-    return _digest({name: _without_docstrings(text) for name, text in texts.items()})
+    digest = hashlib.sha256()
+    for file in (file for package in packages for file in sorted((root / package).rglob("*.py"))):
+        name = file.relative_to(root).as_posix()
+        if not name.startswith(tuple(f"{folder}/" for folder in without)):
+            digest.update(f"{name}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:_LENGTH]
 
 
 def cache_folder() -> Path:
@@ -157,45 +144,5 @@ def _add_code(digest: Any, code: CodeType, docstring: str | None) -> list[str]:
     return names
 
 
-def code_digest(function: Any) -> str:
-    """Return a digest of a function's own code, wherever in its file it stands."""
-    digest = hashlib.sha256()
-    _add_code(digest, function.__code__, function.__doc__)
-    return digest.hexdigest()[:_LENGTH]
-
-
-def _read_sources(root: Path, packages: Iterable[str], without: tuple[str, ...]) -> dict[str, str]:
-    """Return the texts of all Python files in some folders, by their names."""
-    files = [file for package in packages for file in sorted((root / package).rglob("*.py"))]
-    names = {file.relative_to(root).as_posix(): file for file in files}
-    return {
-        name: file.read_text(encoding="utf-8")
-        for name, file in names.items()
-        if not any(name.startswith(f"{folder}/") for folder in without)
-    }
-
-
-def _digest(texts: Mapping[str, str]) -> str:
-    digest = hashlib.sha256()
-    for name, text in texts.items():
-        digest.update(f"{name}\0{text}\0".encode())
-    return digest.hexdigest()[:_LENGTH]
-
-
-def _folders(without: tuple[str, ...]) -> list[str]:
-    return [
-        path.name
-        for path in _PACKAGE.iterdir()
-        if path.is_dir() and path.name not in (*without, "__pycache__")
-    ]
-
-
-def _without_docstrings(text: str) -> str:
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            value = body[0].value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                body.pop(0)
-    return ast.dump(tree)
+def _folders() -> list[str]:
+    return sorted(path.name for path in _PACKAGE.iterdir() if path.is_dir())

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, overload
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import (
@@ -99,37 +99,13 @@ class Option:
     absent: str = "none"
 
 
-class _Declared(TypedDict, total=False):
-    """The fields of :class:`Option`, as keyword arguments."""
-
-    text: str
-    low: float
-    high: float | str
-    open_low: bool
-    open_high: bool
-    choices: tuple[str, ...]
-    check: Check | None
-    strength: bool
-    flag: str | None
-    metavar: str
-    positional: bool
-    repeat: bool
-    group: str
-    complete: Completion | None
-    label: str
-    slider: tuple[float, float] | None
-    log: bool
-    words: tuple[str, ...]
-    absent: str
-
-
 # Type checkers recognise a default only by its name, so pass it by name.
 @overload
-def option(*, default: T, kw_only: bool = ..., **declared: Unpack[_Declared]) -> T: ...
+def option(*, default: T, kw_only: bool = ..., **declared: Any) -> T: ...
 @overload
-def option(*, default_factory: Callable[[], T], kw_only: bool = ..., **declared: Unpack[_Declared]) -> T: ...
+def option(*, default_factory: Callable[[], T], kw_only: bool = ..., **declared: Any) -> T: ...
 @overload
-def option(*, kw_only: bool = ..., **declared: Unpack[_Declared]) -> Any: ...
+def option(*, kw_only: bool = ..., **declared: Any) -> Any: ...
 def option(
     default: Any = MISSING, *, default_factory: Any = MISSING, kw_only: Any = MISSING, **declared: Any
 ) -> Any:

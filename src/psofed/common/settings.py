@@ -47,6 +47,8 @@ class Settings:
         Prefix of its fields in messages: the TOML table that holds them.
     group : str
         Heading of its options in ``--help``.
+    advice : str
+        What a message on an unknown field says; by default it suggests a similar one.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Settings:
 
     table: ClassVar[str] = ""
     group: ClassVar[str] = ""
+    advice: ClassVar[str] = ""
 
     def __init_subclass__(cls, *, kw_only: bool = True, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -101,7 +104,7 @@ class Settings:
         known = cls.options()
         for name in values:
             if name not in known:
-                raise UnknownFieldError(cls.full_name(name), tuple(known))
+                raise UnknownFieldError(cls.full_name(name), tuple(known), hint=cls.advice)
         for name, field in known.items():
             if is_required(field) and name not in values:
                 raise MissingValueError(cls.full_name(name), _wanted(field))

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from psofed.common.errors import PsofedError, missing_package
 from psofed.data.values import MISSING, delimiter_of
 from psofed.render.numbers import counted
@@ -189,24 +187,6 @@ def _split_header(path: Path, content: bytes) -> tuple[list[str], str]:
 
 def _check_rows(path: Path, content: bytes, delimiter: str, width: int) -> None:
     """Refuse a row that is too long or whose number of fields differs from the header."""
-    if b'"' in content:
-        return _check_quoted_rows(path, content, delimiter, width)
-    codes = np.frombuffer(content, np.uint8)
-    ends = np.flatnonzero(codes == ord("\n"))
-    if not ends.size or ends[-1] != codes.size - 1:
-        ends = np.append(ends, codes.size)
-    starts = np.append(0, ends[:-1] + 1)
-    separators = np.flatnonzero(codes == ord(delimiter))
-    fields = np.diff(np.searchsorted(separators, np.append(starts, codes.size))) + 1
-    lengths = ends - starts
-    if (long := np.flatnonzero(lengths > _LONGEST_LINE)).size:
-        raise PsofedError(f"{path}: row {long[0] + 1} is longer than {_LONGEST_LINE:,} bytes")
-    if (bad := np.flatnonzero((fields != width) & (lengths > 0))).size:
-        raise _wrong_length(path, int(bad[0]) + 1, int(fields[bad[0]]), width, delimiter)
-    return None
-
-
-def _check_quoted_rows(path: Path, content: bytes, delimiter: str, width: int) -> None:
     reader = csv.reader(_lines(content), delimiter=delimiter, strict=True)
     try:
         for row in reader:

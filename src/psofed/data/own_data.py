@@ -245,6 +245,12 @@ class DataSource:
             raise PsofedError(f"{self.file}: does not hold the samples that this scenario was made with")
         return data
 
+    @property
+    def content(self) -> dict[str, Any]:
+        """What is known of the table's content, as plain values."""
+        content = {"clients": list(self.clients), "samples": list(self.samples), "digest": self.digest}
+        return {name: value for name, value in content.items() if value}
+
     def to_mapping(self) -> dict[str, Any]:
         """Return what reading the table needs, as in a scenario's ``[data]`` table."""
         defaults, values = StreamSettings().to_mapping(), {"file": self.file, **self.reading.to_mapping()}

@@ -15,7 +15,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.data.own_data import OwnData
 from psofed.fleet.fleet import Fleet
-from psofed.fleet.nonlinear import StreamMoments
+from psofed.fleet.nonlinear import StreamMoments, linear_fleet, moments_of
 from psofed.parts.base import Model
 from psofed.parts.features import FeatureMap, identity
 from psofed.scenario import Scenario
@@ -64,43 +64,30 @@ def _measured_fleet(data: OwnData, model: Model, dimension: int) -> Fleet:
     lacking = moments.products - moments.covariances @ fleet.target
     inverses = np.linalg.pinv(moments.covariances, rcond=_SINGULAR, hermitian=True)
     offsets = np.einsum("kij,kj->ki", inverses, lacking)
-    residuals = [
-        targets - features(inputs) @ (fleet.target + offset)
-        for inputs, targets, offset in zip(data.inputs, data.targets, offsets, strict=True)
-    ]
+    rows = [features(inputs) for inputs in data.inputs]
+    residuals = [y - z @ (fleet.target + d) for y, z, d in zip(data.targets, rows, offsets, strict=True)]
+    squares = ((z[:, :, None] * z[:, None, :]).reshape(len(z), -1) for z in rows)  # large: one at a time
     return replace(
         fleet,
         noise_variance=np.array([np.mean(residual**2) for residual in residuals]),
         target_offsets=offsets,
-        fourth_moments=_fourth_moments(data, features),
-        weighted_noise=_weighted_noise(data, residuals, features),
+        fourth_moments=np.array([_mean_squares(products) for products in squares]),
+        weighted_noise=np.array(
+            [_mean_squares(z * e[:, None]) for z, e in zip(rows, residuals, strict=True)]
+        ),
     )
 
 
 def measure_fleet(data: OwnData, features: FeatureMap | None = None) -> Fleet:
     """Return the measured fleet: w° as the target, the variances of the residuals as the noise."""
-    features = identity(data.num_columns) if features is None else features
     moments = measure_moments(data, features)
-    weights = _best_weights(data, moments)
-    return Fleet(
-        target=weights,
-        input_variance=np.trace(moments.covariances, axis1=1, axis2=2) / weights.size,
-        noise_variance=np.maximum(moments.residual_variance(weights), 0.0),
-        correlation=0.0,
-        explicit_covariances=moments.covariances,
-        names=tuple(data.clients),
-    )
+    return replace(linear_fleet(moments, _best_weights(data, moments)), names=tuple(data.clients))
 
 
 def measure_moments(data: OwnData, features: FeatureMap | None = None) -> StreamMoments:
     """Estimate second moments of every client's features and labels from all its samples."""
     features = identity(data.num_columns) if features is None else features
-    parts = []
-    for inputs, targets in zip(data.inputs, data.targets, strict=True):
-        z, count = features(inputs), len(targets)
-        parts.append((z.T @ z / count, targets @ z / count, float(targets @ targets) / count))
-    covariances, products, power = zip(*parts, strict=True)
-    return StreamMoments(np.array(covariances), np.array(products), np.array(power))
+    return moments_of(zip(data.inputs, data.targets, strict=True), features)
 
 
 def best_weights(data: OwnData, features: FeatureMap | None = None) -> FloatArray:
@@ -116,20 +103,6 @@ def _best_weights(data: OwnData, moments: StreamMoments) -> FloatArray:
     return pooled.best_weights()
 
 
-def _weighted_noise(data: OwnData, residuals: list[FloatArray], features: FeatureMap) -> FloatArray:
-    """Return E[ν² zzᵀ] of every client, (K, D, D)."""
-    parts = []
-    for inputs, residual in zip(data.inputs, residuals, strict=True):
-        scaled = features(inputs) * residual[:, None]
-        parts.append(scaled.T @ scaled / len(scaled))
-    return np.array(parts)
-
-
-def _fourth_moments(data: OwnData, features: FeatureMap) -> FloatArray:
-    """Return E[zzᵀ ⊗ zzᵀ] of every client, (K, D², D²): A → E[zzᵀ A zzᵀ] as a matrix."""
-    parts = []
-    for inputs in data.inputs:
-        z = features(inputs)
-        squares = (z[:, :, None] * z[:, None, :]).reshape(len(z), -1)
-        parts.append(squares.T @ squares / len(z))
-    return np.array(parts)
+def _mean_squares(columns: FloatArray) -> FloatArray:
+    """Return E[c cᵀ] over the rows c of `columns`."""
+    return columns.T @ columns / len(columns)

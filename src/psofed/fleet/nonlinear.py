@@ -9,6 +9,7 @@ follow, so PSO-Fed's recursion and theory apply with w° for w and Var e for the
 are estimated from the same sample; the theory uses them for features.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +19,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_inputs
 from psofed.parts.base import Model
+from psofed.parts.features import FeatureMap
 from psofed.scenario import Data, Scenario
 
 # Samples of the whole fleet from which moments are estimated.
@@ -57,6 +59,27 @@ class StreamMoments:
         return np.asarray(self.power - 2 * self.products @ weights + quadratic)
 
 
+def moments_of(samples: Iterable[tuple[FloatArray, FloatArray]], features: FeatureMap) -> StreamMoments:
+    """Return the moments of the clients' samples, inputs (n, d) and labels (n,) each."""
+    parts = []
+    for inputs, labels in samples:
+        z, count = features(inputs), len(labels)
+        parts.append((z.T @ z / count, labels @ z / count, float(labels @ labels) / count))
+    covariances, products, power = zip(*parts, strict=True)
+    return StreamMoments(np.array(covariances), np.array(products), np.array(power))
+
+
+def linear_fleet(moments: StreamMoments, weights: FloatArray) -> Fleet:
+    """Return the linear fleet with these second moments, whose target is `weights`."""
+    return Fleet(
+        target=weights,
+        input_variance=np.trace(moments.covariances, axis1=1, axis2=2) / weights.size,
+        noise_variance=np.maximum(moments.residual_variance(weights), 0.0),
+        correlation=0.0,
+        explicit_covariances=moments.covariances,
+    )
+
+
 def fit_best_weights(scenario: Scenario) -> FloatArray:
     """Return w° of a scenario whose streams are not the paper's.
 
@@ -83,14 +106,7 @@ def measure_features(scenario: Scenario) -> Fleet:
     not: the approximation is good for small stepsizes, where only second moments matter (docs/learning.md: how good).
     """
     moments = estimate_moments(scenario)
-    weights = moments.best_weights()
-    return Fleet(
-        target=weights,
-        input_variance=np.trace(moments.covariances, axis1=1, axis2=2) / weights.size,
-        noise_variance=moments.residual_variance(weights),
-        correlation=0.0,
-        explicit_covariances=moments.covariances,
-    )
+    return linear_fleet(moments, moments.best_weights())
 
 
 def estimate_moments(scenario: Scenario) -> StreamMoments:
@@ -131,11 +147,8 @@ def _estimate_moments(clients: int, dimension: int, model: Model, data: Data) ->
     fleet = draw_inputs(scenario)
     features = model.make_features(fleet.input_dimension, dimension)
     count = max(_SAMPLES // clients, 200)
-    covariances = np.empty((clients, dimension, dimension))
-    products, power = np.empty((clients, dimension)), np.empty(clients)
-    for k, seed in enumerate(np.random.SeedSequence((data.fleet_seed, 2)).spawn(clients)):
-        inputs, labels = draw_sample(scenario, fleet, count, np.random.default_rng(seed), k)
-        z = features(inputs)
-        covariances[k], products[k] = z.T @ z / count, labels @ z / count
-        power[k] = labels @ labels / count
-    return StreamMoments(covariances, products, power)
+    seeds = np.random.SeedSequence((data.fleet_seed, 2)).spawn(clients)
+    return moments_of(
+        (draw_sample(scenario, fleet, count, np.random.default_rng(seed), k) for k, seed in enumerate(seeds)),
+        features,
+    )

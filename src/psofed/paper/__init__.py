@@ -1,1 +1,1 @@
-"""The paper: its figures and claims made again, the resilience matrix, the report."""
+"""The paper: its figures and claims reproduced, and the report."""

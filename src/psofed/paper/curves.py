@@ -1,22 +1,24 @@
 """Plans of figures: curves over an axis, each simulated and predicted for one uplink or both."""
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.paper.model import CellResults, FigureData, FigureSeries, Quality
-from psofed.paper.predictions import predict_point
-from psofed.paper.published import published_table
+from psofed.fleet import draw_fleet
+from psofed.paper.model import CellResults, Figure, FigureData, FigureSeries, Quality
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.results import METRIC_TITLES
 from psofed.scenario import UPLINKS, Data, Scenario
 from psofed.scenario.changes import with_values
-from psofed.studies.sweeps import Axis, Cell, CellResult, Grid
+from psofed.studies.sweeps import Axis, Cell, Grid
 
 # μ of the stepsize axes.
 STEPSIZES = (0.01, 0.03, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.2)
@@ -24,8 +26,7 @@ STEPSIZES = (0.01, 0.03, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.2)
 # Of figures 2 to 9.
 FLEET_SEED = 17
 
-# Trials for standard errors of at most 0.05 dB: of the MSE, and of its terms (figure 9, of figure 2's cells).
-TRIALS, TERM_TRIALS, QUICK_TRIALS = 192, 448, 16
+QUICK_TRIALS = 16
 
 
 def paper_scenario(*, num_byzantine: int, probability: float, variance: float, **fields: Any) -> Scenario:
@@ -58,65 +59,45 @@ def stepsize_axis() -> Axis:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A curve of a figure, for one uplink.
+class Curve:
+    """A curve of a figure.
 
     Attributes
     ----------
     label : str
         In the legend.
-    uplink : str
-        ``"same"`` or ``"redrawn"``.
-    curve : int
-        The curve's number, the same for both uplinks.
     changes : mapping
         Fields that differ from the figure's base scenario.
-    predicted : mapping or None
-        The same for the theories; None where they do not cover the curve.
-    unpredicted : tuple of str
-        Metrics that the theories do not cover.
+    equivalent : mapping or None
+        Fields of PSO-Fed with the same server, which the theories and the redrawn uplink take; None for an algorithm
+        that has no redrawn uplink, which is simulated for the equations as written only.
     term : str
-        Attribute of a prediction that the curve shows, if that is not the figure's metric.
+        Term of the network MSE that the curve shows, if that is not the figure's metric: ``"data"`` or ``"attack"``.
     """
 
     label: str
-    uplink: str
-    curve: int
     changes: Mapping[str, Any]
-    predicted: Mapping[str, Any] | None
-    unpredicted: tuple[str, ...] = ()
+    equivalent: Mapping[str, Any] | None = None
     term: str = ""
 
-    def series(self, kind: str, x: Iterable[float], y: Any, metric: str, **more: Any) -> FigureSeries:
-        """Return one way in which the curve was found."""
-        points = np.array(list(x), dtype=float), np.array(y, dtype=float)
-        about: dict[str, Any] = {"label": self.label, "curve": self.curve, "uplink": self.uplink, **more}
-        return FigureSeries(kind=kind, x=points[0], y=points[1], metric=metric, **about)
 
-    def simulated(self, x: Iterable[float], trials: FloatArray, metric: str) -> FigureSeries:
-        """Return the means over trials, shape (points, trials), with their standard errors."""
-        count = trials.shape[1]
-        with np.errstate(invalid="ignore"):
-            spread = trials.std(axis=1, ddof=1) if count > 1 else np.full(len(trials), math.nan)
-        error = spread / math.sqrt(count)
-        return self.series("simulation", x, trials.mean(axis=1), metric, standard_error=error, trials=trials)
-
-
-SimulatedRows = list[tuple[Row, list[CellResult]]]
+def curves_over(field: str, label: str, *values: float) -> dict[str, Any]:
+    """Return the curves of a plan that differ in one field; `label` is a format for its value."""
+    curves = tuple(Curve(label.format(value), {field: value}, {field: value}) for value in values)
+    return {"curve_field": field, "curves": curves}
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigurePlan:
-    """Content of a figure: its file holds it as ``FIGURE``.
+class FigurePlan(Figure):
+    """Plan of a figure.
 
     Attributes
     ----------
-    name, title, caption, x_label, metric : str
-        See :class:`FigureData`.
-    base : Scenario
-        What all points have in common.
     x_axis : Axis
         What varies along the abscissa.
+    curves : tuple of Curve
+    curve_field : str
+        The field that tells the curves apart.
     small_stepsize : bool
         Show the paper's theory in its small-stepsize approximation too.
     trials : int
@@ -125,24 +106,19 @@ class FigurePlan:
         Whether the base is not the paper's: there are no printed points, and theory only where it applies.
     """
 
-    name: str
-    title: str
-    caption: str
-    base: Scenario
     x_axis: Axis
-    x_label: str
-    metric: str = "network_mse"
+    curves: tuple[Curve, ...]
+    curve_field: str
     small_stepsize: bool = False
-    trials: int = TRIALS
+    trials: int = 192
     is_changed: bool = False
 
     def changed(self, changes: Mapping[str, Any]) -> "FigurePlan":
         """Return the figure with fields of its base set by dotted name."""
         if not changes:
             return self
-        varied = {*self.varied, *self.x_axis.fields}
         for name, value in changes.items():
-            if name in varied:
+            if name in (*self.varied, *self.x_axis.fields):
                 raise InvalidValueError(name, value, f"left out: it varies in {self.name}")
         words = ", ".join(f"{name} = {value}" for name, value in changes.items())
         caption = f"{self.caption} Changed: {words}."
@@ -151,53 +127,50 @@ class FigurePlan:
     @property
     def varied(self) -> dict[str, list[Any]]:
         """The fields that vary, with their values."""
-        raise NotImplementedError
-
-    def rows(self) -> Iterator[Row]:
-        """Yield all simulated curves."""
-        raise NotImplementedError
+        values = [curve.changes.get(self.curve_field, curve.label) for curve in self.curves]
+        return {
+            "uplink": list(UPLINKS),
+            self.curve_field: list(dict.fromkeys(values)),
+            self.x_axis.name: self.x_axis.labels,
+        }
 
     def cells(self, quality: Quality) -> list[Cell]:
         """Return what has to be simulated, curve by curve."""
-        return [cell for row in self.rows() for cell in self.row_cells(row, quality)]
-
-    def row_cells(self, row: Row, quality: Quality) -> list[Cell]:
-        """Return the points of one curve."""
-        base = with_values(self.base, {**row.changes, "uplink": row.uplink})
-        trials = quality.choose(self.trials, QUICK_TRIALS)
-        return Grid(base, (self.x_axis,), trials, quality.seed, tail=0.5).cells()
+        return [cell for number, uplink in self._simulated() for cell in self._cells(number, uplink, quality)]
 
     def build(self, quality: Quality, results: CellResults) -> FigureData:
         """Make the figure from the simulated cells, both theories and the printed points."""
-        own, *others = dict.fromkeys((self.metric, *(METRIC_TITLES if self.metric in METRIC_TITLES else ())))
-        rows = [(row, [results(cell) for cell in self.row_cells(row, quality)]) for row in self.rows()]
-        unsteady = tuple(
-            f"{row.label}, {self.x_label} = {x}, uplink {row.uplink}"
-            for row, found in rows
-            for x, result in zip(self.x_axis.labels, found, strict=True)
-            if "network_mse" in result.unsteady_metrics
-        )
+        metric = self.metric if self.metric in METRIC_TITLES else "network_mse"
+        levels: dict[tuple[int, str], FloatArray] = {}
+        series, unsteady = [], []
+        for number, uplink in self._simulated():
+            curve, points = self.curves[number], self._cells(number, uplink, quality)
+            simulated = [results(cell) for cell in points]
+            levels[number, uplink] = np.stack([result.steady_state[metric] for result in simulated])
+            unsteady += [
+                f"{curve.label}, {self.x_label} = {x}, uplink {uplink}"
+                for x, result in zip(self.x_axis.labels, simulated, strict=True)
+                if "network_mse" in result.unsteady_metrics
+            ]
+            trials = levels[number, uplink]
+            if curve.term == "data":
+                trials = trials - draw_fleet(self.base).noise_variance.mean()
+            elif curve.term == "attack":
+                trials = trials - levels[0, uplink]
+            series.append(self._from_trials(number, uplink, trials))
+            series += self._predictions(number, uplink)
         return FigureData(
-            name=self.name, title=self.title, caption=self.caption, x_label=self.x_label, metric=self.metric,
-            base=self.base, varied=self.varied, panels=UPLINKS,
-            series=(*self.series(own, rows), *self._published()),
-            other_series=tuple(one for metric in others for one in self.series(metric, rows)),
-            trials=quality.choose(self.trials, QUICK_TRIALS), seed=quality.seed, unsteady=unsteady,
-        )  # fmt: skip
-
-    def series(self, metric: str, rows: SimulatedRows) -> Iterator[FigureSeries]:
-        """Yield the steady states of all curves, simulated and predicted."""
-        for row, results in rows:
-            trials = np.stack([result.steady_state[metric] for result in results])
-            yield row.simulated(self.x_axis.labels, trials, metric)
-            if metric not in row.unpredicted:
-                yield from self.predictions(row, metric)
+            **{name: getattr(self, name) for name in Figure.__dataclass_fields__},
+            varied=self.varied,
+            series=(*series, *self._published()),
+            trials=quality.choose(self.trials, QUICK_TRIALS),
+            seed=quality.seed,
+            unsteady=tuple(unsteady),
+        )
 
     def examples(self) -> tuple[Scenario, Scenario]:
         """Return a point of the first and of the last curve that theory predicts, under the strongest attack."""
-        predicted = [
-            row.predicted for row in self.rows() if row.uplink == "same" and row.predicted is not None
-        ]
+        predicted = [curve.equivalent for curve in self.curves if curve.equivalent is not None]
         name, values = self.x_axis.name, self.x_axis.labels
         strongest = {name: values[-1]} if name.startswith("attack.") else {}
         first, last = (with_values(self.base, {**predicted[at], **strongest}) for at in (0, -1))
@@ -205,65 +178,97 @@ class FigurePlan:
 
     def outline(self) -> Iterator[FigureSeries]:
         """Yield what is known without simulating: the exact theory for the equations as written, the printed points."""
-        for row in self.rows():
-            if row.uplink == "same" and self.metric not in row.unpredicted:
-                yield from self.predictions(row, self.metric)
+        for number in range(len(self.curves)):
+            yield from self._predictions(number, "same")
         yield from self._published()
 
-    def predictions(self, row: Row, metric: str) -> Iterator[FigureSeries]:
+    def _simulated(self) -> Iterator[tuple[int, str]]:
+        """Yield the number of every simulated curve with its uplink."""
+        for uplink in UPLINKS:
+            for number, curve in enumerate(self.curves):
+                if uplink == "same" or curve.equivalent is not None:
+                    yield number, uplink
+
+    def _cells(self, number: int, uplink: str, quality: Quality) -> list[Cell]:
+        curve = self.curves[number]
+        changes = curve.changes if uplink == "same" else curve.equivalent or {}
+        base = with_values(self.base, {**changes, "uplink": uplink})
+        trials = quality.choose(self.trials, QUICK_TRIALS)
+        return Grid(base, (self.x_axis,), trials, quality.seed, tail=0.5).cells()
+
+    def _series(self, number: int, uplink: str, kind: str, y: Any, **more: Any) -> FigureSeries:
+        x = np.array(self.x_axis.labels, dtype=float)
+        label = more.pop("label", self.curves[number].label)
+        return FigureSeries(label, kind, uplink, x, np.array(y, dtype=float), number, **more)
+
+    def _from_trials(self, number: int, uplink: str, trials: FloatArray) -> FigureSeries:
+        """Return the means over trials, shape (points, trials), with their standard errors."""
+        count = trials.shape[1]
+        with np.errstate(invalid="ignore"):
+            spread = trials.std(axis=1, ddof=1) if count > 1 else np.full(len(trials), math.nan)
+        error = spread / math.sqrt(count)
+        means = trials.mean(axis=1)
+        return self._series(number, uplink, "simulation", means, standard_error=error, trials=trials)
+
+    def _predictions(self, number: int, uplink: str) -> Iterator[FigureSeries]:
         """Yield what the theories say of a curve."""
-        if row.predicted is None:
+        curve = self.curves[number]
+        if curve.equivalent is None:
             return
-        base = with_values(self.base, {**row.predicted, "uplink": row.uplink})
+        base = with_values(self.base, {**curve.equivalent, "uplink": uplink})
         scenarios = [cell.scenario for cell in Grid(base, (self.x_axis,)).cells()]
         # The paper's theory describes the redrawn uplink, whatever the equations say.
         theories = [("exact", False), ("paper", False), ("paper", True)][: 2 + self.small_stepsize]
-        for theory, small in theories if row.uplink == "redrawn" else theories[:1]:
-            name = row.term or metric
+        for theory, small in theories if uplink == "redrawn" else theories[:1]:
             try:
-                y = [getattr(predict_point(scenario, theory, small), name) for scenario in scenarios]
+                points = [predict_point(scenario, theory, small) for scenario in scenarios]
             except NotCoveredError:
                 if not self.is_changed:
                     raise
                 continue
-            label = f"{row.label}, small-stepsize approximation" if small else row.label
-            yield row.series(f"{theory}-theory", self.x_axis.labels, y, metric, label=label)
+            y = [point[curve.term or self.metric] for point in points]
+            label = f"{curve.label}, small-stepsize approximation" if small else curve.label
+            yield self._series(number, uplink, f"{theory}-theory", y, label=label)
 
     def _published(self) -> Iterator[FigureSeries]:
         """Yield the curves printed in the paper, each with the number of ours that it should be."""
-        numbers = {row.label: row.curve for row in self.rows()}
+        numbers = {curve.label: number for number, curve in enumerate(self.curves)}
         for printed in () if self.is_changed else published_table().get(self.name, ()):
             name, kind = printed["curve"], printed["kind"]
-            yield FigureSeries(
-                f"{name}, printed {kind}", "published", None, np.array(printed["x"], dtype=float),
-                10 ** (np.array(printed["y_db"]) / 10), self.metric, numbers[name],
-            )  # fmt: skip
+            x, y = np.array(printed["x"], dtype=float), 10 ** (np.array(printed["y_db"]) / 10)
+            yield FigureSeries(f"{name}, printed {kind}", "published", None, x, y, numbers[name])
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurvesFigure(FigurePlan):
-    """A figure of PSO-Fed alone: a sweep over two axes and both uplinks.
+def predict_point(scenario: Scenario, theory: str, small_stepsize: bool = False) -> Mapping[str, float]:
+    """Predict the metrics of a scenario and the terms E_φ (``data``) and E_ω (``attack``), all linear.
 
-    Attributes
-    ----------
-    curve_axis : Axis
-        What varies between curves.
-    curve_label : str
-        Names a curve: a format for its value.
+    Perturbations of the Gaussian attack have mean zero, so all that it adds is proportional to p_a σ_B². It is solved
+    once for p_a σ_B² = 1 and scaled; length of the run and, for the paper's theory, uplink play no part.
     """
+    attack = scenario.attack
+    common = scenario.replace(iterations=1, uplink="same" if theory == "paper" else scenario.uplink)
+    if not isinstance(attack, Gaussian):
+        return _solve(common, theory, small_stepsize)
+    quiet = _solve(common.replace(attack=None), theory, small_stepsize)
+    if not attack.num_byzantine:
+        return quiet
+    unit = Gaussian(num_byzantine=attack.num_byzantine, probability=1.0, variance=1.0)
+    loud = _solve(common.replace(attack=unit), theory, small_stepsize)
+    strength = attack.probability * attack.variance
+    return {name: value + strength * (loud[name] - value) for name, value in quiet.items()}
 
-    curve_axis: Axis
-    curve_label: str
 
-    @property
-    def varied(self) -> dict[str, list[Any]]:
-        """The fields that vary, with their values."""
-        axes = {axis.name: list(axis.labels) for axis in (self.curve_axis, self.x_axis)}
-        return {"uplink": list(UPLINKS), **axes}
+@cache
+def _solve(scenario: Scenario, theory: str, small_stepsize: bool) -> Mapping[str, float]:
+    from psofed.theory.prediction import predict
 
-    def rows(self) -> Iterator[Row]:
-        """Yield every curve, for the equations as written and for the redrawn uplink."""
-        for uplink in UPLINKS:
-            for curve, value in enumerate(self.curve_axis.labels):
-                changes = {self.curve_axis.name: value}
-                yield Row(self.curve_label.format(value), uplink, curve, changes, changes)
+    prediction = predict(scenario, theory=theory, small_stepsize=small_stepsize)
+    metrics = {name: float(getattr(prediction, name)) for name in METRIC_TITLES}
+    return {**metrics, "data": prediction.terms.data, "attack": prediction.terms.attack}
+
+
+@cache
+def published_table() -> dict[str, Any]:
+    """Return what stands in ``published.json``: the curves of each printed figure in dB, and where they come from."""
+    table: dict[str, Any] = json.loads(files("psofed.paper").joinpath("published.json").read_text("utf-8"))
+    return table

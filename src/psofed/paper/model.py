@@ -1,7 +1,7 @@
 """Content of a figure: series of points with their uncertainty, and the plan that leads to them."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 KINDS = ("simulation", "paper-theory", "exact-theory", "published")
 
-# What files say of every series.
-_ABOUT = ("metric", "label", "kind", "uplink")
+# What files say of every series, and of every figure.
+_ABOUT = ("label", "kind", "uplink")
 _TEXTS = ("title", "caption", "x_label", "metric")
 
 CellResults = Callable[[Cell], CellResult]
@@ -42,15 +42,13 @@ class FigureSeries:
         One of `KINDS`.
     uplink : str or None
         The system it describes: ``"same"`` or ``"redrawn"``. The paper's theory describes the redrawn one
-        (so it is marked, and drawn beside both); None for printed points, whose system is not stated.
+        (so it is marked, and drawn in both panels); None for printed points, whose system is not stated.
     x, y : array (points,)
         y is linear.
-    standard_error : array (points,) or None
-        Of y; None for theory and printed points.
-    metric : str
-        ``"network_mse"``, ``"test_mse"``, ``"server_msd"``, or a term of the MSE.
     curve : int
         Series of one figure with the same number are the same curve found in different ways.
+    standard_error : array (points,) or None
+        Of y; None for theory and printed points.
     trials : array (points, trials) or None
         What the simulation's y is the mean of, for paired comparisons.
     """
@@ -60,7 +58,6 @@ class FigureSeries:
     uplink: str | None
     x: FloatArray
     y: FloatArray
-    metric: str
     curve: int
     standard_error: FloatArray | None = None
     trials: FloatArray | None = field(default=None, repr=False)
@@ -76,88 +73,79 @@ class FigureSeries:
         return None if self.standard_error is None else DECIBELS_PER_NEPER * self.standard_error / self.y
 
     @property
-    def numbers(self) -> dict[str, FloatArray | None]:
-        """Numbers that files hold of every point, by name."""
-        return {"x": self.x, "y": self.y, "y_db": self.y_db, "standard_error": self.standard_error}
+    def numbers(self) -> dict[str, FloatArray]:
+        """Numbers that files hold of every point, by name; NaN where there is no standard error."""
+        error = np.full(self.y.size, np.nan) if self.standard_error is None else self.standard_error
+        return {"x": self.x, "y": self.y, "y_db": self.y_db, "standard_error": error}
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         about = {name: getattr(self, name) for name in (*_ABOUT, "curve")}
-        lists = {name: None if values is None else values.tolist() for name, values in self.numbers.items()}
-        return {**about, **lists}
+        lists = {name: values.tolist() for name, values in self.numbers.items()}
+        return {**about, **lists, **({"standard_error": None} if self.standard_error is None else {})}
 
 
-@dataclass(frozen=True, eq=False)
-class FigureData:
-    """A finished figure.
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What a figure shows, in our words.
 
     Attributes
     ----------
     name, title, caption : str
-        What it is, in our words.
-    x_label, metric : str
-        The axes.
     base : Scenario
         What all points have in common.
+    x_label, metric : str
+        The axes; the metric is ``"network_mse"``, ``"test_mse"`` or ``"term"``, for terms of the MSE.
+    """
+
+    name: str
+    title: str
+    caption: str
+    base: Scenario
+    x_label: str
+    metric: str = "network_mse"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FigureData(Figure):
+    """A finished figure, with a panel for each uplink.
+
+    Attributes
+    ----------
     varied : dict
         The fields that vary, with their values.
     series : tuple of FigureSeries
-        In the figure's own metric.
-    other_series : tuple of FigureSeries
-        The same in the other metrics.
-    panels : tuple of str
-        Uplinks, one panel each.
     trials, seed : int
         Of the simulation.
     unsteady : tuple of str
         Points at which a simulation was not yet in its steady state.
     """
 
-    name: str
-    title: str
-    caption: str
-    x_label: str
-    metric: str
-    base: Scenario
     varied: dict[str, list[Any]]
     series: tuple[FigureSeries, ...]
-    other_series: tuple[FigureSeries, ...]
-    panels: tuple[str, ...]
     trials: int
     seed: int
     unsteady: tuple[str, ...] = ()
 
     def select(self, **wanted: Any) -> list[FigureSeries]:
-        """Return the series whose attributes have the given values, of any metric.
-
-        A metric that is not asked for is the figure's own.
-        """
-        wanted.setdefault("metric", self.metric)
-        every = (*self.series, *self.other_series)
+        """Return the series whose attributes have the given values."""
         return [
-            series for series in every if all(getattr(series, key) == value for key, value in wanted.items())
+            one for one in self.series if all(getattr(one, key) == value for key, value in wanted.items())
         ]
 
     def panel(self, uplink: str) -> list[FigureSeries]:
         """Return what is drawn in a panel: its uplink's series, the paper's theory and the printed points.
 
-        A panel shows a curve only if it is simulated there; the paper's theory is shown beside both uplinks.
+        A panel shows a curve only if it is simulated there; the paper's theory is shown in both.
         """
-        simulated = self.curve_labels_in([uplink])
+        simulated = {series.curve for series in self.select(kind="simulation", uplink=uplink)}
         drawn = [s for s in self.series if s.uplink in (uplink, None) or s.kind == "paper-theory"]
         return [s for s in drawn if s.curve in simulated]
 
     @property
     def curve_labels(self) -> dict[int, str]:
         """The label of every simulated curve, by its number, in order."""
-        return self.curve_labels_in(self.panels)
-
-    def curve_labels_in(self, panels: Collection[str]) -> dict[int, str]:
-        """Return the labels of the curves that are simulated in some panels, by number, in order."""
-        simulated = [
-            series for series in self.series if series.kind == "simulation" and series.uplink in panels
-        ]
-        return dict(sorted({series.curve: series.label for series in simulated}.items()))
+        return dict(sorted({series.curve: series.label for series in self.select(kind="simulation")}.items()))
 
     def misfit_db(self, kind: str, uplink: str) -> float | None:
         """Return how far a theory lies above the simulation where it is farthest from it; None without that theory."""
@@ -179,16 +167,17 @@ class FigureData:
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists; a number that is not finite (a trial diverged) becomes None."""
         names = (*_TEXTS, "worst_standard_error_db", "varied")
-        return json_object({
-            "figure": self.name,
-            **{name: getattr(self, name) for name in names},
-            "series": [series.to_json() for series in self.series],
-            "other_metrics": [series.to_json() for series in self.other_series],
-            "panels": list(self.panels),
-            "unsteady": list(self.unsteady),
-            "scenario": self.base.to_mapping(),
-            **self._origin,
-        })  # fmt: skip
+        return json_object(
+            {
+                "figure": self.name,
+                **{name: getattr(self, name) for name in names},
+                "series": [series.to_json() for series in self.series],
+                "panels": list(UPLINKS),
+                "unsteady": list(self.unsteady),
+                "scenario": self.base.to_mapping(),
+                **self._origin,
+            }
+        )
 
     @property
     def _origin(self) -> dict[str, Any]:
@@ -198,17 +187,13 @@ class FigureData:
         """Return all series as one labelled table, padded with NaN to the longest."""
         import xarray
 
-        every = (*self.series, *self.other_series)
-        padded = {
-            name: (("series", "point"), np.full((len(every), max(series.x.size for series in every)), np.nan))
-            for name in every[0].numbers
-        }
-        for row, series in enumerate(every):
-            for name, values in series.numbers.items():
-                if values is not None:
-                    padded[name][1][row, : values.size] = values
-        about = {name: ("series", [str(getattr(series, name) or "") for series in every]) for name in _ABOUT}
-        curves = {"curve": ("series", [series.curve for series in every])}
+        longest = max(series.x.size for series in self.series)
+        padded: dict[str, Any] = {}
+        for name in self.series[0].numbers:
+            rows = [np.append(s.numbers[name], np.full(longest - s.x.size, np.nan)) for s in self.series]
+            padded[name] = ("series", "point"), np.stack(rows)
+        about = {name: ("series", [str(getattr(s, name) or "") for s in self.series]) for name in _ABOUT}
+        curves = {"curve": ("series", [series.curve for series in self.series])}
         texts = {name: getattr(self, name) for name in _TEXTS}
         origin = {"figure": self.name, **texts, "scenario": self.base.to_toml(), **self._origin}
         return xarray.Dataset(padded, coords=about | curves, attrs=origin)
@@ -218,12 +203,9 @@ class FigureData:
         write_json(folder / f"{self.name}.json", self.to_json(), mode=0o666)
         save_dataset(self.to_dataset(), folder / f"{self.name}.nc")
         rows: list[Any] = [(*_ABOUT, *self.series[0].numbers)]
-        for series in (*self.series, *self.other_series):
+        for series in self.series:
             names = [getattr(series, name) or "" for name in _ABOUT]
-            columns = [
-                [""] * series.x.size if values is None else values.tolist()
-                for values in series.numbers.values()
-            ]
+            columns = (values.tolist() for values in series.numbers.values())
             rows += [(*names, *row) for row in zip(*columns, strict=True)]
         write_atomically(folder / f"{self.name}.csv", csv_text(rows).encode(), mode=0o666)
 
@@ -231,9 +213,9 @@ class FigureData:
 def read_figure(path: Path) -> FigureData | None:
     """Return a figure that `reproduce` wrote as NetCDF, without its trials; None if the file is another result."""
     data = open_dataset(path) if path.suffix.lower() == ".nc" else None
-    figure: FigureData | None = (
-        read_back(path, data, _from_dataset) if data is not None and "figure" in data.attrs else None
-    )
+    if data is None or "figure" not in data.attrs:
+        return None
+    figure: FigureData = read_back(path, data, _from_dataset)
     return figure
 
 
@@ -241,23 +223,20 @@ def _from_dataset(data: "xarray.Dataset") -> FigureData:
     series = []
     for at in range(data.sizes["series"]):
         one = data.isel(series=at)
-        about: dict[str, Any] = {name: str(one[name].values) or None for name in _ABOUT}
+        label, kind, uplink = (str(one[name].values) for name in _ABOUT)
         size = int(np.isfinite(one["x"].values).sum())
         x, y, error = (one[name].values[:size] for name in ("x", "y", "standard_error"))
-        series.append(
-            FigureSeries(
-                **about, x=x, y=y, curve=int(one["curve"]),
-                standard_error=error if about["kind"] == "simulation" else None,
-            )
-        )  # fmt: skip
-    metric = data.attrs["metric"]
+        curve, errors = int(one["curve"]), error if kind == "simulation" else None
+        series.append(FigureSeries(label, kind, uplink or None, x, y, curve, errors))
     return FigureData(
-        name=data.attrs["figure"], **{name: data.attrs[name] for name in _TEXTS}, varied={}, panels=UPLINKS,
+        name=data.attrs["figure"],
+        **{name: data.attrs[name] for name in _TEXTS},
         base=Scenario.from_toml(data.attrs["scenario"]),
-        series=tuple(one for one in series if one.metric == metric),
-        other_series=tuple(one for one in series if one.metric != metric),
-        trials=int(data.attrs["trials"]), seed=int(data.attrs["seed"]),
-    )  # fmt: skip
+        varied={},
+        series=tuple(series),
+        trials=int(data.attrs["trials"]),
+        seed=int(data.attrs["seed"]),
+    )
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,20 @@
 The terminal prints it; the page (:mod:`psofed.paper.page`) shows its headline and tables around the charts.
 """
 
-import os
 import platform
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from psofed._version import __version__
-from psofed.paper.charts import describe_print
+from psofed.paper.charts import BAND, KINDS, kind_of, ordinate, shown_kinds
 from psofed.paper.claims import Claim
+from psofed.paper.curves import published_table
 from psofed.paper.model import FigureData, Reproduction
-from psofed.paper.published import published_table
-from psofed.paper.typeset import decibels
-from psofed.render import Column, Kind, NextStep, Report, Table
-from psofed.render.numbers import listed
+from psofed.render import Column, Kind, Measured, NextStep, Report, Table
+from psofed.render.numbers import fixed, listed
 
 ROUGH = "A quick run with few trials: differences near the noise are rough."
 
@@ -61,35 +60,70 @@ def answer(figures: Mapping[str, FigureData]) -> str:
     return (
         f"{'Yes' if lower else 'No'}. With {ours.x[-1]:g} of {base.num_clients} clients Byzantine, sharing "
         f"{base.num_shared} of {base.dimension} parameters (PSO-Fed) has a test MSE of "
-        f"{decibels(float(ours.y_db[-1]))}. Online-Fed shares all of them {base.dimension // base.num_shared} times "
-        f"less often, on the same traffic, and comes to {decibels(float(full.y_db[-1]))}: "
+        f"{fixed(float(ours.y_db[-1]), 1)} dB. Online-Fed shares all of them {base.dimension // base.num_shared} times "
+        f"less often, on the same traffic, and comes to {fixed(float(full.y_db[-1]), 1)} dB: "
         f"{full.y[-1] / ours.y[-1]:.1f} times the error."
+    )
+
+
+def figure_table(data: FigureData, uplink: str, title: str) -> Table:
+    """Return every point of a panel, with a column for every kind of series."""
+    kinds = shown_kinds(data, [uplink])
+    points: dict[tuple[int, float], dict[str, Measured]] = {}
+    for series in data.panel(uplink):
+        error = np.zeros(series.y.size) if series.standard_error is None else BAND * series.standard_error
+        for x, y, half in zip(series.x.tolist(), series.y.tolist(), error.tolist(), strict=True):
+            cell = Measured(y, y - half, y + half) if half else Measured(y)
+            points.setdefault((series.curve, x), {})[kind_of(series)] = cell
+    columns = [Column(KINDS[kind].title.partition(",")[0], Kind.LEVEL) for kind in kinds]
+    rows = tuple(
+        (data.curve_labels[curve], f"{x:g}", *(cells.get(kind) for kind in kinds))
+        for (curve, x), cells in sorted(points.items())
+    )
+    return Table(f"{title}: {ordinate(data)}", (Column("curve"), Column(data.x_label), *columns), rows)
+
+
+def describe_print(data: FigureData, uplink: str) -> str:
+    """Say where the simulation is farthest from the printed points of a panel; nothing where none are."""
+    shown = data.panel(uplink)
+    printed = [one for one in shown if kind_of(one) == "published"] or [
+        one for one in shown if kind_of(one) == "published-theory"
+    ]
+    distances = [
+        (float(ours.y_db[np.isclose(ours.x, x)][0] - y), x, data.curve_labels[one.curve])
+        for one in printed
+        for ours in data.select(kind="simulation", uplink=uplink, curve=one.curve)
+        for x, y in zip(one.x, one.y_db, strict=True)
+        if np.isclose(ours.x, x).any()
+    ]
+    if not distances:
+        return ""
+    worst, place, curve = max(distances, key=lambda distance: abs(distance[0]))
+    where = f"{curve}, {data.x_label} = {place:g}"
+    return f"up to {fixed(abs(worst))} dB {'above' if worst > 0 else 'below'} print ({where})"
+
+
+def describe_misfit(data: FigureData, uplink: str) -> str:
+    """Say how near each theory comes to the simulation, everywhere in a panel."""
+    misfits = {kind: data.misfit_db(kind, uplink) for kind in ("exact-theory", "paper-theory")}
+    return ", ".join(
+        f"{KINDS[kind].title} within {fixed(max(abs(worst), 0.01))} dB"
+        for kind, worst in misfits.items()
+        if worst is not None
     )
 
 
 def run_table(reproduction: Reproduction) -> Table:
     """Return how the figures were made: times, quality, machine and versions."""
     facts = {
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "wall time": f"simulation {reproduction.simulation_seconds:.1f} s, theory {reproduction.theory_seconds:.1f} s",
         "cells": f"{reproduction.computed_cells} simulated in this run, {reproduction.cells} in all",
         **({"changed": str(reproduction.changes)} if reproduction.changes else {}),
         "quality": "quick" if reproduction.quality.quick else "full",
         "seed": str(reproduction.quality.seed),
-        "processor": _processor(),
-        "cores": str(os.cpu_count()),
-        "system": f"{platform.system()} {platform.machine()}",
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "psofed": __version__,
-        "Python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "scipy", "numba", "xarray", "matplotlib", "bokeh")},
+        **{name: version(name) for name in ("numpy", "scipy", "numba")},
         "printed points": published_table()["source"],
     }
     return Table("How it was made", (Column(""), Column("")), tuple(facts.items()))
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

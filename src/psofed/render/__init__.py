@@ -1,9 +1,8 @@
 """Reports and charts as values, and everything that turns them into something to look at.
 
-A result makes a :class:`Report` of what it found, and a :class:`~psofed.render.charts.Chart` of its picture. This
-package renders both and knows nothing else: `text`, `html` and `markup` (Markdown, LaTeX) write reports,
-`figures` (Matplotlib) and `pages` (Bokeh) draw. `numbers` decides how a number is written, `style` how anything is
-coloured.
+A result makes a :class:`Report`, and a :class:`~psofed.render.charts.Chart` of its picture. This package renders both
+and knows nothing else: `text`, `html` and `markup` (Markdown, LaTeX) write reports, `figures` (Matplotlib) draws.
+`numbers` decides how a number is written, `style` how anything is coloured.
 """
 
 from psofed.render.report import (

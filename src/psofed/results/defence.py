@@ -99,13 +99,15 @@ class DefenceRecord:
     @property
     def summary(self) -> dict[str, float]:
         """Summary over all trials, by name."""
-        return {
-            "found": self.found,
-            "median_delay": self.median_delay,
-            "false_alarms": float(self.false_alarms.sum()),
-            "iterations_per_false_alarm": self.iterations_per_false_alarm,
-            "byzantine_time_out": self.byzantine_time_out,
-            "honest_time_out": self.honest_time_out,
+        names = (
+            "found",
+            "median_delay",
+            "iterations_per_false_alarm",
+            "byzantine_time_out",
+            "honest_time_out",
+        )
+        return {"false_alarms": float(self.false_alarms.sum())} | {
+            name: getattr(self, name) for name in names
         }
 
     def describe(self) -> str:

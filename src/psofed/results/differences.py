@@ -58,17 +58,17 @@ class Difference(Reported):
     @property
     def network_mse(self) -> MetricDifference:
         """Of the MSE over all clients."""
-        return self.metrics["network_mse"]
+        return self["network_mse"]
 
     @property
     def server_msd(self) -> MetricDifference:
         """Of the server's MSD."""
-        return self.metrics["server_msd"]
+        return self["server_msd"]
 
     @property
     def test_mse(self) -> MetricDifference:
         """Of the server's test MSE."""
-        return self.metrics["test_mse"]
+        return self["test_mse"]
 
     def __getitem__(self, metric: str) -> MetricDifference:
         return self.metrics[metric]
@@ -92,7 +92,7 @@ class Difference(Reported):
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
         return {
-            **{metric: found.to_json() for metric, found in self.metrics.items()},
+            **{metric: value.to_json() for metric, value in self.metrics.items()},
             "paired": self.paired,
             "trials": list(self.trials),
             "not_paired_because": list(self.reasons),
@@ -103,14 +103,19 @@ class Difference(Reported):
         """Return a row per metric."""
         import pandas
 
-        names = ("metric", "db", "low_db", "high_db", "percent", "low_percent", "high_percent", "statistic",
-                 "significant")  # fmt: skip
         rows = [
-            (metric, found.decibels, *found.interval, found.percent, *found.percent_interval, found.statistic,
-             found.is_significant)
-            for metric, found in self.metrics.items()
-        ]  # fmt: skip
-        return pandas.DataFrame(rows, columns=names)
+            {
+                "metric": metric,
+                "db": value.decibels,
+                **dict(zip(("low_db", "high_db"), value.interval, strict=True)),
+                "percent": value.percent,
+                **dict(zip(("low_percent", "high_percent"), value.percent_interval, strict=True)),
+                "statistic": value.statistic,
+                "significant": value.is_significant,
+            }
+            for metric, value in self.metrics.items()
+        ]
+        return pandas.DataFrame(rows)
 
     def chart(self, metric: str = "network_mse") -> "Chart":
         """Return every pair's difference in dB, in order, with the estimate and its interval."""

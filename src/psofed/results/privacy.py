@@ -45,6 +45,7 @@ def gaussian_epsilon(multiplier: float, uploads: int, delta: float) -> float:
     >>> gaussian_epsilon(multiplier=1.0, uploads=0, delta=1e-5)
     0.0
     """
+    from scipy.optimize import brentq
     from scipy.special import log_ndtr
 
     mu = math.sqrt(uploads) / multiplier
@@ -55,12 +56,7 @@ def gaussian_epsilon(multiplier: float, uploads: int, delta: float) -> float:
 
     if mu == 0.0 or excess(0.0) <= 0.0:
         return 0.0
-    low, high = 0.0, 1.0
+    high = 1.0
     while excess(high) > 0.0:
-        low, high = high, 2.0 * high
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if excess(middle) > 0.0 else (low, middle)
-    return high
+        high *= 2.0
+    return float(brentq(excess, 0.0, high, xtol=1e-14, rtol=1e-14))

@@ -193,10 +193,17 @@ class SimulationResult(Reported):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
-        diverged = self.diverged_trials
+        diverged, tracking = self.diverged_trials, self.tracking
+        optional: dict[str, Any] = {"notes": list(self.notes)} if self.notes else {}
+        if self.stopping is not None:
+            optional["stopping"] = asdict(self.stopping) | {"margin_db": self.margin}
+        if tracking is not None:
+            optional["tracking"] = tracking.to_json()
+        if self.defence is not None:
+            optional["defence"] = self.defence.to_json()
         return json_object(
             {
-                **{metric: found.to_json() for metric, found in self.estimates().items()},
+                **{metric: value.to_json() for metric, value in self.estimates().items()},
                 "tail": self.tail,
                 "trials": self.trials,
                 "diverged": {
@@ -204,15 +211,8 @@ class SimulationResult(Reported):
                     "iterations": self.diverged_at[diverged].tolist(),
                 },
                 "unsteady": self.unsteady_metrics,
-                **(
-                    {}
-                    if self.stopping is None
-                    else {"stopping": asdict(self.stopping) | {"margin_db": self.margin}}
-                ),
-                **({"notes": list(self.notes)} if self.notes else {}),
+                **optional,
                 **self.details,
-                **({} if self.tracking is None else {"tracking": self.tracking.to_json()}),
-                **({} if self.defence is None else {"defence": self.defence.to_json()}),
                 "communication": self.communication.to_json(),
                 "fleet": {
                     "input_variance": self.fleet.input_variance.tolist(),

@@ -47,29 +47,37 @@ class Communication:
     @property
     def _in_exchange(self) -> tuple[Fraction, Fraction]:
         """Bits that a participant receives and sends in an exchange, on average."""
-        down = self.traffic.bits_down * Fraction(self.bits_per_value_down, BITS_PER_NUMBER)
-        up = self.traffic.bits_up * Fraction(self.bits_per_value_up, BITS_PER_NUMBER)
-        return down * Fraction(self.taking_part), up * Fraction(self.taking_part)
+        share = Fraction(self.taking_part) / BITS_PER_NUMBER
+        traffic = self.traffic
+        return (
+            traffic.bits_down * self.bits_per_value_down * share,
+            traffic.bits_up * self.bits_per_value_up * share,
+        )
+
+    @property
+    def per_iteration(self) -> dict[str, float]:
+        """Numbers, bytes and bits that all participants receive and send in an iteration, on long average."""
+        return self._sum(self.traffic.exchanges_per_iteration)
 
     @property
     def bits_down(self) -> float:
         """Bits all participants of an iteration receive, on long average."""
-        return _whole(self._in_exchange[0] * self.traffic.exchanges_per_iteration)
+        return self.per_iteration["bits_down"]
 
     @property
     def bits_up(self) -> float:
         """Bits all participants of an iteration send, on long average."""
-        return _whole(self._in_exchange[1] * self.traffic.exchanges_per_iteration)
+        return self.per_iteration["bits_up"]
 
     @property
     def numbers_down(self) -> float:
         """The same in numbers of 64 bits."""
-        return _whole(Fraction(self.bits_down) / BITS_PER_NUMBER)
+        return self.per_iteration["numbers_down"]
 
     @property
     def numbers_up(self) -> float:
         """The same in numbers of 64 bits."""
-        return _whole(Fraction(self.bits_up) / BITS_PER_NUMBER)
+        return self.per_iteration["numbers_up"]
 
     @property
     def ratio_to_full_sharing(self) -> float:
@@ -78,18 +86,21 @@ class Communication:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts. Per iteration: on long average; in total: of this run (exact if all are available)."""
-        rate, made = self.traffic.exchanges_per_iteration, self.traffic.exchanges_before(self.iterations)
-        (down, up), full = self._in_exchange, self.full_numbers * BITS_PER_NUMBER
+        full = Fraction(self.full_numbers * BITS_PER_NUMBER)
         return {
             "bytes_per_number": BYTES_PER_NUMBER,
-            "per_iteration": _row(down * rate, up * rate),
-            "total": _row(Fraction(down * made), Fraction(up * made)),
+            "per_iteration": self.per_iteration,
+            "total": self._sum(self.traffic.exchanges_before(self.iterations)),
             "full_sharing": {
-                "per_iteration": _row(Fraction(full), Fraction(full)),
-                "total": _row(Fraction(full * self.iterations), Fraction(full * self.iterations)),
+                "per_iteration": _row(full, full),
+                "total": _row(full * self.iterations, full * self.iterations),
             },
             "ratio_to_full_sharing": self.ratio_to_full_sharing,
         }
+
+    def _sum(self, exchanges: Fraction | int) -> dict[str, float]:
+        down, up = self._in_exchange
+        return _row(down * exchanges, up * exchanges)
 
 
 def measure_communication(scenario: Scenario) -> Communication:
@@ -114,14 +125,11 @@ def measure_communication(scenario: Scenario) -> Communication:
 
 
 def _row(down: Fraction, up: Fraction) -> dict[str, float]:
+    """Return amounts in three units; whole ones are integers, so that they read as such."""
     units = {"numbers": BITS_PER_NUMBER, "bytes": 8, "bits": 1}
-    return {
-        f"{unit}_{way}": _whole(bits / size)
+    amounts = {
+        f"{unit}_{way}": bits / size
         for unit, size in units.items()
         for way, bits in (("down", down), ("up", up))
     }
-
-
-def _whole(value: Fraction) -> float:
-    # Whole amounts stay integers, so that they read as such.
-    return int(value) if value.denominator == 1 else float(value)
+    return {name: int(value) if value.denominator == 1 else float(value) for name, value in amounts.items()}

@@ -11,17 +11,15 @@ from psofed.common.toml import parse_toml
 from psofed.parts.base import Attack
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part
+from psofed.scenario.accepted import DEFAULT_KIND, as_part, plain_value
 from psofed.scenario.mapping import (
     CHANNEL_TABLES,
-    DEFAULT_KIND,
     NAMED,
     OPTIONAL,
     PART_TABLES,
     SEEN,
     TABLE_NAMES,
     field_names,
-    part_from_table,
-    plain_value,
     scenario_from_mapping,
     scenario_to_mapping,
 )
@@ -147,8 +145,7 @@ def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
     given = dict(values)
     if "strength" in given:
         given = set_values({"attack": given}, {"attack.strength": given["strength"]})["attack"]
-    attack = part_from_table("attack", given)
-    assert isinstance(attack, Attack)
+    attack: Attack = as_part("attack", given)
     return attack
 
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.common.options import option_of
 from psofed.data.own_data import DataSource, OwnData
+from psofed.parts.part import Part
 from psofed.render import Column, Report, Table
-from psofed.render.numbers import significant
+from psofed.render.numbers import sentence_case, significant
 
 if TYPE_CHECKING:
     from psofed.common.per_client import PerClient
@@ -25,45 +26,37 @@ def describe_scenario(scenario: "Scenario") -> str:
     '5 of 50 clients in each iteration, sharing 1 of 5 parameters, stepsize 0.15, no attack'
     """
     groups = [f"{attack.num_byzantine} Byzantine ({attack.kind})" for attack in scenario.attacks]
-    threat = " and ".join(groups) or "no attack"
-    rule, before = scenario.aggregation.kind, scenario.pre_aggregation
-    rule += "" if before is None else f" after {before.kind}"
-    algorithm, pattern, function = (
-        scenario.algorithm.kind,
-        scenario.selection.pattern.kind,
-        scenario.data.function,
-    )
-    clients, participants = scenario.num_clients, scenario.num_participants
-    drawn = "all" if participants == clients else f"{participants:,} of"
+    algorithm, links, clients = scenario.algorithm.kind, scenario.channel, scenario.num_clients
+    drawn = "all" if scenario.num_participants == clients else f"{scenario.num_participants:,} of"
     # Others send all parameters, so rarely that the traffic is that of PSO-Fed.
-    begin, each = ("", " in each iteration,")
-    if algorithm != "pso-fed":
-        begin, each = f"{algorithm} within the traffic of ", ""
-    return (
-        f"{begin}{drawn} {clients:,} clients{each} sharing {scenario.num_shared} of {scenario.dimension} parameters, "
-        + f"{describe_stepsize(scenario.stepsize)}, {threat}"
-        + ("" if pattern == "random" else f", {pattern} masks")
-        + ("" if scenario.model.kind == "linear" else f", {scenario.model.kind} model")
-        + ("" if function is None else f", {function.kind} function")
-        + ("" if scenario.learner.kind == "lms" else f", {scenario.learner.kind}")
-        + ("" if scenario.data.stream.is_independent else f", {scenario.data.stream.kind} inputs")
-        + ("" if rule == "mean" else f", {rule}")
-        + ("" if scenario.defence is None else f", {scenario.defence.kind} defence")
-        + ("" if scenario.drift is None else f", {scenario.drift.kind} drift")
-        + ("" if scenario.availability is None else f", {scenario.availability.kind} availability")
-        + _describe_links(scenario)
-        + ("" if scenario.delay is None else f", {scenario.delay.kind} delay")
+    is_plain = algorithm == "pso-fed"
+    begin, each = ("", " in each iteration,") if is_plain else (f"{algorithm} within the traffic of ", "")
+    words = [
+        f"{begin}{drawn} {clients:,} clients{each} sharing {scenario.num_shared} of {scenario.dimension} parameters",
+        describe_stepsize(scenario.stepsize),
+        " and ".join(groups) or "no attack",
+    ]
+    others: tuple[tuple[Part | None, str, str], ...] = (
+        (scenario.selection.pattern, "random", " masks"),
+        (scenario.model, "linear", " model"),
+        (scenario.data.function, "", " function"),
+        (scenario.learner, "lms", ""),
+        (scenario.data.stream, "independent", " inputs"),
+        (scenario.aggregation, "" if scenario.pre_aggregation else "mean", ""),
+        (scenario.defence, "", " defence"),
+        (scenario.drift, "", " drift"),
+        (scenario.availability, "", " availability"),
     )
-
-
-def _describe_links(scenario: "Scenario") -> str:
-    links = scenario.channel
-    directions = () if links is None else (("up", links.up), ("down", links.down))
-    return "".join(
-        f", {' then '.join(channel.kind for channel in channels)} channel {direction}"
-        for direction, channels in directions
-        if channels
-    )
+    for part, usual, noun in others:
+        if part is not None and part.kind != usual:
+            before = scenario.pre_aggregation if part is scenario.aggregation else None
+            words.append(part.kind + noun + ("" if before is None else f" after {before.kind}"))
+    for direction in ("up", "down") if links is not None else ():
+        if channels := getattr(links, direction):
+            words.append(f"{' then '.join(channel.kind for channel in channels)} channel {direction}")
+    if scenario.delay is not None:
+        words.append(f"{scenario.delay.kind} delay")
+    return ", ".join(words)
 
 
 def describe_stepsize(stepsize: "PerClient") -> str:
@@ -123,10 +116,8 @@ def scenario_report(scenario: "Scenario") -> Report:
         for prefix, mapping in _tables(scenario.to_mapping())
         for key, text in ((key, str(value)) for key, value in mapping.items())
     )
-    text = describe_scenario(scenario)
-    return Report(
-        text[:1].upper() + text[1:] + ".", tables=(Table("", (Column("setting"), Column("value")), rows),)
-    )
+    table = Table("", (Column("setting"), Column("value")), rows)
+    return Report(f"{sentence_case(describe_scenario(scenario))}.", tables=(table,))
 
 
 def _tables(mapping: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -23,7 +23,7 @@ def fitted_to(rows: OwnData | DataSource | None, fields: Mapping[str, Any]) -> d
     A model that makes a fixed number of features has as many weights.
     """
     values, model = dict(fields), fields.get("model")
-    if isinstance(model, str):
+    if isinstance(model, str | Mapping):
         model = values["model"] = as_part("model", model)
     derived = {"dimension": model.num_features if isinstance(model, Model) else None}
     if rows is not None:

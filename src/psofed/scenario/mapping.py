@@ -1,21 +1,19 @@
 """Scenarios as nested mappings, as TOML and JSON hold them; reading back gives an equal scenario."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
 from psofed.common.options import option_of
-from psofed.common.per_client import Uniform
+from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.learners.lms import LMS
-from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names, plugin_of
-from psofed.scenario.accepted import PartCheck, TableCheck
+from psofed.scenario.accepted import PartCheck, TableCheck, as_part, plain_value
 from psofed.scenario.fitting import fitted_to
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Data, Links, Selection
+from psofed.scenario.tables import Data, Links
 from psofed.settings.data import DataSettings
 from psofed.settings.simulation import SimulationSettings
 
@@ -49,14 +47,6 @@ OPTIONAL = (
     *(table for table in INNER if Data.options()[table.removeprefix("data.")].default is None),
     *CHANNEL_TABLES,
 )
-DEFAULT_KIND = {
-    "learner": "lms",
-    "model": "linear",
-    "stream": "independent",
-    "attack": "gaussian",
-    "defence": "cusum",
-    "availability": "bernoulli",
-}
 PLUGINS = "plugins"
 # Options of a run that are looked for in scenarios.
 _RUN = [name for name, field in SimulationSettings.options().items() if option_of(field).flag is not None]
@@ -92,17 +82,12 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
     modules = {plugin for part in scenario.parts() if (plugin := plugin_of(part)) is not None}
     if modules:
         plain[PLUGINS] = sorted(modules)
-    for field in dataclasses.fields(scenario):
-        value = getattr(scenario, field.name)
-        if field.name in NAMED:
-            plain[field.name] = value.kind
-        elif field.name == "selection":
-            options = value.pattern.to_mapping()
-            plain["selection"] = {"pattern": value.pattern.kind, "coordinated": value.coordinated, **options}
-        elif isinstance(value, Part | Links):
-            plain[field.name] = value.to_mapping()
+    for name in Scenario.options():
+        value = getattr(scenario, name)
+        if name in NAMED:
+            plain[name] = value.kind
         elif value is not None:
-            plain[field.name] = plain_value(value)
+            plain[name] = value.to_mapping() if isinstance(value, Settings) else plain_value(value)
     for name, table in NAMED.items():
         part = getattr(scenario, name)
         if options := part.to_mapping():
@@ -117,7 +102,7 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
 
 def field_names() -> list[str]:
     """Return the full name of every field of a scenario, including those of all built-in parts."""
-    names = [f.name for f in dataclasses.fields(Scenario) if f.name not in TABLE_NAMES]
+    names = [name for name in Scenario.options() if name not in TABLE_NAMES]
     for table, kind in _PLAIN_TABLES.items():
         names += [
             f"{table}.{name}"
@@ -147,90 +132,19 @@ def families_of_names() -> dict[str, str]:
     return {**_PART_NAMES, **INNER, **fields}
 
 
-def part_from_table(family: str, value: Any, table: str = "") -> Part:
-    """Make a part from the fields of its table, such as ``[attack]``, or from its name.
-
-    `table` is what errors call it: ``channel.up``, or ``attack[1]`` for the second group of attackers.
-    """
-    table = table or family
-    values = {"kind": value} if isinstance(value, str) else _table(table, value)
-    if "kind" not in values and family not in DEFAULT_KIND:
-        raise MissingValueError(f"{table}.kind", "one of " + ", ".join(part_names(family)))
-    kind: Any = values.pop("kind", DEFAULT_KIND.get(family))
-    part = find_part(family, kind, f"{table}.kind")
-    if family == "attack" and "strength" in values:
-        name = part.strength_field()
-        if name in values:
-            allowed = f'left out where {table}.{name} is given, which is the strength of "{part.kind}"'
-            raise InvalidValueError(f"{table}.strength", values["strength"], allowed)
-        values[name] = values.pop("strength")
-    try:
-        made: Part = part.from_mapping(values)
-    except (InvalidValueError, UnknownFieldError) as error:
-        # Named after the place where the table stands.
-        is_inside = error.field.startswith(f"{part.table}.")
-        raise error.renamed(table + error.field.removeprefix(part.table)) if is_inside else error from None
-    return made
-
-
 def part_or_value(field: str, value: Any) -> Any:
     """Return the part that a table stands for in a list of values for a field; None for "none"."""
     if field in OPTIONAL and value == "none":
         return None
     family = PART_TABLES.get(field, _PART_NAMES.get(field))
-    return part_from_table(family, value, field) if family and isinstance(value, Mapping) else value
-
-
-def _attack(value: Any) -> Any:
-    """Make the attack of ``[attack]``, or the groups of ``[[attack]]``."""
-    if not isinstance(value, list | tuple):
-        return part_from_table("attack", value)
-    return [part_from_table("attack", group, f"attack[{place}]") for place, group in enumerate(value)]
-
-
-def links_from_table(value: Any) -> Links:
-    """Make the channels of ``[channel.up]`` and ``[channel.down]``; a list, ``[[channel.up]]``, acts in series."""
-    made: dict[str, Any] = {}
-    for direction, channels in _table("channel", value).items():
-        table = f"channel.{direction}"
-        if direction not in Links.options():
-            hint = "Name the direction: [channel.up] or [channel.down]."
-            raise UnknownFieldError(table, tuple(Links.options()), hint=hint)
-        if channels == "none":
-            continue
-        if isinstance(channels, list | tuple):
-            made[direction] = [
-                part_from_table("channel", part, f"{table}[{place}]") for place, part in enumerate(channels)
-            ]
-        else:
-            made[direction] = part_from_table("channel", channels, table)
-    return Links(**made)
-
-
-def plain_value(value: Any) -> Any:
-    """Return a field's value as in TOML and JSON."""
-    if isinstance(value, Uniform):
-        return {"uniform": [value.low, value.high]}
-    if isinstance(value, Part):
-        options = value.to_mapping()
-        return {"kind": value.kind, **options} if options else value.kind
-    if isinstance(value, Data) and value.rows is not None:
-        source = value.rows.source
-        seen = {name: getattr(source, name) for name in SEEN if getattr(source, name)}
-        return source.to_mapping() | {name: plain_value(entry) for name, entry in seen.items()}
-    if dataclasses.is_dataclass(value):
-        plain = {f.name: plain_value(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {name: entry for name, entry in plain.items() if entry is not None}
-    if isinstance(value, tuple):
-        return [plain_value(entry) for entry in value]
-    return value
+    return as_part(family, value, field) if family and isinstance(value, Mapping) else value
 
 
 def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool) -> Scenario:
     if not isinstance(mapping.get(PLUGINS, []), list):
         raise InvalidValueError(PLUGINS, mapping[PLUGINS], 'a list of modules, such as ["my_parts"]')
     values = {key: value for key, value in mapping.items() if key != PLUGINS}
-    known = tuple(f.name for f in dataclasses.fields(Scenario))
+    known = tuple(Scenario.options())
     for key in values:
         if key not in (*known, *NAMED.values()):
             # A misspelt table looks like one of its fields, too; settings of a run have no table.
@@ -240,22 +154,14 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
     for table in OPTIONAL:
         if values.get(table) == "none":
             del values[table]
-    for family in KIND_TABLES:
-        if family in values:
-            made = _attack(values[family]) if family == "attack" else part_from_table(family, values[family])
-            values[family] = made
-    if "channel" in values:
-        values["channel"] = links_from_table(values["channel"])
     for family, table in NAMED.items():
         options = _table(table, values.pop(table, {}))
         if family in values or options:
-            default = next(f.default_factory for f in dataclasses.fields(Scenario) if f.name == family)
+            default = Scenario.options()[family].default_factory
             kind = values.get(family, default.kind)  # type: ignore[union-attr]
             if isinstance(kind, Mapping):
                 raise InvalidValueError(family, kind, f"a name; its options go into [{table}]")
             values[family] = find_part(family, kind, family).from_mapping(options)
-    if "selection" in values:
-        values["selection"] = _selection(_table("selection", values["selection"]))
     if "data" in values:
         values["data"] = _data(_table("data", values["data"]), folder, opening)
     values = fitted_to(values["data"].rows if "data" in values else None, values)
@@ -263,27 +169,12 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
     return Scenario(**values)
 
 
-def _selection(values: dict[str, Any]) -> Selection:
-    kind = values.pop("pattern", "random")
-    coordinated = values.pop("coordinated", True)
-    part = find_part("pattern", kind, "selection.pattern")
-    for name in values:
-        if name not in part.options():
-            raise UnknownFieldError(f"selection.{name}", ("pattern", "coordinated", *part.options()))
-    return Selection(pattern=part.from_mapping(values), coordinated=coordinated)
-
-
 def _data(values: dict[str, Any], folder: Path | None, opening: bool) -> Data:
     if "file" in values:
         values["rows"] = _rows(values, folder, opening)
     elif given := next((name for name in DataSettings.options() if name in values), None):
         raise MissingValueError("data.file", f"the path of a table, since data.{given} describes one")
-    Data.check_names(values)
-    for table, family in INNER.items():
-        key = table.removeprefix("data.")
-        if isinstance(values.get(key), Mapping):
-            values[key] = part_from_table(family, values[key], table)
-    return Data(**values)
+    return Data.from_mapping(values)
 
 
 def _rows(values: dict[str, Any], folder: Path | None, opening: bool) -> OwnData | DataSource:

@@ -1,10 +1,10 @@
 """The tables of a scenario: which parameters are shared, the clients' data, and the links."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
-from psofed.common.errors import InvalidValueError
+from psofed.common.errors import InvalidValueError, UnknownFieldError
 from psofed.common.options import option
 from psofed.common.per_client import PerClient, Uniform, per_client
 from psofed.common.settings import Settings
@@ -12,9 +12,17 @@ from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.base import Function, InputStream, Pattern
 from psofed.parts.network import Channel
 from psofed.parts.patterns.random import Random
+from psofed.parts.registry import find_part
 from psofed.parts.streams.independent import Independent
 from psofed.parts.traffic import BITS_PER_NUMBER
-from psofed.scenario.accepted import Covariances, PartCheck, as_channels, as_covariances, as_rows
+from psofed.scenario.accepted import (
+    Covariances,
+    PartCheck,
+    as_channels,
+    as_covariances,
+    as_rows,
+    plain_value,
+)
 
 Variance = PerClient
 
@@ -53,6 +61,24 @@ class Selection(Settings):
     if TYPE_CHECKING:  # accepted types; a name stands for the part
 
         def __init__(self, *, pattern: Pattern | str = ..., coordinated: bool = ...) -> None: ...
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Make it from the fields of ``[selection]``, in which the pattern's options stand, too."""
+        options = {name: value for name, value in values.items() if name not in cls.options()}
+        plain = {name: value for name, value in values.items() if name in cls.options()}
+        pattern = plain.get("pattern", "random")
+        if isinstance(pattern, Pattern) and not options:
+            return cls(**plain)
+        part = find_part("pattern", pattern, "selection.pattern")
+        for name in options:
+            if name not in part.options():
+                raise UnknownFieldError(f"selection.{name}", (*cls.options(), *part.options()))
+        return cls(**{**plain, "pattern": part.from_mapping(options)})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the fields of ``[selection]``."""
+        return {"pattern": self.pattern.kind, "coordinated": self.coordinated, **self.pattern.to_mapping()}
 
 
 class Data(Settings):
@@ -211,6 +237,13 @@ class Data(Settings):
         of_stream = self.stream.input_correlation()
         return self.input_correlation if of_stream is None else of_stream
 
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the fields of ``[data]``, of your own data where it was read from and what it holds."""
+        if self.rows is not None:
+            return self.rows.source.to_mapping() | self.rows.source.content
+        plain = {name: plain_value(getattr(self, name)) for name in self.options()}
+        return {name: value for name, value in plain.items() if value is not None}
+
     def _check_only_rows(self) -> None:
         for name, field in self.options().items():
             value = getattr(self, name)
@@ -236,6 +269,7 @@ class Links(Settings):
     """
 
     table = "channel"
+    advice = "Name the direction: [channel.up] or [channel.down]."
 
     up: tuple[Channel, ...] = option(
         default=(),
