@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 
@@ -34,18 +33,12 @@ from psofed.simulation.blocks import (
     Block,
     Job,
     Progress,
-    Recording,
     run_block,
-    runs_over_clients,
 )
 from psofed.simulation.parcels import sending
 
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
-
-# Combinations of parts whose kernels this process has loaded.
-_LOADED: set[tuple[object, ...]] = set()
-_LOADING = Lock()
 
 
 @takes(SimulationSettings)
@@ -88,11 +81,17 @@ def run_trials(
     check_covered(scenario)
     iterations = scenario.iterations
     tail = check_tail(settings.tail, iterations)
-    recording = Recording(tail, -(-iterations // _MOST_BINS), settings.keep_trials)
-    job = Job(scenario, settings.seed, recording, None, draws_rows, find_metrics(settings.metrics))
-    if settings.executor is None or scenario.defence is not None:
-        for trials in sorted({len(block) for block in cut_into_blocks(settings.trials)}):
-            _load_kernels(job, trials)
+    job = Job(
+        scenario,
+        settings.seed,
+        tail,
+        -(-iterations // _MOST_BINS),
+        settings.keep_trials,
+        draws_rows=draws_rows,
+        metrics=find_metrics(settings.metrics),
+    )
+    if settings.executor is None and is_cold():
+        notify("compiling the kernels (once on this machine, some seconds)")
     if scenario.defence is not None:
         from psofed.simulation.watch_plan import make_plan
 
@@ -158,36 +157,6 @@ def check_covered(scenario: Scenario) -> None:
     if scenario.attack is not None:
         # Names need your own data.
         scenario.attack.byzantine_mask(scenario.num_clients, scenario.client_names)
-
-
-def _load_kernels(job: Job, trials: int) -> None:
-    """Load or compile the kernels of blocks of `trials` trials, once, outside the measured time."""
-    held, over_clients = job.scenario, runs_over_clients(job.scenario, trials)
-    learns = held.availability is not None and held.availability.learns
-    parts = (
-        *map(type, held.parts()),
-        len(held.attacks),
-        held.channel is None,
-        learns,
-        held.data.rows is None,
-        over_clients,
-    )
-    # One at a time: scenarios simulated side by side would compile the same kernels side by side.
-    with _LOADING:
-        if parts not in _LOADED:
-            if is_cold():
-                notify("compiling the kernels (once on this machine, some seconds)")
-            plan = None if job.scenario.defence is None else WatchPlan(0.0, np.zeros((0, 0)))
-            delay = job.scenario.delay
-            shortest = 1 if delay is None else delay.longest_delay() + 1
-            one = replace(
-                job,
-                scenario=job.scenario.replace(iterations=shortest),
-                recording=Recording(tail=1),
-                plan=plan,
-            )
-            run_block(one, range(1 if over_clients else BLOCK), None, 1, over_clients)
-            _LOADED.add(parts)
 
 
 def make_stages(most: int) -> tuple[int, ...]:
@@ -278,10 +247,10 @@ class _Total:
         return np.concatenate(kept, axis=axis) if kept else np.zeros(0)
 
     def result(self, seconds: float) -> SimulationResult:
-        recording, fleet = self._job.recording, self._job.fleet
+        job, fleet = self._job, self._job.fleet
         halves = self._joined("tail_halves", axis=2)
         trials = halves.shape[2]
-        tail = recording.tail
+        tail = job.tail
         second = (tail + 1) // 2
         steady = ((tail - second) * halves[0] + second * halves[1]) / tail if tail > 1 else halves[1]
         with np.errstate(invalid="ignore"):
@@ -297,7 +266,7 @@ class _Total:
             fleet=fleet,
             seed=self._job.seed,
             tail=tail,
-            bin_width=recording.bin_width,
+            bin_width=job.bin_width,
             steady_state=self._by_metric(steady),
             tail_change=self._by_metric(change),
             curve=self._by_metric(mean.T),
