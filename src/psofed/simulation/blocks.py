@@ -99,20 +99,20 @@ class Block:
         Sums over trials of the learning curve's points and of their squares.
     diverged_at : array (trials,)
         Iteration in which the trial was seen to diverge, or −1.
-    curves : array (trials, bins, Q) or None
-        Each trial's learning curve, if it was to be kept.
-    client_squares : array (K, trials) or None
-        Sums of each client's squared errors over the tail, where they are kept.
+    curves : array (bins, Q, trials)
+        Each trial's learning curve; no bins unless it was to be kept.
+    client_squares : array (K, trials)
+        Sums of each client's squared errors over the tail; no clients where they are not measured.
     notes : tuple of str
         What the user should know of how it was computed.
-    watched : dict of arrays (K, trials), or None
+    watched : array (3, K, trials), or None
         What a defence did: ``first``, ``exclusions`` and ``time_out`` of :class:`psofed.results.DefenceRecord`.
     peaks : array (bins,) or None
         How often suspicion climbed how high, where that was to be counted.
     mean_log_level : float
         Mean over trials and iterations of the logarithm of the level that a defence saw.
-    most_uploads : int or None
-        Largest number of uploads by one client in a trial, where privacy depends on it.
+    most_uploads : int
+        Largest number of uploads by one client in a trial, where privacy depends on it; else 0.
     """
 
     names: tuple[str, ...]
@@ -120,13 +120,13 @@ class Block:
     curve_sum: FloatArray
     curve_squares: FloatArray
     diverged_at: IntArray
-    curves: FloatArray | None
-    client_squares: FloatArray | None = None
+    curves: FloatArray
+    client_squares: FloatArray
     notes: tuple[str, ...] = ()
-    watched: dict[str, IntArray] | None = None
+    watched: IntArray | None = None
     peaks: IntArray | None = None
     mean_log_level: float = 0.0
-    most_uploads: int | None = None
+    most_uploads: int = 0
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -191,16 +191,15 @@ def run_block(
             progress.done += len(part) * len(trials)  # not exact between threads, and need not be
             if progress.stop.is_set():
                 raise Stopped
-    squares = run.client_squares
     return Block(
         names,
         sums.tail_halves / np.maximum(sums.half_lengths, 1)[:, None, None],
         *sums.curve,
         sums.diverged_at,
-        sums.curves.transpose(2, 0, 1) if job.keep_trials else None,
-        client_squares=squares if squares.size else None,
+        sums.curves,
+        run.client_squares,
         notes=_notes(*scenario.parts(), *job.measured["metrics"]),
-        most_uploads=int(run.upload_counts.max()) if run.upload_counts.size else None,
+        most_uploads=int(run.upload_counts.max(initial=0)),
         **_watched(run.watching, iterations),
     )
 
@@ -224,9 +223,8 @@ class _Sums:
         for half in range(2):
             begin, end = (max(edge - first, 0) for edge in self._edges[half : half + 2])
             if len(part[begin:end]):  # one after the other, on top of what there is
-                self.tail_halves[half] = np.concatenate([self.tail_halves[None, half], part[begin:end]]).sum(
-                    axis=0
-                )
+                summands = np.concatenate([self.tail_halves[None, half], part[begin:end]])
+                self.tail_halves[half] = summands.sum(axis=0)
         starts = np.arange(0, len(part), self._width)
         lengths = np.diff(np.append(starts, len(part)))
         points = part if self._width == 1 else np.add.reduceat(part, starts) / lengths[:, None, None]
@@ -252,11 +250,9 @@ def _watched(watching: Any, iterations: int) -> dict[str, Any]:
     if watching is None:
         return {}
     time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
-    watched = {"first": watching.first, "exclusions": watching.exclusions, "time_out": time_out}
-    peaks = all_peaks(watching) if watching.peaks.size else None
     return {
-        "watched": {name: array.T.copy() for name, array in watched.items()},
-        "peaks": peaks,
+        "watched": np.stack([watching.first.T, watching.exclusions.T, time_out.T]),
+        "peaks": all_peaks(watching) if watching.peaks.size else None,
         "mean_log_level": float(watching.log_levels.mean()) / iterations,
     }
 
