@@ -194,7 +194,8 @@ def run_block(
     return Block(
         names,
         sums.tail_halves / np.maximum(sums.half_lengths, 1)[:, None, None],
-        *sums.curve,
+        sums.curve[0],
+        sums.curve[1],
         sums.diverged_at,
         sums.curves,
         run.client_squares,

@@ -40,7 +40,7 @@ from psofed.simulation.blocks import (
 from psofed.simulation.parcels import sending
 
 # A run with a precision does not stop before about this many trials saw an attack in their tail.
-_FEWEST_ATTACKED = 10.0
+_FEWEST_ATTACKED = 5.0
 
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
@@ -166,7 +166,7 @@ def make_stages(most: int, fewest: float = 0) -> tuple[int, ...]:
 
 
 def trials_with_attacks(scenario: Scenario, tail: int) -> float:
-    """Return how many trials show ten whose tail sees an attack, on average; 0 without attackers.
+    """Return the number of trials of which five see an attack in their tail, on average; 0 without attackers.
 
     A sample without the rare trials that decide the mean looks precise, and its interval misses the mean.
 
@@ -175,7 +175,7 @@ def trials_with_attacks(scenario: Scenario, tail: int) -> float:
     >>> from psofed.attacks import Gaussian
     >>> rare = Gaussian(num_byzantine=2, probability=0.001)
     >>> round(trials_with_attacks(Scenario(num_clients=10, dimension=2, num_participants=5, attack=rare), tail=100))
-    105
+    53
     """
     rate = 0.0
     for attack in scenario.attacks:

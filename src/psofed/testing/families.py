@@ -50,7 +50,7 @@ def _check_results(part: Any, rng: np.random.Generator) -> Iterator[str]:
         if results[0].shape != shape or not np.isfinite(results[0]).all():
             yield f"{method} gives {results[0].tolist()} instead of {shape[0] if shape else 'a'} finite number(s)"
             return
-        if not np.array_equal(*results):
+        if not np.array_equal(results[0], results[1]):
             yield f"{method} leaves entries of `out` unwritten, or keeps something outside of its memory"
             return
         value = float(results[0].flat[0])
