@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from psofed import Scenario, simulate
 from psofed.attacks import Gaussian
 from psofed.results import Estimate, estimate
-from psofed.simulation.monte_carlo import make_stages, trials_with_attacks
+from psofed.simulation.monte_carlo import STAGES, first_stage, next_stage, trials_with_attacks
 
 Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
 
@@ -61,29 +61,32 @@ def covers(found: Estimate, mean: float, median: float) -> bool:
     return low <= (mean if found.is_typical else median) <= high
 
 
-def run_rule(values: NDArray[np.float64], precision: float, stages: tuple[int, ...]) -> tuple[Estimate, int]:
+def run_rule(values: NDArray[np.float64], precision: float, fewest: float = 0) -> tuple[Estimate, int]:
     """Return the estimate at which the rule stops, and its trials."""
-    for stage in stages:
-        found = estimate(values[:stage], 1 - 0.05 / len(stages))
-        if found.margin <= precision:
+    trials = first_stage(len(values), fewest)
+    confidence = 1 - 0.05 / (STAGES if trials < len(values) else 1)
+    for stage in range(STAGES):
+        found = estimate(values[:trials], confidence)
+        if found.margin <= precision or trials == len(values):
             break
-    return found, stage
+        trials = next_stage(stage, trials, found.margin / precision, len(values))
+    return found, trials
 
 
 def coverage(
     draw: Draw, precision: float, most: int, samples: int, seed: int = 0, fewest: float = 0
 ) -> tuple[float, float, float]:
     """Return how often the rule's interval and the plain one hold, and the mean number of trials."""
-    rng, stages = np.random.default_rng(seed), make_stages(most, fewest)
+    rng = np.random.default_rng(seed)
     law = draw(rng, 4_000_000)
     mean, median = float(law.mean()), float(np.median(law))
     held = plain = trials = 0
     for _ in range(samples):
         values = draw(rng, most)
-        found, stage = run_rule(values, precision, stages)
+        found, count = run_rule(values, precision, fewest)
         held += covers(found, mean, median)
-        plain += covers(estimate(values[:stage]), mean, median)
-        trials += stage
+        plain += covers(estimate(values[:count]), mean, median)
+        trials += count
     return held / samples, plain / samples, trials / samples
 
 

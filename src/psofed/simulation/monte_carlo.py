@@ -39,6 +39,9 @@ from psofed.simulation.blocks import (
 )
 from psofed.simulation.parcels import sending
 
+# A run with a precision looks at its interval this often at most.
+STAGES = 5
+
 # A run with a precision does not stop before about this many trials saw an attack in their tail.
 _FEWEST_ATTACKED = 5.0
 
@@ -95,20 +98,17 @@ def run_trials(
         from psofed.simulation.watch_plan import make_plan
 
         job = replace(job, plan=make_plan(scenario))
-    total, started, done = _Total(job), time.perf_counter(), 0
+    total, most = _Total(job, settings), settings.trials
     if not settings.precision:
-        for block in _run_blocks(job, settings, cut_into_blocks(settings.trials)):
-            total.add(block)
-        return total.result(time.perf_counter() - started)
-    stages = make_stages(settings.trials, trials_with_attacks(scenario, tail))
+        return total.run_until(most)
+    trials = first_stage(most, trials_with_attacks(scenario, tail))
     metric = metric_name(metrics[0]) if metrics else METRICS[0]
-    stopping = Stopping(metric, float(settings.precision), settings.trials, len(stages))
-    for stage in stages:
-        for block in _run_blocks(job, settings, cut_into_blocks(stage, done)):
-            total.add(block)
-        done, result = stage, replace(total.result(time.perf_counter() - started), stopping=stopping)
-        if result.margin <= stopping.precision:
+    stopping = Stopping(metric, float(settings.precision), most, STAGES if trials < most else 1)
+    for stage in range(STAGES):
+        result = replace(total.run_until(trials), stopping=stopping)
+        if trials == most or result.margin <= stopping.precision:
             break
+        trials = next_stage(stage, trials, result.margin / stopping.precision, most)
     return result
 
 
@@ -151,18 +151,26 @@ def check_covered(scenario: Scenario) -> None:
         scenario.attack.byzantine_mask(scenario.num_clients, scenario.client_names)
 
 
-def make_stages(most: int, fewest: float = 0) -> tuple[int, ...]:
-    """Return the numbers of trials after which a run with a precision may stop: 32, 64, 128, … and `most`.
+def first_stage(most: int, fewest: float = 0) -> int:
+    """Return the number of trials after which a run with a precision may stop first: 32, or the `fewest` needed."""
+    return int(min(max(2 * BLOCK, BLOCK * math.ceil(min(fewest, most) / BLOCK)), most))
+
+
+def next_stage(stage: int, trials: int, excess: float, most: int) -> int:
+    """Return the number of trials after which it may stop next.
+
+    An interval `excess` times as wide as wanted needs excess² times the trials. Some are added for the error of that
+    estimate. The last of the stages are all trials.
 
     Examples
     --------
-    >>> make_stages(200), make_stages(200, fewest=50)
-    ((32, 64, 128, 200), (64, 128, 200))
+    >>> next_stage(0, 32, 2.0, 1000), next_stage(1, 144, 1.01, 1000), next_stage(3, 192, 1.01, 1000)
+    (144, 192, 1000)
     """
-    stages = [2 * BLOCK]
-    while 2 * stages[-1] < most:
-        stages.append(2 * stages[-1])
-    return (*(stage for stage in stages if fewest <= stage < most), most)
+    if stage + 2 >= STAGES:
+        return most
+    growth = min(max(1.1 * excess**2, 1.25), 16.0)
+    return min(BLOCK * math.ceil(trials * growth / BLOCK), most)
 
 
 def trials_with_attacks(scenario: Scenario, tail: int) -> float:
@@ -229,20 +237,25 @@ def _run_blocks(job: Job, settings: SimulationSettings, blocks: list[range]) -> 
 
 
 class _Total:
-    """Adds up blocks in the order they are given, which is the order of the trials."""
+    """Runs blocks, and adds them up in the order of their trials."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: Job, settings: SimulationSettings) -> None:
+        self._job, self._settings, self._started = job, settings, time.perf_counter()
         self._curve: FloatArray = np.zeros(())
         self._blocks: list[Block] = []
+        self._done = 0
 
-    def add(self, block: Block) -> None:
-        self._curve = self._curve + np.stack([block.curve_sum, block.curve_squares])
+    def run_until(self, trials: int) -> SimulationResult:
+        """Run the trials up to this number that have not been run, and return the result of all."""
         nothing = np.zeros((0, 0))  # sums of all blocks would fill the memory
-        self._blocks.append(replace(block, curve_sum=nothing, curve_squares=nothing))
+        for block in _run_blocks(self._job, self._settings, cut_into_blocks(trials, self._done)):
+            self._curve = self._curve + np.stack([block.curve_sum, block.curve_squares])
+            self._blocks.append(replace(block, curve_sum=nothing, curve_squares=nothing))
+        self._done = trials
+        return self._result(time.perf_counter() - self._started)
 
-    def result(self, seconds: float) -> SimulationResult:
-        job, last = self._job, self._blocks[-1]
+    def _result(self, seconds: float) -> SimulationResult:
+        job = self._job
         halves, curves = self._joined("tail_halves"), self._joined("curves")
         trials, tail, second = halves.shape[2], job.tail, (job.tail + 1) // 2
         steady = ((tail - second) * halves[0] + second * halves[1]) / tail if tail > 1 else halves[1]
@@ -266,7 +279,7 @@ class _Total:
             trial_curves=self._by_metric(curves.transpose(1, 2, 0)) if curves.size else None,
             seconds=seconds,
             details={} if privacy is None else {"privacy": privacy},
-            notes=last.notes,
+            notes=self._blocks[-1].notes,
             defence=None if job.plan is None else self._defence_record(job.plan),
             client_mse=self._client_mse(),
         )
