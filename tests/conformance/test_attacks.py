@@ -12,7 +12,7 @@ from psofed.engine.attacks import corrupt_compiled
 from psofed.engine.hooks import why_python
 from psofed.parts.affine import Affine
 from psofed.parts.attacks import DataPoisoning, LabelPoisoning
-from psofed.parts.contexts import KNOWLEDGE, Upload
+from psofed.parts.contexts import Upload
 from psofed.parts.plain import corrupt_uploads
 from psofed.parts.registry import find_part, part_names
 from reference.draws import draw_trial
@@ -88,17 +88,6 @@ def test_an_attack_changes_something_and_keeps_the_model_finite(kind: str) -> No
     )
     assert all(np.isfinite(result.trial_curves[metric]).all() for metric in METRICS)
     assert not np.array_equal(result.trial_curves["server_msd"], none.trial_curves["server_msd"])
-
-
-@pytest.mark.parametrize("kind", ATTACKS)
-def test_every_attack_changes_uploads_or_samples_and_says_what_it_knows(kind: str) -> None:
-    part = find_part("attack", kind)
-    own = [getattr(part, name) is not getattr(Attack, name) for name in ("corrupt", "craft", "poison")]
-    assert sum(own) == 1
-    assert part.knows == "everyone" or not part.crafts_vectors()
-    assert part.poisons_samples() == (part.poison is not Attack.poison)
-    assert part.knows in KNOWLEDGE
-    assert part.strength_field() in part.options()
 
 
 def known(rng: np.random.Generator, **changes: float) -> tuple:
