@@ -12,7 +12,6 @@ from psofed.fleet import draw_fleet
 from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import find_part, part_names
 from psofed.results.traffic import measure_communication
-from psofed.scenario.changes import with_values
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.simulation, pytest.mark.takes(50)]
 
@@ -124,14 +123,6 @@ def test_bad_options_are_refused_by_name(algorithm: str) -> None:
         for bad in ("nonsense", float("nan"), -1, None):
             with pytest.raises(InvalidValueError, match=rf"algorithm_options\.{name}"):
                 part(**{name: bad})
-
-
-@every_algorithm
-def test_the_algorithm_alone_can_be_changed(algorithm: str) -> None:
-    for name in ALGORITHMS:
-        scenario = Scenario(num_clients=9, dimension=4, algorithm=name)
-        assert scenario.replace(algorithm=algorithm).algorithm.kind == algorithm
-        assert with_values(scenario, {"algorithm": algorithm}).algorithm.kind == algorithm
 
 
 @pytest.mark.thinned(1)

@@ -12,7 +12,7 @@ from psofed.engine.attacks import corrupt_compiled
 from psofed.engine.hooks import why_python
 from psofed.parts.affine import Affine
 from psofed.parts.attacks import DataPoisoning, LabelPoisoning
-from psofed.parts.contexts import KNOWLEDGE
+from psofed.parts.contexts import Upload
 from psofed.parts.plain import corrupt_uploads
 from psofed.parts.registry import find_part, part_names
 from reference.draws import draw_trial
@@ -90,26 +90,14 @@ def test_an_attack_changes_something_and_keeps_the_model_finite(kind: str) -> No
     assert not np.array_equal(result.trial_curves["server_msd"], none.trial_curves["server_msd"])
 
 
-@pytest.mark.parametrize("kind", ATTACKS)
-def test_every_attack_changes_uploads_or_samples_and_says_what_it_knows(kind: str) -> None:
-    part = find_part("attack", kind)
-    own = [getattr(part, name) is not getattr(Attack, name) for name in ("corrupt", "craft", "poison")]
-    assert sum(own) == 1
-    assert part.knows == "everyone" or not part.crafts_vectors()
-    assert part.poisons_samples() == (part.poison is not Attack.poison)
-    assert part.knows in KNOWLEDGE
-    assert part.strength_field() in part.options()
-
-
-def known(kind: str, rng: np.random.Generator, **changes: float) -> tuple:
+def known(rng: np.random.Generator, **changes: float) -> tuple:
     """A random upload as the attack is shown it."""
     values = {
         "value": rng.normal(), "entry": int(rng.integers(4)), "client": 2, "iteration": int(rng.integers(9)),
         "normal": rng.normal(), "common_normal": rng.normal(), "server": rng.normal(),
         "accomplices": rng.normal(size=2), "honest": rng.normal(size=3), **changes,
     }  # fmt: skip
-    context = KNOWLEDGE[find_part("attack", kind).knows]
-    return context(**{name: values[name] for name in context._fields if name in values})
+    return Upload(**values)
 
 
 def affine_attacks(kind: str) -> list[Attack]:
@@ -132,7 +120,7 @@ def test_what_an_attack_states_to_theory_is_what_it_does(attack: Attack) -> None
     """own · value + server · (the server's number) + offset + noise; what is not sent is the server's own number."""
     rng, stated = np.random.default_rng(0), attack.affine()
     for _ in range(50):
-        upload = known(attack.kind, rng)
+        upload = known(rng)
         sent, server = attack.corrupt(upload), getattr(upload, "server", 0.7)
         noise = stated.variance**0.5 * upload.normal + stated.common_variance**0.5 * upload.common_normal
         expected = stated.own * upload.value + stated.server * server + stated.offset + noise

@@ -124,11 +124,6 @@ def test_they_follow_the_textbook(kind: str) -> None:
     assert np.allclose(result.trial_curves["network_mse"][0], errors, rtol=1e-8)
 
 
-def test_rls_stays_symmetric_and_so_does_not_explode() -> None:
-    scenario = BASE.replace(learner=psofed.learners.RLS(forgetting=0.9), iterations=3000)
-    assert simulate(scenario, trials=1).network_mse.mean < 0.1
-
-
 def test_a_learner_whose_clients_keep_too_much_is_refused_by_name() -> None:
     scenario = Scenario(num_clients=100, dimension=2000, learner="rls", iterations=1)
     with pytest.raises(
@@ -203,15 +198,3 @@ def test_the_federation_refuses_them_by_name() -> None:
     ):
         with pytest.raises(NotCoveredError, match=word):
             RunSettings(scenario=with_values(BASE, changes))
-
-
-def test_a_class_without_any_method_of_its_family_is_refused_by_name() -> None:
-    with pytest.raises(PsofedError, match=r'learner "empty" .* needs a method gain or learn'):
-
-        class Empty(psofed.Learner):
-            """Does nothing."""
-
-    class _Base(psofed.Attack):  # a base class of somebody's own may have none
-        """Says who attacks."""
-
-    assert "_-base" not in part_names("attack")

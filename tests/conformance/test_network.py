@@ -10,7 +10,6 @@ import pytest
 import psofed
 from psofed import InvalidValueError, Links, NotCoveredError, Scenario, Selection, Uniform, simulate
 from psofed.engine.availability import AvailableClients
-from psofed.engine.delays import Delays
 from psofed.engine.step import Layout
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import DropOut, Gaussian, NonFinite, SignFlip
@@ -96,12 +95,6 @@ def test_clients_that_hold_no_model_sleep_and_have_links_too(
         psofed.predict(scenario)
 
 
-def test_online_fed_with_a_delay_is_refused_by_theory() -> None:
-    late = BASE.replace(algorithm="online-fed", attack=None, delay=Fixed(iterations=2))
-    with pytest.raises(NotCoveredError, match=r'algorithm = "online-fed" without .*\[delay\]'):
-        psofed.predict(late)
-
-
 @pytest.mark.parametrize("delay", [None, *DELAYS[1:], Geometric(ratio=0.5, longest=3, grouping="by-delay")])
 @pytest.mark.parametrize("links", LINKS)
 def test_a_message_that_is_not_finite_counts_as_not_sent(
@@ -136,16 +129,6 @@ def test_a_markov_client_is_there_for_its_share_in_spells_of_the_stated_length(s
     assert abs(there.sum() / begins - 8) < 0.2
 
 
-def test_bernoulli_clients_are_there_with_their_probability_and_independently() -> None:
-    availability = Bernoulli(probability=(0.1, 0.5, 0.9))
-    there = attendance(availability, clients=3, iterations=4000)
-    expected = np.array([0.1, 0.5, 0.9])
-    error = 4 * np.sqrt(expected * (1 - expected) / (4000 * 16))
-    assert (np.abs(there.mean(axis=(0, 2)) - expected) < error).all()
-    again = (there[1:] & there[:-1]).mean(axis=(0, 2))
-    assert (np.abs(again - expected**2) < 5 * error).all()
-
-
 def test_a_schedule_repeats_and_spreads_its_phases() -> None:
     there = attendance(Schedule(period=8, share=0.25), clients=4, iterations=16)[:, :, 0]
     assert np.array_equal(there[:8], there[8:])
@@ -164,19 +147,6 @@ def test_traffic_of_a_schedule_is_the_mean_over_a_period(period: int, share: flo
     there = attendance(schedule, clients=7, iterations=period)[:, :, 0].sum(axis=1)
     expected = np.minimum(there, 4).mean() if knows else 4 * there.mean() / 7
     assert math.isclose(schedule.expected_participants(7, 4, 0), expected)
-
-
-def test_geometric_delays_have_the_stated_tail() -> None:
-    delay = Geometric(ratio=0.6, longest=4)
-    clients = np.broadcast_to(np.arange(10, dtype=np.int32), (1000, 16, 10)).copy()
-    side = Delays(delay, make_stream(1, "delay", range(16)), 10, 10, 1, 1).draw(
-        0, clients, np.full((1000, 16), 10)
-    )
-    ages = side.durations
-    for j in range(5):
-        tail = np.mean((ages >= j) | (ages < 0))
-        assert abs(tail - 0.6**j) < 4 * math.sqrt(0.25 / ages.size), j
-    assert abs(np.mean(ages < 0) - 0.6**5) < 4 * math.sqrt(0.25 / ages.size)
 
 
 @pytest.mark.parametrize("rounding", ["dithered", "stochastic"])

@@ -233,13 +233,6 @@ class Overflowing(psofed.Attack):
         return upload.value + (large * large * large * large * large * large * large) % 7
 
 
-class FaultyDefence(psofed.Defence):
-    """Raises."""
-
-    def suspicion(self, evidence, memory):
-        raise ValueError("no suspicion")
-
-
 class Archivist(psofed.Pattern):
     """The first entries, likewise."""
 
@@ -302,13 +295,6 @@ class Faulty(psofed.Attack):
         return upload.value
 
 
-class FaultyBook(psofed.Attack):
-    """Looks up what is not there."""
-
-    def corrupt(self, upload):
-        return {f"{upload.value:.3f}": upload.value}["other"]
-
-
 class FaultyRule(psofed.Aggregation):
     """Raises."""
 
@@ -321,20 +307,6 @@ class FaultyPattern(psofed.Pattern):
 
     def select(self, mask, out):
         raise ValueError(f"no mask for {mask.client}")
-
-
-class FaultyDrift(psofed.Drift):
-    """Raises."""
-
-    def move(self, step):
-        raise ValueError("lost the way")
-
-
-class FaultyFunction(psofed.Function):
-    """Raises."""
-
-    def value(self, x):
-        raise ValueError("no value")
 
 
 class FaultyAlgorithm(Courier):
@@ -584,12 +556,8 @@ def test_as_python_it_gives_the_numbers_of_the_compiled_twin(
 
 FAULTY = [
     ("Faulty", ArithmeticError, "the attack gave up"),
-    ("FaultyBook", KeyError, "other"),
     ("FaultyRule", ValueError, "no agreement"),
-    ("FaultyDefence", ValueError, "no suspicion"),
     ("FaultyPattern", ValueError, "no mask"),
-    ("FaultyDrift", ValueError, "lost the way"),
-    ("FaultyFunction", ValueError, "no value"),
     ("FaultyAlgorithm", ValueError, "no letter"),
 ]
 

@@ -16,8 +16,7 @@ from psofed.parts.channels import Lossy
 from psofed.parts.contexts import Transmission
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
-from psofed.testing.families import check_availability, check_channel
-from psofed.testing.uploads import check_attack
+from psofed.testing.families import check_memory
 from reference.literal import run_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing]
@@ -114,16 +113,12 @@ def test_a_method_that_some_families_need_besides_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "method", "check"),
-    [
-        (Attack, "corrupt", check_attack),
-        (Channel, "transmit", check_channel),
-        (Availability, "is_available", check_availability),
-    ],
+    ("base", "method"), [(Attack, "corrupt"), (Channel, "transmit"), (Availability, "is_available")]
 )
-def test_a_memory_that_no_method_takes_is_found(base: type, method: str, check: Any) -> None:
+def test_a_memory_that_no_method_takes_is_found(base: type, method: str) -> None:
     space = {method: lambda self, *_: None, "memory_size": lambda self, dimension: 2}
     forgetful = type(f"_Forgetful{method}", (base,), space)
     part = forgetful(num_byzantine=1) if base is Attack else forgetful()
-    with np.errstate(all="ignore"):
-        assert f"memory_size is 2, but {method} has no argument `memory`" in next(iter(check(part)))
+    assert list(check_memory(part)) == [
+        f"memory_size is 2, but {method} has no argument `memory` (after the first)"
+    ]

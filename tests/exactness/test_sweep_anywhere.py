@@ -100,7 +100,7 @@ def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path,
 @pytest.mark.slow
 def test_lanes_over_clients_add_up_as_lanes_over_trials_do():
     """Squared errors of more than one block of clients."""
-    job = blocks.Job(LARGE, 1, blocks.Recording(tail=1))
+    job = blocks.Job(LARGE, 1)
     found = [blocks.run_block(job, range(1), over_clients=over) for over in (True, False)]
     assert found[0].tail_halves.tobytes() == found[1].tail_halves.tobytes()
 

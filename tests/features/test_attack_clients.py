@@ -19,7 +19,6 @@ from psofed import (
 from psofed.parts.attacks import Gaussian, LabelPoisoning, Mimic, SignFlip
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario.changes import with_values
-from reference.draws import draw_trial
 from reference.literal import run_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.theory]
@@ -39,17 +38,6 @@ def test_naming_clients_says_how_many_there_are() -> None:
     assert chances.tolist() == [0, 0, 0, 1, 0, 0, 0, 1]
     assert factor == 1.0
     assert attack == Gaussian(clients=(3, 7), num_byzantine=2)
-
-
-@pytest.mark.parametrize("attack", NAMED, ids=lambda attack: attack.kind)
-def test_the_named_clients_attack_and_nobody_else(attack: psofed.Attack) -> None:
-    scenario = BASE.replace(attack=attack)
-    attacking = draw_trial(scenario, 2, 1).shocks.attacking
-    everyone = draw_trial(
-        BASE.replace(attack=Gaussian(num_byzantine=8, probability=0.6)), 2, 1
-    ).shocks.attacking
-    assert attacking.any(axis=0).tolist() == attack.byzantine_mask(8).tolist()
-    assert np.array_equal(attacking[:, [3, 7]], everyone[:, [3, 7]])
 
 
 @pytest.mark.parametrize("attack", NAMED, ids=lambda attack: attack.kind)
@@ -174,20 +162,6 @@ def test_names_stand_for_the_clients_of_own_data(stations) -> None:
     assert 'clients = ["south", "north"]' in named.scenario.to_toml()
 
 
-def test_a_saved_result_still_knows_the_names(stations, tmp_path) -> None:
-    result = simulate(attacked(stations, ["east"]), trials=2)
-    result.save(tmp_path / "result.nc")
-    loaded = load_result(tmp_path / "result.nc")
-    assert loaded.scenario == result.scenario
-    assert loaded.to_dataset()["is_byzantine"].values.tolist() == [False, True, False]
-
-
 def test_a_name_that_there_is_not_is_refused_with_those_there_are(stations) -> None:
     with pytest.raises(InvalidValueError, match=r"attack.clients must be .*one of north, east, south"):
         attacked(stations, ["west"])
-
-
-def test_a_client_named_and_numbered_at_once_is_refused(stations) -> None:
-    """One client twice would be one attacker, where two are counted."""
-    with pytest.raises(InvalidValueError, match=r"attack.clients"):
-        attacked(stations, ["north", 0])

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from psofed import Algorithm, InvalidValueError, Scenario, Selection
+from psofed import Algorithm, InvalidValueError, Scenario
 from psofed.common.options import option
-from psofed.parts.algorithms import CSFed, OnlineFed, PsoFed, QSFed, SignSGD
-from psofed.parts.attacks import Gaussian
+from psofed.parts.algorithms import CSFed, OnlineFed, QSFed, SignSGD
 from psofed.parts.contexts import Message, Received
 from psofed.parts.registry import find_part, part_names
 from psofed.parts.traffic import Traffic, spend_budget
@@ -78,14 +77,6 @@ def test_many_measurements_recover_an_update() -> None:
     assert np.linalg.norm(decoded - update) < 0.02 * np.linalg.norm(update)
 
 
-def test_without_its_length_an_update_gets_the_length_of_the_stepsize() -> None:
-    phi = np.random.default_rng(0).standard_normal(50 * 3)
-    algorithm, decoded = CSFed(measurements=50, magnitude=False), np.empty(3)
-    sent = encode(algorithm, np.array([3.0, -4.0, 0.0]), 50, normals=phi)
-    algorithm.decode(Received(sent, 1, 0.1, phi, NOTHING), decoded)
-    assert np.isclose(np.linalg.norm(decoded), 0.1)
-
-
 def test_a_wide_sketch_without_collisions_is_exact_and_keeps_the_largest() -> None:
     # One row, four columns; entry j hashed to column j, signs alternate.
     uniforms = np.array([0.1, 0.2, 0.3, 0.7, 0.6, 0.2, 0.9, 0.7])
@@ -151,18 +142,6 @@ def test_options_of_another_algorithm_are_refused() -> None:
         InvalidValueError, match=r'algorithm_options.rows must be .*"cs-fed" has no such option'
     ):
         Scenario.from_mapping({**mapping, "algorithm": "cs-fed"})
-
-
-def test_masks_play_no_part_in_algorithms_that_send_everything() -> None:
-    first = scenario(OnlineFed()).replace(attack=Gaussian(num_byzantine=3))
-    second = first.replace(selection=Selection(pattern="round-robin", coordinated=False))
-    assert np.array_equal(*(advance(each, 0, 12)[0] for each in (first, second)))
-
-
-def test_only_pso_fed_has_clients_that_hold_models() -> None:
-    assert PsoFed.holds_models
-    assert not PsoFed().decodes()
-    assert CSFed().decodes()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from psofed.engine.server import combine_compiled
 from psofed.parts.aggregations import CentredClipping, RememberedClipping
 from psofed.parts.plain import combine_uploads
 
@@ -87,12 +86,6 @@ def test_distances_are_over_all_entries() -> None:
     assert change == pytest.approx([np.sqrt(10.0) * 0.8 / 3.0, 0.0])
 
 
-def test_nothing_moves_before_anybody_was_heard() -> None:
-    memory = np.zeros((3, 2))
-    assert combine(RULE, [[NAN, NAN], [NAN, NAN]], memory).tolist() == [0.0, 0.0]
-    assert not memory.any()
-
-
 def test_a_client_that_pushes_with_honest_length_is_outweighed_by_memory() -> None:
     """Honest updates are noise of length 1 around a small step; the Byzantine one always points elsewhere."""
     rng, memory, changes, without = np.random.default_rng(1), np.zeros((5, 4)), [], []
@@ -103,14 +96,3 @@ def test_a_client_that_pushes_with_honest_length_is_outweighed_by_memory() -> No
         changes.append(combine(RULE, updates, memory)[0])
         without.append(combine_uploads(CentredClipping(factor=1.0, iterations=5), updates, np.zeros(4))[0])
     assert np.mean(without) < 0.0 < np.mean(changes)
-
-
-def test_compiled_and_plain_rules_agree() -> None:
-    rng = np.random.default_rng(2)
-    memory, compiled_memory = np.zeros((2, 6, 5))
-    for _ in range(30):
-        clients = np.sort(rng.choice(6, 4, replace=False))
-        updates = np.where(rng.random((4, 5)) < 0.4, np.nan, rng.normal(size=(4, 5)))
-        change = combine(RULE, updates, compiled_memory, clients, combine_compiled)
-        assert combine(RULE, updates, memory, clients) == pytest.approx(change, rel=1e-10, abs=1e-14)
-    assert compiled_memory == pytest.approx(memory, rel=1e-12)

@@ -1,5 +1,6 @@
 """Frames of attacks: on uploads entry by entry or as vectors, on samples, and on what attackers remember."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,15 +15,7 @@ from psofed.engine.hooks import NO_HOOK, Body, Frame, Hook, MakeFrame, make_func
 from psofed.engine.normals import normal_at, uniform_at
 from psofed.engine.signatures import ATTACK, POISON, REMEMBER, AttackState, Uploads, Work
 from psofed.parts.base import Attack
-from psofed.parts.contexts import (
-    Conspiracy,
-    Moment,
-    Sample,
-    Upload,
-    UploadAndAccomplices,
-    UploadAndEveryone,
-    UploadAndServer,
-)
+from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
 from psofed.parts.part import takes_memory
 from psofed.parts.plain import corrupt_uploads
 
@@ -92,36 +85,7 @@ def _byzantine_of(attackers: AttackState, row: int) -> IntArray:
     return attackers.members[row, : attackers.sizes[row]] if attackers.is_redrawn else attackers.everyone[:]
 
 
-@register_jitable
-def _see_upload(known: UploadAndEveryone) -> Upload:
-    return Upload(
-        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
-        known.group, known.byzantine,
-    )  # fmt: skip
-
-
-@register_jitable
-def _see_server(known: UploadAndEveryone) -> UploadAndServer:
-    return UploadAndServer(
-        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
-        known.server, known.group, known.byzantine,
-    )  # fmt: skip
-
-
-@register_jitable
-def _see_accomplices(known: UploadAndEveryone) -> UploadAndAccomplices:
-    return UploadAndAccomplices(
-        known.value, known.entry, known.client, known.iteration, known.normal, known.common_normal,
-        known.server, known.accomplices, known.accomplice_clients, known.group, known.byzantine,
-    )  # fmt: skip
-
-
-@register_jitable
-def _see_everyone(known: UploadAndEveryone) -> UploadAndEveryone:
-    return known
-
-
-def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
+def _make_alone(unpack: Body, body: Body, level: int) -> Frame:
     """Return the frame of attackers who see only their own upload."""
     has_memory = takes_memory(body)
 
@@ -146,21 +110,22 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Frame:
                     continue
                 for m in range(shared):
                     i: Any = np.int64(entries[trial, 0 if one_mask else p, m])
-                    known = UploadAndEveryone(
+                    known = Upload(
                         target[i] - sent[trial, p, m], i, client, n, normal_at(stream, row, word + 1, i),
-                        common_normal(stream, row, n, dimension, i), target[i] - server[trial, i], _NOTHING, _NOTHING,
-                        _NOBODY, _group_of(attackers, row), _byzantine_of(attackers, row),
+                        common_normal(stream, row, n, dimension, i),
+                        target[i] - server[trial, i] if level > 0 else math.nan, _NOTHING, _NOTHING, _NOBODY,
+                        _group_of(attackers, row), _byzantine_of(attackers, row),
                     )  # fmt: skip
                     if has_memory:
                         memory = attackers.client_memory[row, client, : attackers.memory_sizes[group, 1]]
-                        sent[trial, p, m] = target[i] - body(self, see(known), memory)
+                        sent[trial, p, m] = target[i] - body(self, known, memory)
                     else:
-                        sent[trial, p, m] = target[i] - body(self, see(known))
+                        sent[trial, p, m] = target[i] - body(self, known)
 
     return frame
 
 
-def _make_together(unpack: Body, body: Body, see: Body) -> Frame:
+def _make_together(unpack: Body, body: Body, level: int) -> Frame:
     """Return the frame of attackers who see what others upload, with clients in order."""
     has_memory = takes_memory(body)
 
@@ -196,17 +161,17 @@ def _make_together(unpack: Body, body: Body, see: Body) -> Frame:
                             numbers[1, accomplices] = values[other, place]
                             numbered[accomplices] = clients[trial, order[other]]
                             accomplices += 1
-                    known = UploadAndEveryone(
+                    known = Upload(
                         values[q, place], i, client, n, normal_at(stream, row, word + 1, i),
                         common_normal(stream, row, n, dimension, i), target[i] - server[trial, i],
-                        numbers[1, :accomplices], numbers[0, :honest], numbered[:accomplices],
+                        numbers[1, :accomplices], numbers[0, : honest if level > 2 else 0], numbered[:accomplices],
                         _group_of(attackers, row), _byzantine_of(attackers, row),
                     )  # fmt: skip
                     if has_memory:
                         memory = attackers.client_memory[row, client, : attackers.memory_sizes[group, 1]]
-                        sent[trial, p, m] = target[i] - body(self, see(known), memory)
+                        sent[trial, p, m] = target[i] - body(self, known, memory)
                     else:
-                        sent[trial, p, m] = target[i] - body(self, see(known))
+                        sent[trial, p, m] = target[i] - body(self, known)
             release(entries, work)
 
     return frame
@@ -355,7 +320,7 @@ def _make_remembering(unpack: Body, body: Body) -> Frame:
     return frame
 
 
-def _make_given(unpack: Body, body: Body, see: Body) -> Frame:
+def _make_given(unpack: Body, body: Body, level: int) -> Frame:
     """Return the frame of attackers whose uploads (as models, clients in order) and random numbers are given."""
 
     def frame(
@@ -379,33 +344,28 @@ def _make_given(unpack: Body, body: Body, see: Body) -> Frame:
                         num_honest += 1
             for p in range(participants):
                 if attacking[p] and not np.isnan(uploads[p, i]):
-                    known = UploadAndEveryone(
-                        uploads[p, i], i, clients[p], n, normals[p, i], common[i], server[i],
-                        accomplices[:num_accomplices], honest[:num_honest], accomplice_clients[:num_accomplices], group,
-                        group,
+                    known = Upload(
+                        uploads[p, i], i, clients[p], n, normals[p, i], common[i], server[i] if level > 0 else math.nan,
+                        accomplices[: num_accomplices if level > 1 else 0], honest[: num_honest if level > 2 else 0],
+                        accomplice_clients[: num_accomplices if level > 1 else 0], group, group,
                     )  # fmt: skip
-                    received[p, i] = body(self, see(known))
+                    received[p, i] = body(self, known)
 
     return frame
 
 
-def _knowing(make_frame: Callable[..., Frame], see: Body) -> MakeFrame:
+def _knowing(make_frame: Callable[..., Frame], knows: str) -> MakeFrame:
     """Return a maker of frames whose attackers see only part of what the frame knows."""
+    level = KNOWLEDGE.index(knows)
 
     def make(unpack: Body, body: Body) -> Frame:
-        return make_frame(unpack, body, see)
+        return make_frame(unpack, body, level)
 
     return make
 
 
-_VIEWS: dict[str, Body] = {
-    "upload": _see_upload,
-    "server": _see_server,
-    "accomplices": _see_accomplices,
-    "everyone": _see_everyone,
-}
 _FRAMES: dict[str, MakeFrame] = {
-    knows: _knowing(_make_alone if knows in ("upload", "server") else _make_together, see)
-    for knows, see in _VIEWS.items()
+    knows: _knowing(_make_alone if knows in ("upload", "server") else _make_together, knows)
+    for knows in KNOWLEDGE
 }
-_GIVEN_FRAMES: dict[str, MakeFrame] = {knows: _knowing(_make_given, see) for knows, see in _VIEWS.items()}
+_GIVEN_FRAMES: dict[str, MakeFrame] = {knows: _knowing(_make_given, knows) for knows in KNOWLEDGE}

@@ -65,7 +65,7 @@ def make_channels(
     """Return the channels of one direction, and their hooks; `sizes` are P and M of a message, `entries` of a model."""
     kept = [channel.memory_size(entries) for channel in channels]
     check_size(f"channel.{source.removeprefix('channel_')}", num_clients * sum(kept))
-    hooks = tuple(make_hook(channel, channel.body(), CHANNEL, _make_frame) for channel in channels)
+    hooks = tuple(make_hook(channel, "transmit", CHANNEL, _make_frame) for channel in channels)
     options = np.zeros((len(hooks), max((hook.options.size for hook in hooks), default=0)))
     for row, hook in zip(options, hooks, strict=True):
         row[: hook.options.size] = hook.options

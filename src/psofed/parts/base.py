@@ -324,17 +324,19 @@ class Aggregation(Part):
         code = getattr(cls.combine, "__code__", None)
         if code is None:
             return
-        names = code.co_varnames[1 : code.co_argcount]
-        shown = "numbers" if cls.over == "entries" else "updates"
-        allowed = [(shown,), (shown, "memory")]
-        if cls.over == "vectors":
-            allowed += [(shown, "out"), (shown, "memory", "out")]
+        names, is_entries = code.co_varnames[1 : code.co_argcount], cls.over == "entries"
         remembers = cls.memory_size is not Aggregation.memory_size
-        if len(names) not in {len(some) for some in allowed} or takes_memory(cls.combine) != remembers:
-            listed = " or ".join(f"combine(self, {', '.join(some)})" for some in allowed)
+        if takes_memory(cls.combine) != remembers or len(names) - remembers not in (
+            (1,) if is_entries else (1, 2)
+        ):
+            wanted = [
+                "numbers" if is_entries else "updates",
+                *["memory"] * remembers,
+                *["[out]"] * (not is_entries),
+            ]
             raise PsofedError(
                 f'aggregation "{cls.kind}" ({cls.__qualname__}) has combine(self, {", ".join(names)}); it must be '
-                f"{listed}, with `memory` if and only if there is a method memory_size"
+                f"combine(self, {', '.join(wanted)}), and `memory` needs a method memory_size"
             )
 
     def fewest_numbers(self) -> int:

@@ -4,6 +4,7 @@ A body is plain Python on ``self.<field>``, one of these, and NumPy or :mod:`mat
 by the engine. Everything here is of models, never of errors, and of one trial.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,14 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 
+_NOTHING: FloatArray = np.zeros(0)
 _NOBODY: IntArray = np.zeros(0, np.int64)
 
 
 class Upload(NamedTuple):
-    """One entry that an attacker is about to upload: the argument of attacks with ``knows = "upload"``.
+    """One entry that an attacker is about to upload: the argument of ``corrupt``.
+
+    What the attack does not know (:attr:`psofed.Attack.knows`) is NaN or empty.
 
     Attributes
     ----------
@@ -27,6 +31,16 @@ class Upload(NamedTuple):
         A standard normal number of this client, iteration and entry alone.
     common_normal : float
         A standard normal number of this iteration and entry, the same for all attackers.
+    server : float
+        The server's value of the entry; known from ``"server"`` on.
+    accomplices : array (count,)
+        Clean numbers of this entry by all who attack in this iteration, the client itself included, in the order
+        of clients; known from ``"accomplices"`` on.
+    honest : array (count,)
+        Numbers of this entry by all participants who do not attack in this iteration, in the order of clients;
+        empty if nobody else shares the entry. Known with ``"everyone"``: such an attacker is omniscient.
+    accomplice_clients : int array (count,)
+        Who sent `accomplices`.
     group : int array (any,)
         The Byzantine clients of this attack, ascending, whether or not they attack in this iteration.
     byzantine : int array (any,)
@@ -39,80 +53,16 @@ class Upload(NamedTuple):
     iteration: int
     normal: float
     common_normal: float
-    group: IntArray = _NOBODY
-    byzantine: IntArray = _NOBODY
-
-
-class UploadAndServer(NamedTuple):
-    """``knows = "server"``: also the server's value of the entry."""
-
-    value: float
-    entry: int
-    client: int
-    iteration: int
-    normal: float
-    common_normal: float
-    server: float
-    group: IntArray = _NOBODY
-    byzantine: IntArray = _NOBODY
-
-
-class UploadAndAccomplices(NamedTuple):
-    """``knows = "accomplices"``: also the clean uploads of all who attack in this iteration.
-
-    Attributes
-    ----------
-    accomplices : array (count,)
-        Clean numbers of this entry by all who attack in this iteration, the client itself included, in the order
-        of clients.
-    accomplice_clients : int array (count,)
-        Who sent them.
-    """
-
-    value: float
-    entry: int
-    client: int
-    iteration: int
-    normal: float
-    common_normal: float
-    server: float
-    accomplices: FloatArray
+    server: float = math.nan
+    accomplices: FloatArray = _NOTHING
+    honest: FloatArray = _NOTHING
     accomplice_clients: IntArray = _NOBODY
     group: IntArray = _NOBODY
     byzantine: IntArray = _NOBODY
 
 
-class UploadAndEveryone(NamedTuple):
-    """``knows = "everyone"``: also the clean uploads of everyone; such an attacker is omniscient.
-
-    Attributes
-    ----------
-    honest : array (count,)
-        Numbers of this entry by all participants who do not attack in this iteration, in the order of clients;
-        empty if nobody else shares the entry.
-    """
-
-    value: float
-    entry: int
-    client: int
-    iteration: int
-    normal: float
-    common_normal: float
-    server: float
-    accomplices: FloatArray
-    honest: FloatArray
-    accomplice_clients: IntArray = _NOBODY
-    group: IntArray = _NOBODY
-    byzantine: IntArray = _NOBODY
-
-
-# Values of `Attack.knows`, from least to most, and the context that each gives.
-KNOWLEDGE: dict[str, type[Upload | UploadAndServer | UploadAndAccomplices | UploadAndEveryone]] = {
-    "upload": Upload,
-    "server": UploadAndServer,
-    "accomplices": UploadAndAccomplices,
-    "everyone": UploadAndEveryone,
-}
+# Values of `Attack.knows`, from least to most.
+KNOWLEDGE = ("upload", "server", "accomplices", "everyone")
 
 
 class Conspiracy(NamedTuple):

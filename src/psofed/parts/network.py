@@ -130,10 +130,6 @@ class Channel(Part):
         """Return how many numbers are kept for each client of the link, zeros at first."""
         return 0
 
-    def body(self) -> str:
-        """Return the name of the method that does what :meth:`transmit` does, for kinds with a faster one."""
-        return "transmit"
-
     def bits_after(self, bits: int) -> int:
         """Return the bits that a value takes on this link, given that it took `bits` before."""
         return bits

@@ -3,6 +3,7 @@
 The engine does the same in compiled loops over many trials, and is tested against this.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from psofed.parts.contexts import (
     Numbers,
     Sample,
     Updates,
+    Upload,
     scratch_size,
 )
 from psofed.parts.part import call_with_memory, takes_memory
@@ -121,20 +123,15 @@ def corrupt_uploads(
             attack.craft(seen, crafted)
             received[np.ix_(attacking, entries)] = np.where(sent[attacking], own + crafted, np.nan)
         return received
-    context, has_memory = KNOWLEDGE[attack.knows], takes_memory(attack.corrupt)
-    for p in np.flatnonzero(attacking):
-        for i in np.flatnonzero(shared[p]):
-            also = shared[:, i] & attacking
-            known = {
-                "value": float(uploads[p, i]), "entry": int(i), "client": int(clients[p]), "iteration": iteration,
-                "normal": float(normals[p, i]), "common_normal": float(common_normals[i]), "server": float(server[i]),
-                "accomplices": uploads[also, i], "honest": uploads[shared[:, i] & ~attacking, i],
-                "accomplice_clients": who[also], "group": members[0], "byzantine": members[1],
-            }  # fmt: skip
-            seen = context(**{name: known[name] for name in context._fields})
-            received[p, i] = (
-                attack.corrupt(seen, client_memory[clients[p]]) if has_memory else attack.corrupt(seen)
-            )
+    level = KNOWLEDGE.index(attack.knows)
+    for p, i in zip(*np.nonzero(shared & attacking[:, None]), strict=True):
+        accomplices, honest = shared[:, i] & attacking, shared[:, i] & ~attacking
+        seen = Upload(
+            float(uploads[p, i]), int(i), int(clients[p]), iteration, float(normals[p, i]), float(common_normals[i]),
+            float(server[i]) if level > 0 else math.nan, uploads[accomplices & (level > 1), i],
+            uploads[honest & (level > 2), i], who[accomplices & (level > 1)], *members,
+        )  # fmt: skip
+        received[p, i] = call_with_memory(attack.corrupt, seen, client_memory[clients[p]])
     return received
 
 

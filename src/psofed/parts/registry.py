@@ -38,6 +38,9 @@ FAMILIES = {
     "delay": "delays",
 }
 
+# Metrics are parts of a run, not of a scenario.
+_FOLDERS = FAMILIES | {"metric": "metrics"}
+
 # Names the plugins to processes that this one starts.
 PLUGINS_VARIABLE = "PSOFED_PLUGINS"
 
@@ -78,7 +81,7 @@ def find_part(family: str, kind: Any, field: str | None = None) -> Any:
     if not isinstance(kind, str) or kind not in _built_in(family):
         check_choice(field or family, kind, part_names(family))  # also looks into installed packages
         return _REGISTERED[family, kind]
-    importlib.import_module(f"{_PACKAGE}.{FAMILIES[family]}.{kind.replace('-', '_')}")
+    importlib.import_module(f"{_PACKAGE}.{_FOLDERS[family]}.{kind.replace('-', '_')}")
     return _REGISTERED[family, kind]
 
 
@@ -171,9 +174,7 @@ def class_names(family: str) -> list[str]:
 
 @cache
 def _built_in(family: str) -> tuple[str, ...]:
-    if family not in FAMILIES:  # metrics: those built in are no parts
-        return ()
-    folder = Path(__file__).parent / FAMILIES[family]
+    folder = Path(__file__).parent / _FOLDERS[family]
     names = (module.name for module in pkgutil.iter_modules([str(folder)]))
     return tuple(sorted(name.replace("_", "-") for name in names if not name.startswith("_")))
 

@@ -366,10 +366,6 @@ class Watch:
         """Which clients are excluded, shape (K,)."""
         return np.asarray(self.left != 0)
 
-    def time_out(self, iterations: int) -> NDArray[np.int64]:
-        """Return in how many of the first `iterations` each client was excluded."""
-        return np.asarray(self.finished + np.where(self.is_out, iterations - self.since, 0))
-
     def judge(
         self, uploads: FloatArray, server: FloatArray, clients: NDArray[Any], iteration: int
     ) -> NDArray[np.bool_]:

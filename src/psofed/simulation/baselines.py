@@ -14,6 +14,7 @@ average
     The forecast "as on average so far", ỹ = 0.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from psofed.results.metrics import BASELINE_TITLES
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
-    from psofed.engine.samples import TableSamples
+    from psofed.engine.samples import Chunk, TableSamples
 
 NAMES = tuple(BASELINE_TITLES)
 
@@ -62,17 +63,19 @@ def run_baselines(scenario: Scenario, tail: int) -> Baselines:
     """Run all baselines on the samples of a scenario with your own data."""
     data = scenario.own_data
     assert data is not None
-    fleet, samples = table_samples(scenario)
-    squares = _squared_errors(samples, fleet.target, scenario)
-    iterations = scenario.iterations
+    (fleet, samples), clients, iterations = table_samples(scenario), scenario.num_clients, scenario.iterations
+    squares = np.empty((len(NAMES), iterations, clients))  # 0 where a client has no sample
+    squares[:2] = lms_errors(samples, fleet.target, scenario.draw_stepsizes(), clients, iterations)
+    for first, chunk in _chunks(samples, iterations):
+        inputs, residuals = chunk.inputs[..., 0], chunk.residuals[..., 0]
+        part = squares[:, first : first + len(inputs)]
+        part[2], part[3] = residuals**2, (residuals + inputs @ fleet.target) ** 2
     active = np.stack([data.samples_from(n) > 0 for n in range(iterations)])
     counts = active[-tail:].sum(axis=0)
     curves, client_mse = {}, {}
-    for index, name in enumerate(NAMES):
-        curves[name] = squares[index].sum(axis=1) / np.maximum(active.sum(axis=1), 1)
-        client_mse[name] = np.where(
-            counts > 0, squares[index][-tail:].sum(axis=0) / np.maximum(counts, 1), np.nan
-        )
+    for name, errors in zip(NAMES, squares, strict=True):
+        curves[name] = errors.sum(axis=1) / np.maximum(active.sum(axis=1), 1)
+        client_mse[name] = np.where(counts > 0, errors[-tail:].sum(axis=0) / np.maximum(counts, 1), np.nan)
     return Baselines(curves, client_mse, tail)
 
 
@@ -85,15 +88,11 @@ def describe_result(result: SimulationResult, client_mse: FloatArray) -> dict[st
     byzantine = result.fleet.byzantine_mask(result.scenario.attack)
     for k, name in enumerate(data.table.clients):
         value = estimate(client_mse[:, k])
+        errors = {"mse": value.mean, "mse_standard_error": value.standard_error}
+        errors |= {f"{other}_mse": float(baselines.client_mse[other][k]) for other in NAMES}
+        numbers = {key: finite_or_none(number) for key, number in errors.items()}
         clients.append(
-            {
-                "name": name,
-                "samples": data.samples[k],
-                "is_byzantine": bool(byzantine[k]),
-                "mse": finite_or_none(value.mean),
-                "mse_standard_error": finite_or_none(value.standard_error),
-                **{f"{other}_mse": finite_or_none(float(baselines.client_mse[other][k])) for other in NAMES},
-            }
+            {"name": name, "samples": data.samples[k], "is_byzantine": bool(byzantine[k]), **numbers}
         )
     return {
         **data.describe(),
@@ -110,26 +109,16 @@ def lms_errors(
     out, stepsizes = np.zeros((2, iterations, clients)), np.broadcast_to(stepsize, clients).astype(np.float64)
     # Errors w° − w of models that start from zero, as in the simulation's kernel.
     alone, pooled = np.tile(target, (clients, 1)), target.copy()
-    for first in range(0, iterations, _CHUNK):
-        chunk = samples.chunk(first, min(_CHUNK, iterations - first))
+    for first, chunk in _chunks(samples, iterations):
         part = out[:, first : first + _CHUNK]
-        inputs, residuals = chunk.inputs[..., 0], chunk.residuals[..., 0]
-        _run_lms(inputs, residuals, stepsizes, alone, pooled, part[0], part[1])
+        _run_lms(chunk.inputs[..., 0], chunk.residuals[..., 0], stepsizes, alone, pooled, part[0], part[1])
     return out[0], out[1]
 
 
-def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scenario) -> FloatArray:
-    """Squared errors of all baselines, shape (4, iterations, K); 0 where a client has no sample."""
-    clients, iterations = scenario.num_clients, scenario.iterations
-    out = np.empty((len(NAMES), iterations, clients))
-    out[0], out[1] = lms_errors(samples, target, scenario.draw_stepsizes(), clients, iterations)
+def _chunks(samples: "TableSamples", iterations: int) -> "Iterator[tuple[int, Chunk]]":
+    """Yield samples of all iterations, with the number of the first one."""
     for first in range(0, iterations, _CHUNK):
-        chunk = samples.chunk(first, min(_CHUNK, iterations - first))
-        part = out[:, first : first + _CHUNK]
-        inputs, residuals = chunk.inputs[..., 0], chunk.residuals[..., 0]
-        part[2] = residuals**2
-        part[3] = (residuals + inputs @ target) ** 2
-    return out
+        yield first, samples.chunk(first, min(_CHUNK, iterations - first))
 
 
 @compiled(by_content=True)

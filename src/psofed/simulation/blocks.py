@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
-from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import why_python
 from psofed.engine.lanes import WIDTH
 from psofed.engine.run import Run, TrialByTrial, is_plain
@@ -38,25 +37,6 @@ _NUM_ERRORS = len(METRICS)
 _DIVERGED = 1e12
 
 
-@dataclass(frozen=True)
-class Recording:
-    """Quantities to record in a run.
-
-    Attributes
-    ----------
-    tail : int
-        The steady state is the mean over the last `tail` iterations.
-    bin_width : int
-        A point of the learning curve is the mean over this many iterations.
-    keep_trials : bool
-        Keep each trial's learning curve, not only their mean.
-    """
-
-    tail: int
-    bin_width: int = 1
-    keep_trials: bool = False
-
-
 @dataclass(frozen=True, eq=False)
 class Job:
     """A simulation: the scenario, its draws, and what is kept. Every block of its trials takes it.
@@ -67,8 +47,12 @@ class Job:
         What is simulated.
     seed : int
         Seed of all randomness except the fleet's.
-    recording : Recording
-        What is kept of a run.
+    tail : int
+        The steady state is the mean over the last `tail` iterations.
+    bin_width : int
+        A point of the learning curve is the mean over this many iterations.
+    keep_trials : bool
+        Whether each trial's learning curve is kept, not only their mean.
     plan : WatchPlan, optional
         What the scenario's defence needs to know.
     draws_rows : bool
@@ -79,7 +63,9 @@ class Job:
 
     scenario: Scenario
     seed: int
-    recording: Recording
+    tail: int = 1
+    bin_width: int = 1
+    keep_trials: bool = False
     plan: WatchPlan | None = None
     draws_rows: bool = False
     metrics: tuple[str | Metric, ...] = ()
@@ -113,20 +99,20 @@ class Block:
         Sums over trials of the learning curve's points and of their squares.
     diverged_at : array (trials,)
         Iteration in which the trial was seen to diverge, or −1.
-    curves : array (trials, bins, Q) or None
-        Each trial's learning curve, if it was to be kept.
-    client_squares : array (K, trials) or None
-        Sums of each client's squared errors over the tail, where they are kept.
+    curves : array (bins, Q, trials)
+        Each trial's learning curve; no bins unless it was to be kept.
+    client_squares : array (K, trials)
+        Sums of each client's squared errors over the tail; no clients where they are not measured.
     notes : tuple of str
         What the user should know of how it was computed.
-    watched : dict of arrays (K, trials), or None
+    watched : array (3, K, trials), or None
         What a defence did: ``first``, ``exclusions`` and ``time_out`` of :class:`psofed.results.DefenceRecord`.
     peaks : array (bins,) or None
         How often suspicion climbed how high, where that was to be counted.
     mean_log_level : float
         Mean over trials and iterations of the logarithm of the level that a defence saw.
-    most_uploads : int or None
-        Largest number of uploads by one client in a trial, where privacy depends on it.
+    most_uploads : int
+        Largest number of uploads by one client in a trial, where privacy depends on it; else 0.
     """
 
     names: tuple[str, ...]
@@ -134,13 +120,13 @@ class Block:
     curve_sum: FloatArray
     curve_squares: FloatArray
     diverged_at: IntArray
-    curves: FloatArray | None
-    client_squares: FloatArray | None = None
+    curves: FloatArray
+    client_squares: FloatArray
     notes: tuple[str, ...] = ()
-    watched: dict[str, IntArray] | None = None
+    watched: IntArray | None = None
     peaks: IntArray | None = None
     mean_log_level: float = 0.0
-    most_uploads: int | None = None
+    most_uploads: int = 0
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -184,50 +170,80 @@ def run_block(
     over_clients : bool, optional
         Whether lanes are clients; by default as :func:`runs_over_clients` says.
     """
-    scenario, recording = job.scenario, job.recording
-    count, iterations = len(trials), scenario.iterations
+    scenario, iterations = job.scenario, job.scenario.iterations
     run: Any
-    if runs_over_clients(scenario, count) if over_clients is None else over_clients:
+    if runs_over_clients(scenario, len(trials)) if over_clients is None else over_clients:
         run = TrialByTrial(scenario, job.fleet, job.seed, trials, threads, **job.measured)
     else:
         run = _start(job, trials)
-    run.watched_from = iterations - recording.tail
+    run.watched_from = iterations - job.tail
     own = tuple(metric.name for metric in job.measured["metrics"])
     names = (*METRICS, *((HONEST,) if run.has_honest else ()), *own)
-    bins = -(-iterations // recording.bin_width)
-    bin_sums, tail_sums = np.zeros((len(names), count)), np.zeros((2, len(names), count))
-    curve_sum, curve_squares = np.zeros((2, bins, len(names)))
-    curves = np.zeros((count if recording.keep_trials else 0, bins, len(names)))
-    diverged_at = np.full(count, -1)
-    chunk = min(run.chunk, iterations)
-    metrics = np.empty((chunk, len(names), count))
+    sums = _Sums(job, len(names), len(trials))
+    chunk = min(max(run.chunk // job.bin_width, 1) * job.bin_width, iterations)
+    metrics = np.empty((chunk, len(names), len(trials)))
     for first in range(0, iterations, chunk):
         part = metrics[: iterations - first]
         run.advance(first, part)
-        _gather(
-            part, first, iterations, recording.tail, recording.bin_width,
-            bin_sums, curve_sum, curve_squares, tail_sums, diverged_at, curves,
-        )  # fmt: skip
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums.add(first, part)
         if progress is not None:
-            progress.done += len(part) * count  # not exact between threads, and need not be
+            progress.done += len(part) * len(trials)  # not exact between threads, and need not be
             if progress.stop.is_set():
                 raise Stopped
-    second = (recording.tail + 1) // 2
-    tail_sums[0] /= max(recording.tail - second, 1)
-    tail_sums[1] /= second
-    squares = run.client_squares
     return Block(
         names,
-        tail_sums,
-        curve_sum,
-        curve_squares,
-        diverged_at,
-        curves if recording.keep_trials else None,
-        client_squares=squares if squares.size else None,
+        sums.tail_halves / np.maximum(sums.half_lengths, 1)[:, None, None],
+        sums.curve[0],
+        sums.curve[1],
+        sums.diverged_at,
+        sums.curves,
+        run.client_squares,
         notes=_notes(*scenario.parts(), *job.measured["metrics"]),
-        most_uploads=int(run.upload_counts.max()) if run.upload_counts.size else None,
+        most_uploads=int(run.upload_counts.max(initial=0)),
         **_watched(run.watching, iterations),
     )
+
+
+class _Sums:
+    """Sums of a block's metrics, (T, Q, L) for T iterations and L trials, which do not depend on the chunks."""
+
+    def __init__(self, job: Job, metrics: int, trials: int) -> None:
+        iterations, second = job.scenario.iterations, (job.tail + 1) // 2
+        bins = -(-iterations // job.bin_width)
+        self._width, self._edges = job.bin_width, (iterations - job.tail, iterations - second, iterations)
+        self.half_lengths: IntArray = np.diff(self._edges)
+        self.tail_halves: FloatArray = np.zeros((2, metrics, trials))
+        self.curve: FloatArray = np.zeros((2, bins, metrics))
+        self.curves: FloatArray = np.zeros((bins if job.keep_trials else 0, metrics, trials))
+        self.diverged_at: IntArray = np.full(trials, -1)
+
+    def add(self, first: int, part: FloatArray) -> None:
+        """Add the iterations from number `first` on, whole bins; it changes them."""
+        self._mark_diverged(first, part)
+        for half in range(2):
+            begin, end = (max(edge - first, 0) for edge in self._edges[half : half + 2])
+            if len(part[begin:end]):  # one after the other, on top of what there is
+                summands = np.concatenate([self.tail_halves[None, half], part[begin:end]])
+                self.tail_halves[half] = summands.sum(axis=0)
+        starts = np.arange(0, len(part), self._width)
+        lengths = np.diff(np.append(starts, len(part)))
+        points = part if self._width == 1 else np.add.reduceat(part, starts) / lengths[:, None, None]
+        bins = slice(first // self._width, first // self._width + len(points))
+        self.curve[0, bins] = np.einsum("bql->bq", points)
+        self.curve[1, bins] = np.einsum("bql,bql->bq", points, points)
+        if self.curves.size:
+            self.curves[bins] = points
+
+    def _mark_diverged(self, first: int, part: FloatArray) -> None:
+        """Record which trials diverge; their errors count as infinite from then on, even if they are NaN."""
+        is_bounded, before = part[:, :_NUM_ERRORS] <= _DIVERGED, self.diverged_at >= 0
+        if is_bounded.all() and not before.any():
+            return
+        over = np.logical_or.accumulate(~is_bounded.all(axis=1) | before)
+        begins = over[-1] & ~before
+        self.diverged_at[begins] = first + over.argmax(axis=0)[begins]
+        part.swapaxes(1, 2)[over] = np.inf
 
 
 def _watched(watching: Any, iterations: int) -> dict[str, Any]:
@@ -235,11 +251,9 @@ def _watched(watching: Any, iterations: int) -> dict[str, Any]:
     if watching is None:
         return {}
     time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
-    watched = {"first": watching.first, "exclusions": watching.exclusions, "time_out": time_out}
-    peaks = all_peaks(watching) if watching.peaks.size else None
     return {
-        "watched": {name: array.T.copy() for name, array in watched.items()},
-        "peaks": peaks,
+        "watched": np.stack([watching.first.T, watching.exclusions.T, time_out.T]),
+        "peaks": all_peaks(watching) if watching.peaks.size else None,
         "mean_log_level": float(watching.log_levels.mean()) / iterations,
     }
 
@@ -261,64 +275,3 @@ def _start(job: Job, trials: range) -> Run:
     fleet, rows = table_samples(scenario)
     samples = rows.drawn(job.seed, trials, scenario.iterations) if job.draws_rows else rows
     return Run(scenario, fleet, job.seed, trials, samples, job.plan, **job.measured)
-
-
-@compiled(by_content=True)
-def _gather(
-    metrics: FloatArray,
-    first: int,
-    iterations: int,
-    tail: int,
-    bin_width: int,
-    bin_sums: FloatArray,
-    curve_sum: FloatArray,
-    curve_squares: FloatArray,
-    tail_sums: FloatArray,
-    diverged_at: IntArray,
-    kept: FloatArray,
-) -> None:
-    count, num_metrics, _ = metrics.shape
-    lanes = diverged_at.size
-    second_half = iterations - (tail + 1) // 2
-    any_diverged = False
-    for lane in range(lanes):
-        any_diverged |= diverged_at[lane] >= 0
-    for t in range(count):
-        n = first + t
-        for q in range(_NUM_ERRORS):
-            for lane in range(lanes):
-                any_diverged |= not metrics[t, q, lane] <= _DIVERGED
-        if any_diverged:
-            _mark_diverged(metrics, t, n, diverged_at)
-        for q in range(num_metrics):
-            for lane in range(lanes):
-                bin_sums[q, lane] += metrics[t, q, lane]
-        if n >= iterations - tail:
-            half = 1 if n >= second_half else 0
-            for q in range(num_metrics):
-                for lane in range(lanes):
-                    tail_sums[half, q, lane] += metrics[t, q, lane]
-        if (n + 1) % bin_width == 0 or n + 1 == iterations:
-            b = n // bin_width
-            width = n + 1 - b * bin_width
-            for q in range(num_metrics):
-                total, squares = 0.0, 0.0
-                for lane in range(lanes):
-                    value = bin_sums[q, lane] / width
-                    bin_sums[q, lane] = 0.0
-                    total += value
-                    squares += value * value
-                    if kept.size:
-                        kept[lane, b, q] = value
-                curve_sum[b, q], curve_squares[b, q] = total, squares
-
-
-@kernel_part
-def _mark_diverged(metrics: FloatArray, t: int, n: int, diverged_at: IntArray) -> None:
-    """Record which trials diverge in iteration n; their errors count as infinite from then on, even if they are NaN."""
-    for q in range(metrics.shape[1]):
-        for lane in range(diverged_at.size):
-            if q < _NUM_ERRORS and diverged_at[lane] < 0 and not metrics[t, q, lane] <= _DIVERGED:
-                diverged_at[lane] = n
-            if diverged_at[lane] >= 0:
-                metrics[t, q, lane] = np.inf

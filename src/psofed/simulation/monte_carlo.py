@@ -1,5 +1,6 @@
 """Monte Carlo: split the trials into blocks, run them on an executor, and combine the blocks in order."""
 
+import math
 import os
 import time
 from collections import deque
@@ -8,9 +9,10 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.notices import notify
@@ -18,7 +20,6 @@ from psofed.common.settings import takes
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_tail
 from psofed.engine.compiling import is_cold
-from psofed.fleet import Fleet
 from psofed.parts.plain import check_memory
 from psofed.parts.watching import WatchPlan
 from psofed.results import DefenceRecord, SimulationResult
@@ -34,18 +35,18 @@ from psofed.simulation.blocks import (
     Block,
     Job,
     Progress,
-    Recording,
     run_block,
-    runs_over_clients,
 )
 from psofed.simulation.parcels import sending
 
+# A run with a precision looks at its interval this often at most.
+STAGES = 5
+
+# A run with a precision does not stop before about this many trials saw an attack in their tail.
+_FEWEST_ATTACKED = 5.0
+
 # Longer runs get learning curves of about this many points, each a mean over some iterations.
 _MOST_BINS = 10_000
-
-# Combinations of parts whose kernels this process has loaded.
-_LOADED: set[tuple[object, ...]] = set()
-_LOADING = Lock()
 
 
 @takes(SimulationSettings)
@@ -70,55 +71,45 @@ def simulate(scenario: Scenario | str | Path, settings: SimulationSettings) -> S
     True
     """
     scenario = as_scenario(scenario)
-    result, client_mse = run_trials(scenario, settings)
-    if client_mse is None or scenario.own_data is None:
+    result = run_trials(scenario, settings)
+    if result.client_mse is None or scenario.own_data is None:
         return result
     from psofed.simulation.baselines import describe_result
 
-    return replace(result, details={**result.details, "data": describe_result(result, client_mse)})
+    return replace(result, details={**result.details, "data": describe_result(result, result.client_mse)})
 
 
 def run_trials(
     scenario: Scenario, settings: SimulationSettings, draws_rows: bool = False
-) -> tuple[SimulationResult, FloatArray | None]:
-    """Simulate a scenario; also return every client's MSE (trials, K) where it was measured.
+) -> SimulationResult:
+    """Simulate a scenario.
 
     With `draws_rows` each trial draws its rows at random from the table's; there are no MSEs of clients then.
     """
     check_covered(scenario)
-    iterations = scenario.iterations
-    tail = check_tail(settings.tail, iterations)
-    recording = Recording(tail, -(-iterations // _MOST_BINS), settings.keep_trials)
-    job = Job(scenario, settings.seed, recording, None, draws_rows, find_metrics(settings.metrics))
-    if settings.executor is None or scenario.defence is not None:
-        for trials in sorted({len(block) for block in cut_into_blocks(settings.trials)}):
-            _load_kernels(job, trials)
+    tail, width = check_tail(settings.tail, scenario.iterations), -(-scenario.iterations // _MOST_BINS)
+    metrics = find_metrics(settings.metrics)
+    job = Job(
+        scenario, settings.seed, tail, width, settings.keep_trials, draws_rows=draws_rows, metrics=metrics
+    )
+    if settings.executor is None and is_cold():
+        notify("compiling the kernels (once on this machine, some seconds)")
     if scenario.defence is not None:
         from psofed.simulation.watch_plan import make_plan
 
         job = replace(job, plan=make_plan(scenario))
-    total, started = _Total(job), time.perf_counter()
-    stages = make_stages(settings.trials) if settings.precision else (settings.trials,)
-    done = 0
-    for stage in stages:
-        for block in _run_blocks(job, settings, cut_into_blocks(stage, done)):
-            total.add(block)
-        done = stage
-        result = total.result(time.perf_counter() - started)
-        if settings.precision:
-            metric = metric_name(job.metrics[0]) if job.metrics else METRICS[0]
-            stopping = Stopping(metric, float(settings.precision), settings.trials, len(stages))
-            result = replace(result, stopping=stopping)
-            if result.margin <= stopping.precision:
-                break
-    data = scenario.own_data
-    if draws_rows:
-        return replace(result, client_mse=None), None
-    counts = np.full(scenario.num_clients, tail)
-    if data is not None:
-        counts = data.samples_from(iterations - tail) - data.samples_from(iterations)
-    client_mse = total.client_mse(counts)
-    return replace(result, client_mse=client_mse), client_mse
+    total, most = _Total(job, settings), settings.trials
+    if not settings.precision:
+        return total.run_until(most)
+    trials = first_stage(most, trials_with_attacks(scenario, tail))
+    metric = metric_name(metrics[0]) if metrics else METRICS[0]
+    stopping = Stopping(metric, float(settings.precision), most, STAGES if trials < most else 1)
+    for stage in range(STAGES):
+        result = replace(total.run_until(trials), stopping=stopping)
+        if trials == most or result.margin <= stopping.precision:
+            break
+        trials = next_stage(stage, trials, result.margin / stopping.precision, most)
+    return result
 
 
 def check_covered(scenario: Scenario) -> None:
@@ -160,48 +151,45 @@ def check_covered(scenario: Scenario) -> None:
         scenario.attack.byzantine_mask(scenario.num_clients, scenario.client_names)
 
 
-def _load_kernels(job: Job, trials: int) -> None:
-    """Load or compile the kernels of blocks of `trials` trials, once, outside the measured time."""
-    held, over_clients = job.scenario, runs_over_clients(job.scenario, trials)
-    learns = held.availability is not None and held.availability.learns
-    parts = (
-        *map(type, held.parts()),
-        len(held.attacks),
-        held.channel is None,
-        learns,
-        held.data.rows is None,
-        over_clients,
-    )
-    # One at a time: scenarios simulated side by side would compile the same kernels side by side.
-    with _LOADING:
-        if parts not in _LOADED:
-            if is_cold():
-                notify("compiling the kernels (once on this machine, some seconds)")
-            plan = None if job.scenario.defence is None else WatchPlan(0.0, np.zeros((0, 0)))
-            delay = job.scenario.delay
-            shortest = 1 if delay is None else delay.longest_delay() + 1
-            one = replace(
-                job,
-                scenario=job.scenario.replace(iterations=shortest),
-                recording=Recording(tail=1),
-                plan=plan,
-            )
-            run_block(one, range(1 if over_clients else BLOCK), None, 1, over_clients)
-            _LOADED.add(parts)
+def first_stage(most: int, fewest: float = 0) -> int:
+    """Return the number of trials after which a run with a precision may stop first: 32, or the `fewest` needed."""
+    return int(min(max(2 * BLOCK, BLOCK * math.ceil(min(fewest, most) / BLOCK)), most))
 
 
-def make_stages(most: int) -> tuple[int, ...]:
-    """Return the numbers of trials after which a run with a precision may stop: 32, 64, 128, … and `most`.
+def next_stage(stage: int, trials: int, excess: float, most: int) -> int:
+    """Return the number of trials after which it may stop next.
+
+    An interval `excess` times as wide as wanted needs excess² times the trials. Some are added for the error of that
+    estimate. The last of the stages are all trials.
 
     Examples
     --------
-    >>> make_stages(200)
-    (32, 64, 128, 200)
+    >>> next_stage(0, 32, 2.0, 1000), next_stage(1, 144, 1.01, 1000), next_stage(3, 192, 1.01, 1000)
+    (144, 192, 1000)
     """
-    stages = [2 * BLOCK]
-    while 2 * stages[-1] < most:
-        stages.append(2 * stages[-1])
-    return (*(stage for stage in stages if stage < most), most)
+    if stage + 2 >= STAGES:
+        return most
+    growth = min(max(1.1 * excess**2, 1.25), 16.0)
+    return min(BLOCK * math.ceil(trials * growth / BLOCK), most)
+
+
+def trials_with_attacks(scenario: Scenario, tail: int) -> float:
+    """Return the number of trials of which five see an attack in their tail, on average; 0 without attackers.
+
+    A sample without the rare trials that decide the mean looks precise, and its interval misses the mean.
+
+    Examples
+    --------
+    >>> from psofed.attacks import Gaussian
+    >>> rare = Gaussian(num_byzantine=2, probability=0.001)
+    >>> round(trials_with_attacks(Scenario(num_clients=10, dimension=2, num_participants=5, attack=rare), tail=100))
+    53
+    """
+    rate = 0.0
+    for attack in scenario.attacks:
+        share = 1.0 if attack.poisons_samples() else scenario.participation_probability
+        rate += attack.num_byzantine * attack.probability * share
+    return _FEWEST_ATTACKED / -math.expm1(-rate * tail) if rate > 0.0 else 0.0
 
 
 def cut_into_blocks(trials: int, first: int = 0) -> list[range]:
@@ -249,66 +237,56 @@ def _run_blocks(job: Job, settings: SimulationSettings, blocks: list[range]) -> 
 
 
 class _Total:
-    """Adds up blocks in the order they are given, which is the order of the trials."""
+    """Runs blocks, and adds them up in the order of their trials."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._curve_sum: FloatArray = np.zeros(())
-        self._curve_squares: FloatArray = np.zeros(())
+    def __init__(self, job: Job, settings: SimulationSettings) -> None:
+        self._job, self._settings, self._started = job, settings, time.perf_counter()
+        self._curve: FloatArray = np.zeros(())
         self._blocks: list[Block] = []
+        self._done = 0
 
-    def add(self, block: Block) -> None:
-        self._curve_sum = self._curve_sum + block.curve_sum
-        self._curve_squares = self._curve_squares + block.curve_squares
+    def run_until(self, trials: int) -> SimulationResult:
+        """Run the trials up to this number that have not been run, and return the result of all."""
         nothing = np.zeros((0, 0))  # sums of all blocks would fill the memory
-        self._blocks.append(replace(block, curve_sum=nothing, curve_squares=nothing))
+        for block in _run_blocks(self._job, self._settings, cut_into_blocks(trials, self._done)):
+            self._curve = self._curve + np.stack([block.curve_sum, block.curve_squares])
+            self._blocks.append(replace(block, curve_sum=nothing, curve_squares=nothing))
+        self._done = trials
+        return self._result(time.perf_counter() - self._started)
 
-    def client_mse(self, counts: FloatArray) -> FloatArray | None:
-        """Each client's MSE over the tail in each trial, shape (trials, K); NaN where it had no sample."""
-        squares = self._joined("client_squares", axis=1).T
-        if not squares.size:
-            return None
-        mse = np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
-        diverged = self._joined("diverged_at", axis=0) >= 0
-        return np.where(diverged[:, None], np.inf, mse)
-
-    def _joined(self, name: str, axis: int) -> FloatArray:
-        """Join an array of all blocks along the axis of the trials; empty where the blocks have none."""
-        kept = [array for block in self._blocks if (array := getattr(block, name)) is not None]
-        return np.concatenate(kept, axis=axis) if kept else np.zeros(0)
-
-    def result(self, seconds: float) -> SimulationResult:
-        recording, fleet = self._job.recording, self._job.fleet
-        halves = self._joined("tail_halves", axis=2)
-        trials = halves.shape[2]
-        tail = recording.tail
-        second = (tail + 1) // 2
+    def _result(self, seconds: float) -> SimulationResult:
+        job = self._job
+        halves, curves = self._joined("tail_halves"), self._joined("curves")
+        trials, tail, second = halves.shape[2], job.tail, (job.tail + 1) // 2
         steady = ((tail - second) * halves[0] + second * halves[1]) / tail if tail > 1 else halves[1]
         with np.errstate(invalid="ignore"):
-            mean = self._curve_sum / trials
-            spread = np.maximum(self._curve_squares / trials - mean**2, 0.0)
+            mean, mean_square = self._curve / trials
+            spread = np.maximum(mean_square - mean**2, 0.0)
             error = np.sqrt(spread / (trials - 1)) if trials > 1 else np.full_like(mean, np.nan)
             change = halves[1] - halves[0] if tail > 1 else np.zeros_like(steady)
-        curves = self._joined("curves", axis=0)
-        most_uploads = max(block.most_uploads or 0 for block in self._blocks)
-        privacy = privacy_spent(self._job.scenario, most_uploads)
+        privacy = privacy_spent(job.scenario, max(block.most_uploads for block in self._blocks))
         return SimulationResult(
-            scenario=self._job.scenario,
-            fleet=fleet,
-            seed=self._job.seed,
+            scenario=job.scenario,
+            fleet=job.fleet,
+            seed=job.seed,
             tail=tail,
-            bin_width=recording.bin_width,
+            bin_width=job.bin_width,
             steady_state=self._by_metric(steady),
             tail_change=self._by_metric(change),
             curve=self._by_metric(mean.T),
             curve_standard_error=self._by_metric(error.T),
-            diverged_at=np.concatenate([block.diverged_at for block in self._blocks]),
-            trial_curves=self._by_metric(np.moveaxis(curves, 2, 0)) if curves.size else None,
+            diverged_at=self._joined("diverged_at"),
+            trial_curves=self._by_metric(curves.transpose(1, 2, 0)) if curves.size else None,
             seconds=seconds,
             details={} if privacy is None else {"privacy": privacy},
             notes=self._blocks[-1].notes,
-            defence=None if self._job.plan is None else self._defence_record(fleet, self._job.plan),
+            defence=None if job.plan is None else self._defence_record(job.plan),
+            client_mse=self._client_mse(),
         )
+
+    def _joined(self, name: str) -> NDArray[Any]:
+        """Join an array of all blocks along the trials, its last axis."""
+        return np.concatenate([getattr(block, name) for block in self._blocks], axis=-1)
 
     def _by_metric(self, values: FloatArray) -> dict[str, FloatArray]:
         """Return values (Q, …) by metric; without Byzantine clients, the honest ones are all clients."""
@@ -317,14 +295,28 @@ class _Total:
             named.setdefault(HONEST, named[METRICS[0]])
         return named
 
-    def _defence_record(self, fleet: Fleet, plan: WatchPlan) -> DefenceRecord:
+    def _client_mse(self) -> FloatArray | None:
+        """Each client's MSE over the tail in each trial, shape (trials, K); NaN where it had no sample."""
+        squares, scenario = self._joined("client_squares").T, self._job.scenario
+        if not squares.size or self._job.draws_rows:
+            return None
+        counts, first = np.full(scenario.num_clients, self._job.tail), scenario.iterations - self._job.tail
+        if scenario.own_data is not None:
+            counts = scenario.own_data.samples_from(first) - scenario.own_data.samples_from(
+                scenario.iterations
+            )
+        mse = np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
+        return np.where(self._joined("diverged_at")[:, None] >= 0, np.inf, mse)
+
+    def _defence_record(self, plan: WatchPlan) -> DefenceRecord:
         scenario = self._job.scenario
-        watched = [block.watched for block in self._blocks if block.watched is not None]
-        arrays = {name: np.concatenate([own[name] for own in watched], axis=1).T for name in watched[0]}
+        first, exclusions, time_out = self._joined("watched").swapaxes(1, 2)
         return DefenceRecord(
             threshold=plan.threshold,
             variance="past" if plan.by_past else "estimated" if plan.is_estimated else "theory",
             iterations=scenario.iterations,
-            is_byzantine=DefenceRecord.who_attacks(scenario, fleet),
-            **arrays,
+            is_byzantine=DefenceRecord.who_attacks(scenario, self._job.fleet),
+            first=first,
+            exclusions=exclusions,
+            time_out=time_out,
         )

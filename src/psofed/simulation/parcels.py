@@ -10,7 +10,7 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Event
@@ -24,19 +24,9 @@ _FILE = "rows.pickle"
 
 
 class TaskSender:
-    """Submits tasks to an executor; rows that were announced to :func:`sending` travel once.
+    """Submits tasks to `executor`; `rows` that tasks hold travel once, as the `parcel` of :func:`_parcel`."""
 
-    Parameters
-    ----------
-    executor : Executor
-        Where tasks run.
-    rows : OwnData, optional
-        Rows that tasks hold.
-    parcel : object
-        What stands for them on the way: a path, or a future of Dask's; None to send tasks as they are.
-    """
-
-    def __init__(self, executor: Executor, rows: OwnData | DataSource | None, parcel: Any = None) -> None:
+    def __init__(self, executor: Executor, rows: OwnData | DataSource | None, parcel: Any) -> None:
         self._executor, self._rows, self._parcel = executor, rows, parcel
         self._futures: WeakSet[Future[Any]] = WeakSet()
 
@@ -60,23 +50,17 @@ class TaskSender:
 def sending(
     executor: Executor | None, rows: OwnData | DataSource | None, threads: int = 1, stop: Event | None = None
 ) -> Iterator[TaskSender]:
-    """Give a sender for tasks that hold `rows`, to `executor` or to threads of its own.
+    """Give a sender of tasks that hold `rows` to `executor`, or to new threads.
 
     At the end it sets `stop`, which asks running tasks to end, cancels the others and removes the rows' parcel.
     """
-    pool = ThreadPoolExecutor(threads) if executor is None else executor
-    try:
-        with _parcel(pool, rows) as parcel:
-            sender = TaskSender(pool, rows, parcel)
-            try:
-                yield sender
-            finally:
-                if stop is not None:
-                    stop.set()
-                sender.cancel()
-    finally:
-        if executor is None:
-            pool.shutdown(wait=True)
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(threads)) if executor is None else executor
+        sender = TaskSender(pool, rows, stack.enter_context(_parcel(pool, rows)))
+        stack.callback(sender.cancel)
+        if stop is not None:
+            stack.callback(stop.set)
+        yield sender
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from psofed.common.types import FloatArray
 from psofed.engine.hooks import why_python
 from psofed.parts.watching import LOWEST_PEAK, PEAK_RATIO, WatchPlan
 from psofed.scenario import Scenario
-from psofed.simulation.blocks import BLOCK, Job, Recording, run_block
+from psofed.simulation.blocks import BLOCK, Job, run_block
 from psofed.theory.residuals import honest_variance
 
 # Honest iterations to count over, in units of `false_alarm_every`; and how many at least and at most.
@@ -73,7 +73,7 @@ def measure_level(honest: Scenario, variance: FloatArray) -> float:
     if variance.size == 0:
         return 1.0
     trials = range(_LEVEL_TRIAL, _LEVEL_TRIAL + BLOCK)
-    block = run_block(Job(honest, _SEED, Recording(tail=1), WatchPlan(math.inf, variance)), trials)
+    block = run_block(Job(honest, _SEED, plan=WatchPlan(math.inf, variance)), trials)
     return math.exp(block.mean_log_level)
 
 
@@ -90,7 +90,7 @@ def count_peaks(honest: Scenario, plan: WatchPlan) -> tuple[NDArray[np.int64], i
     total = np.zeros(0, np.int64)
     for b in range(blocks):
         trials = range(b * BLOCK, (b + 1) * BLOCK)
-        block = run_block(Job(honest, _SEED, Recording(tail=1), plan), trials)
+        block = run_block(Job(honest, _SEED, plan=plan), trials)
         assert block.peaks is not None
         total = block.peaks if b == 0 else total + block.peaks
         if why_python(defence) is not None:

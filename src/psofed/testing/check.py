@@ -10,10 +10,12 @@ import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.common.options import option_of
+from psofed.engine.hooks import run_as_python, why_python
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES
 from psofed.scenario import Data, Links, Scenario, Selection
-from psofed.testing import families
+from psofed.simulation.monte_carlo import simulate
+from psofed.testing.families import check_family
 
 SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 2, "iterations": 40}
 
@@ -71,17 +73,13 @@ def check_part(part: "type[Part] | Part") -> PartReport:
     value = _make(part)
     problems: list[str] = []
     # The family's check before the simulation: it compiles nothing, and says more clearly what is wrong.
-    for check in (
-        _check_value,
-        _check_options,
-        _check_files,
-        families.CHECKS[value.family],
-        _check_simulation,
-    ):
+    for check in (_check_value, check_family, _check_simulation):
         problems += _run(check, value)
         if problems:
             break  # later checks would report the same problem
-    report = PartReport(value, tuple(problems), tuple(_notes(value)))
+    reason = why_python(value)
+    slow = f"Numba cannot compile it, so it runs as plain Python, more slowly: {reason}"
+    report = PartReport(value, tuple(problems), () if reason is None else (slow,))
     if problems:
         raise AssertionError(str(report))
     return report
@@ -90,21 +88,19 @@ def check_part(part: "type[Part] | Part") -> PartReport:
 def scenario_with(part: Part, **changes: Any) -> Scenario:
     """Return a small scenario that holds the part."""
     values: dict[str, Any] = {**SIZES, **changes}
+    any_part: Any = part
     if part.family == "pattern":
-        coordinated = values.pop("coordinated", True)
-        values["selection"] = Selection(pattern=part, coordinated=coordinated)  # type: ignore[arg-type]
-    elif part.family == "stream":
-        values["data"] = Data(stream=part)  # type: ignore[arg-type]
-    elif part.family == "function":
-        values["data"] = Data(function=part)  # type: ignore[arg-type]
+        values["selection"] = Selection(pattern=any_part, coordinated=values.pop("coordinated", True))
+    elif part.family in ("stream", "function"):
+        values["data"] = Data(**{part.family: any_part})
         values["dimension"] = getattr(part, "num_inputs", None) or values["dimension"]
-    elif part.family == "model":
-        values |= {"model": part, "data": Data(function="sine", input_dimension=values["dimension"])}
     elif part.family == "channel":
-        values["channel"] = Links(up=part, down=part if part.kind != "private" else None)  # type: ignore[arg-type]
+        values["channel"] = Links(up=any_part, down=any_part if part.kind != "private" else None)
     else:
         values[part.family] = part
         values["num_clients"] = max(values["num_clients"], getattr(part, "num_byzantine", 0))
+        if part.family == "model":
+            values["data"] = Data(function="sine", input_dimension=values["dimension"])
     return Scenario(**values)
 
 
@@ -113,8 +109,9 @@ def _make(part: "type[Part] | Part") -> Part:
         return part
     if not (isinstance(part, type) and issubclass(part, Part)) or part.family not in FAMILIES:
         raise PsofedError(f"{part!r} is not a part; derive it from psofed.Attack, psofed.Aggregation, …")
+    options: dict[str, Any] = {"num_byzantine": 2, "probability": 0.5} if part.family == "attack" else {}
     try:
-        return part(num_byzantine=2, probability=0.5) if part.family == "attack" else part()  # type: ignore[call-arg]
+        return part(**options)
     except TypeError as error:
         raise PsofedError(
             f"{part.__name__} needs options ({error}); pass check_part a value instead of the class"
@@ -129,77 +126,48 @@ def _run(check: Callable[[Part], Iterator[str]], part: Part) -> list[str]:
 
 
 def _check_value(part: Part) -> Iterator[str]:
-    try:
-        type(part).check_methods()  # a class whose name begins with an underscore is made without
-    except PsofedError as error:
-        yield str(error)
+    type(part).check_methods()  # a class whose name begins with an underscore is made without
     if not part.summary() or part.summary().startswith(f"{type(part).__name__}("):
         yield "it has no docstring, whose first sentence is shown in tables"
+    for name, field in type(part).own_options().items():
+        if not option_of(field).text:
+            yield f"option {name} has no description; add one: {name}: … = option(…, text=…)"
+        if field.default is not dataclasses.MISSING:
+            part.replace(**{name: field.default})  # a default that is refused says so
     if hash(part) != hash(part.replace()) or part != part.replace():
         yield "two parts with the same options are not equal"
     if pickle.loads(pickle.dumps(part)) != part:
         yield "it changes when pickled, so it cannot be sent to other processes"
-
-
-def _check_options(part: Part) -> Iterator[str]:
-    for name, field in type(part).own_options().items():
-        about = option_of(field)
-        if not about.text:
-            yield f"option {name} has no description; add one: {name}: … = option(…, text=…)"
-        if field.default is not dataclasses.MISSING:
-            try:
-                part.replace(**{name: field.default})
-            except PsofedError as error:
-                yield f"the default of {name} is refused: {error}"
-
-
-def _check_files(part: Part) -> Iterator[str]:
     scenario = scenario_with(part)
     if Scenario.from_toml(scenario.to_toml()) != scenario:
         yield "a scenario with it changes when written as TOML and read back"
 
 
 def _check_simulation(part: Part) -> Iterator[str]:
-    from psofed.engine.hooks import run_as_python
-    from psofed.simulation.monte_carlo import simulate
-
+    """Run the part compiled and as plain Python, alone and among other trials: the learning curves are the same."""
     changes: list[dict[str, Any]] = [{}, {"num_shared": 1}]
-    if part.family == "pattern":
-        changes += [{"num_shared": 4}, {"coordinated": False}]
-    elif part.family != "function":
-        changes += [{"num_shared": 4}, {"selection": Selection(coordinated=False)}]
+    if part.family != "function":
+        own_masks = {} if part.family == "pattern" else {"selection": Selection(coordinated=False)}
+        changes += [{"num_shared": 4}, own_masks or {"coordinated": False}]
     for change in changes:
-        scenario = scenario_with(part, **change)
+        scenario, metric = scenario_with(part, **change), "server_msd"
         result = simulate(scenario, trials=18, seed=3, threads=2, keep_trials=True)
         alone = simulate(scenario, trials=1, seed=3, threads=1)
         where = f" (with {', '.join(f'{k} = {v}' for k, v in change.items())})" if change else ""
-        if not np.array_equal(result.steady_state["server_msd"][0], alone.steady_state["server_msd"][0]):
+        if not np.array_equal(result.steady_state[metric][0], alone.steady_state[metric][0]):
             yield f"the result of a trial depends on other trials{where}"
         with run_as_python(part):
             python = simulate(scenario, trials=3, seed=3, threads=1, keep_trials=True)
-        yield from _compare(result.trial_curves, python.trial_curves, where)
-
-
-def _compare(compiled: Any, python: Any, where: str) -> Iterator[str]:
-    """Compare the learning curves of one trial with those of the same trial with the method as plain Python."""
-    for metric, curves in python.items():
-        found, expected = compiled[metric][2], curves[2]
-        with np.errstate(invalid="ignore"):
-            same = np.isclose(found, expected, rtol=1e-7, atol=1e-12, equal_nan=True) | (
-                np.abs(expected) > 1e10
-            )
-        if not same.all():
-            n = int(np.flatnonzero(~same)[0])
-            yield (
-                f"the compiled method and plain Python disagree: {metric} at iteration {n} is "
-                f"{found[n]:.6g} instead of {expected[n]:.6g}{where}"
-            )
-            return
-
-
-def _notes(part: Part) -> Iterator[str]:
-    from psofed.engine.hooks import why_python
-
-    reason = why_python(part)
-    if reason is not None:
-        yield f"Numba cannot compile it, so it runs as plain Python, more slowly: {reason}"
+        assert result.trial_curves is not None
+        assert python.trial_curves is not None
+        for metric, curves in python.trial_curves.items():
+            compiled, expected = result.trial_curves[metric][2], curves[2]
+            is_large = np.abs(expected) > 1e10
+            differs = ~(np.isclose(compiled, expected, rtol=1e-7, atol=1e-12, equal_nan=True) | is_large)
+            if differs.any():
+                n = int(np.flatnonzero(differs)[0])
+                yield (
+                    f"the compiled method and plain Python disagree: {metric} at iteration {n} is "
+                    f"{compiled[n]:.6g} instead of {expected[n]:.6g}{where}"
+                )
+                return

@@ -1,6 +1,5 @@
 """CS-Fed."""
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +8,7 @@ from psofed.common.types import FloatArray
 from psofed.parts import Algorithm, option
 from psofed.parts.contexts import Message, Received
 from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, Traffic, spend_budget
+from psofed.parts.vectors import clear, inner, length, part_of, scale
 
 if TYPE_CHECKING:
     from psofed.scenario import Scenario
@@ -66,24 +66,22 @@ class CSFed(Algorithm):
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send sign(Φ u_k), then ‖u_k‖ if there is a place for it."""
         measurements = self.measurements
-        out[:] = 0.0
-        square = 0.0
+        clear(out)
         for i in range(message.update.size):
-            square += message.update[i] * message.update[i]
             for q in range(measurements):
                 out[q] += message.normals[i * measurements + q] * message.update[i]
         for q in range(measurements):
             out[q] = 1.0 if out[q] >= 0.0 else -1.0
         if out.size > measurements:
-            out[measurements] = math.sqrt(square)
+            out[measurements] = length(message.update)
 
     def decode(self, received: Received, out: FloatArray) -> None:
         """Reconstruct an update from measurements; inner loops run over the q of them."""
         measurements, dimension = self.measurements, out.size
         residual = np.empty(measurements)
-        out[:] = 0.0
+        clear(out)
         for _ in range(self.decoding_steps):
-            residual[:] = 0.0
+            clear(residual)
             for i in range(dimension):
                 for q in range(measurements):
                     residual[q] += received.normals[i * measurements + q] * out[i]
@@ -91,17 +89,9 @@ class CSFed(Algorithm):
                 sign = (1.0 if residual[q] > 0.0 else 0.0) - (1.0 if residual[q] < 0.0 else 0.0)
                 residual[q] = (received.numbers[q] - sign) / measurements
             for i in range(dimension):
-                total = 0.0
-                for q in range(measurements):
-                    total += received.normals[i * measurements + q] * residual[q]
-                out[i] += total
-        square = 0.0
-        for i in range(dimension):
-            square += out[i] * out[i]
-        magnitude = (
-            received.numbers[measurements] if received.numbers.size > measurements else received.stepsize
-        )
+                out[i] += inner(part_of(received.normals, i * measurements, (measurements,)), residual)
+        magnitude, size = received.stepsize, length(out)
+        if received.numbers.size > measurements:
+            magnitude = received.numbers[measurements]
         # Measurements that cancel say nothing of the direction; measurements not received make NaN.
-        factor = 0.0 if square == 0.0 else magnitude / math.sqrt(square)
-        for i in range(dimension):
-            out[i] *= factor
+        scale(0.0 if size == 0.0 else magnitude / size, out)

@@ -88,9 +88,7 @@ class QSFed(Algorithm):
         out[:] = 0.0
         for r in range(self.rows):
             for i in range(dimension):
-                place = 2 * (r * dimension + i)
-                cell = r * self.columns + int(message.uniforms[place] * self.columns)
-                sign = 1.0 if message.uniforms[place + 1] < 0.5 else -1.0
+                cell, sign = _find_cell(message.uniforms, r, i, dimension, self.columns)
                 out[cell] += sign * message.update[i]
 
     def apply(self, received: Received, memory: FloatArray, out: FloatArray) -> None:
@@ -106,9 +104,8 @@ class QSFed(Algorithm):
                 memory[cells + cell] += memory[cell]
         for i in range(dimension):
             for r in range(self.rows):
-                place = 2 * (r * dimension + i)
-                sign = 1.0 if uniforms[place + 1] < 0.5 else -1.0
-                readings[r] = sign * memory[base + r * self.columns + int(uniforms[place] * self.columns)]
+                cell, sign = _find_cell(uniforms, r, i, dimension, self.columns)
+                readings[r] = sign * memory[base + cell]
             out[i] = middle(readings)
         if top < dimension:
             for i in range(dimension):
@@ -126,6 +123,11 @@ class QSFed(Algorithm):
         if self.error_feedback:
             for r in range(self.rows):
                 for i in range(dimension):
-                    place = 2 * (r * dimension + i)
-                    sign = 1.0 if uniforms[place + 1] < 0.5 else -1.0
-                    memory[cells + r * self.columns + int(uniforms[place] * self.columns)] -= sign * out[i]
+                    cell, sign = _find_cell(uniforms, r, i, dimension, self.columns)
+                    memory[cells + cell] -= sign * out[i]
+
+
+def _find_cell(uniforms: FloatArray, row: int, entry: int, dimension: int, columns: int) -> tuple[int, float]:
+    """Return the cell of the sketch that an entry is hashed to in a row, and its sign."""
+    place = 2 * (row * dimension + entry)
+    return row * columns + int(uniforms[place] * columns), 1.0 if uniforms[place + 1] < 0.5 else -1.0

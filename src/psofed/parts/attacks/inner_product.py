@@ -3,7 +3,7 @@
 import numpy as np
 
 from psofed.parts import Attack, option
-from psofed.parts.contexts import UploadAndEveryone
+from psofed.parts.contexts import Upload
 
 
 class InnerProduct(Attack):
@@ -26,7 +26,7 @@ class InnerProduct(Attack):
 
     scale: float = option(default=2.0, low=0.0, text="length of the reversed mean update (ε)", strength=True)
 
-    def corrupt(self, upload: UploadAndEveryone) -> float:
+    def corrupt(self, upload: Upload) -> float:
         """Turn the clean mean round, seen from the server's model."""
         if upload.honest.size == 0:
             return upload.value

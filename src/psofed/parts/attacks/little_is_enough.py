@@ -6,7 +6,7 @@ import numpy as np
 
 from psofed.parts import Attack, option
 from psofed.parts.attacks._quantile import normal_quantile
-from psofed.parts.contexts import UploadAndEveryone
+from psofed.parts.contexts import Upload
 
 
 class LittleIsEnough(Attack):
@@ -44,7 +44,7 @@ class LittleIsEnough(Attack):
         text="whose uploads define the mean and the deviation",
     )
 
-    def corrupt(self, upload: UploadAndEveryone) -> float:
+    def corrupt(self, upload: Upload) -> float:
         """Stand z deviations beside the mean."""
         honest, attackers = upload.honest.size, upload.accomplices.size
         values = upload.honest if self.statistics == "honest" else upload.accomplices

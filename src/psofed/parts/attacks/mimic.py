@@ -2,10 +2,12 @@
 
 import math
 
+import numpy as np
+
 from psofed.common.types import FloatArray
 from psofed.parts import Attack, option
 from psofed.parts.contexts import Conspiracy
-from psofed.parts.vectors import part_of
+from psofed.parts.vectors import inner, part_of
 
 
 class Mimic(Attack):
@@ -58,24 +60,17 @@ class Mimic(Attack):
                             out[a, i] = honest[h, i]
             return
         dimension = conspiracy.dimension
-        seen, moments = conspiracy.memory[0], part_of(conspiracy.memory, 1, (dimension, dimension))
-        mean = part_of(conspiracy.memory, 1 + dimension * dimension, (dimension,))
-        axis = part_of(conspiracy.memory, 1 + dimension * (dimension + 1), (dimension,))
-        scratch = part_of(conspiracy.memory, 1 + dimension * (dimension + 2), (dimension,))
-        # Last, so that the memory can grow with the number of clients.
-        sums = part_of(
-            conspiracy.memory, 1 + dimension * (dimension + 3), (conspiracy.num_clients, dimension)
-        )
-        if seen < self.warm_up:
-            _watch(conspiracy, moments, mean, axis, sums, scratch)
-            conspiracy.memory[0] = seen + 1.0
+        # Rows of D numbers: second moments, mean, z and scratch; then each client's sum, since clients may join.
+        table = part_of(conspiracy.memory, 1, (dimension + 3 + conspiracy.num_clients, dimension))
+        axis, sums = table[dimension + 1], table[dimension + 3 :]
+        if conspiracy.memory[0] < self.warm_up:
+            _watch(conspiracy, table[:dimension], table[dimension], axis, sums, table[dimension + 2])
+            conspiracy.memory[0] += 1.0
         best, victim = -1.0, -1
         for h in range(count):
-            score = 0.0
-            for i in range(dimension):
-                score += axis[i] * sums[conspiracy.honest_clients[h], i]
-            if abs(score) > best * (1.0 + 1e-9):
-                best, victim = abs(score), h
+            score = abs(inner(axis, sums[conspiracy.honest_clients[h]]))
+            if score > best * (1.0 + 1e-9):
+                best, victim = score, h
         for a in range(out.shape[0]):
             for i in range(size):
                 if victim >= 0 and shared[victim, i]:
@@ -95,26 +90,19 @@ def _watch(
     count, size = honest.shape
     seen = conspiracy.memory[0]
     for i in range(size):
-        total = 0.0
-        for h in range(count):
-            total += honest[h, i]
         if count > 0:
-            mean[entries[i]] += (total / count - mean[entries[i]]) / (1.0 + seen)
+            mean[entries[i]] += (np.sum(honest[:, i]) / count - mean[entries[i]]) / (1.0 + seen)
+        if axis[entries[i]] == 0.0:
+            axis[entries[i]] = 1.0 / (1.0 + entries[i])  # anything but perpendicular to what is sought
     for h in range(count):
         for i in range(size):
             sums[clients[h], entries[i]] += honest[h, i]
+            deviation = honest[h, i] - mean[entries[i]]
             for j in range(size):
-                moments[entries[i], entries[j]] += (honest[h, i] - mean[entries[i]]) * (
-                    honest[h, j] - mean[entries[j]]
-                )
-    for i in range(size):
-        if axis[entries[i]] == 0.0:
-            axis[entries[i]] = 1.0 / (1.0 + entries[i])  # anything but perpendicular to what is sought
+                moments[entries[i], entries[j]] += deviation * (honest[h, j] - mean[entries[j]])
     total = 0.0
     for i in range(conspiracy.dimension):
-        scratch[i] = 0.0
-        for j in range(conspiracy.dimension):
-            scratch[i] += moments[i, j] * axis[j]
+        scratch[i] = inner(moments[i], axis)
         total += scratch[i] * scratch[i]
     if total > 0.0:
         for i in range(conspiracy.dimension):

@@ -2,7 +2,7 @@
 
 from psofed.parts import Attack, option
 from psofed.parts.affine import Affine
-from psofed.parts.contexts import UploadAndServer
+from psofed.parts.contexts import Upload
 
 
 class ScaledUpdate(Attack):
@@ -17,7 +17,7 @@ class ScaledUpdate(Attack):
 
     Examples
     --------
-    >>> upload = UploadAndServer(1.0, entry=0, client=0, iteration=0, normal=0.0, common_normal=0.0, server=0.5)
+    >>> upload = Upload(1.0, entry=0, client=0, iteration=0, normal=0.0, common_normal=0.0, server=0.5)
     >>> ScaledUpdate(num_byzantine=1, scale=3.0).corrupt(upload)
     2.0
     """
@@ -26,7 +26,7 @@ class ScaledUpdate(Attack):
 
     scale: float = option(default=10.0, low=0.0, text="factor that multiplies the update", strength=True)
 
-    def corrupt(self, upload: UploadAndServer) -> float:
+    def corrupt(self, upload: Upload) -> float:
         """Multiply the update."""
         return upload.server + self.scale * (upload.value - upload.server)
 

@@ -2,7 +2,7 @@
 
 from psofed.parts import Attack, option
 from psofed.parts.affine import Affine
-from psofed.parts.contexts import UploadAndServer
+from psofed.parts.contexts import Upload
 
 
 class SignFlip(Attack):
@@ -22,7 +22,7 @@ class SignFlip(Attack):
 
     Examples
     --------
-    >>> upload = UploadAndServer(1.0, entry=0, client=0, iteration=0, normal=0.0, common_normal=0.0, server=0.5)
+    >>> upload = Upload(1.0, entry=0, client=0, iteration=0, normal=0.0, common_normal=0.0, server=0.5)
     >>> SignFlip(num_byzantine=1, scale=2.0).corrupt(upload)
     -2.0
     >>> SignFlip(num_byzantine=1, scale=2.0, of="update").corrupt(upload)
@@ -36,7 +36,7 @@ class SignFlip(Attack):
         default="model", choices=("model", "update"), text="what is reversed: the model or its update"
     )
 
-    def corrupt(self, upload: UploadAndServer) -> float:
+    def corrupt(self, upload: Upload) -> float:
         """Turn round what is sent, seen from the origin or from the server's model."""
         if self.of == "model":
             return -self.scale * upload.value

@@ -43,28 +43,12 @@ class Quantised(Channel):
 
     def transmit(self, transmission: Transmission, out: FloatArray) -> None:
         """Round each value to a level; values that are not finite are lost."""
-        if self.rounding == "dithered":
-            self.transmit_dithered(transmission, out)
-        else:
-            self.transmit_stochastic(transmission, out)
-
-    def body(self) -> str:
-        """Return the method for the kind of rounding: comparing words for each message takes time."""
-        return f"transmit_{self.rounding}"
-
-    def transmit_dithered(self, transmission: Transmission, out: FloatArray) -> None:
-        """Round with subtractive dither."""
         step = 2.0 * self.reach * math.ldexp(1.0, -self.bits)
+        is_subtracted = self.rounding == "dithered"
         for i in range(out.size):
             dither = (transmission.uniforms[i] - 0.5) * step
-            out[i] = _nearest_level(transmission.values[i] + dither, step, self.reach) - dither
-
-    def transmit_stochastic(self, transmission: Transmission, out: FloatArray) -> None:
-        """Round to a neighbouring level at random."""
-        step = 2.0 * self.reach * math.ldexp(1.0, -self.bits)
-        for i in range(out.size):
-            dither = (transmission.uniforms[i] - 0.5) * step
-            out[i] = _nearest_level(transmission.values[i] + dither, step, self.reach)
+            level = _nearest_level(transmission.values[i] + dither, step, self.reach)
+            out[i] = level - dither if is_subtracted else level
 
     def bits_after(self, bits: int) -> int:
         """Return `bits`."""

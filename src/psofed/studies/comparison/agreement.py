@@ -213,7 +213,7 @@ def compare(scenario: Scenario | str | Path, settings: ComparisonSettings) -> Co
     trials = settings.shared_with(SimulationSettings)
     if scenario.data.rows is None:
         return compare_results(call_with(simulate, scenario, trials), prediction)
-    drawn, _ = run_trials(scenario, trials, draws_rows=True)
+    drawn = run_trials(scenario, trials, draws_rows=True)
     return replace(compare_results(drawn, prediction), in_order=call_with(simulate, scenario, trials))
 
 

@@ -165,7 +165,7 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
         cell.trials, cell.seed, threads=1, tail=cell.tail, progress=progress, metrics=cell.metrics,
         precision=cell.precision,
     )  # fmt: skip
-    result, _ = run_trials(cell.scenario, settings)
+    result = run_trials(cell.scenario, settings)
     unmeasured = {}  # nobody is honest, or the fleet is too large to measure it without being asked
     if cell.scenario.num_byzantine and HONEST not in result.steady_state:
         unmeasured[HONEST] = np.full(result.trials, np.nan)

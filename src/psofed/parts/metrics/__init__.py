@@ -1,0 +1,1 @@
+"""Metrics beyond those that every run measures, one file each: ``--metric`` finds them by their names."""
