@@ -1,7 +1,7 @@
 """How often the 95 % interval of `psofed advise` holds, and how often it finds who should federate (docs/own_data.md).
 
 python examples/advice_coverage.py intervals 400
-python examples/advice_coverage.py groups 20
+python examples/advice_coverage.py groups 24
 python examples/advice_coverage.py group_intervals 200
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 import psofed
 from psofed.fleet.measured import table_samples
 from psofed.simulation.baselines import lms_errors
-from psofed.studies.advice.errors import run_federation
+from psofed.studies.advice.running import run_federation
 
 WARMUP = 20  # rows that only feed the means
 LATER = 600  # rows after the table that say what a federation gains from then on
@@ -95,35 +95,28 @@ def check_intervals(tables: int) -> None:
 
 
 def check_groups(tables: int) -> None:
-    """Print how often the groups in the answer are the true ones, and the verdicts."""
-    kinds = {
-        "all alike": 25,
-        "2 of 25 with other laws": 25,
-        "2 of 25 with other laws, little noise": 25,
-        "12 and 13 with a law each": 25,
-        "none alike": 25,
-        "6 alike": 6,
-    }
-    for kind, clients in kinds.items():
-        answers: Counter[tuple[str, ...]] = Counter()
+    """Print the verdicts and the sizes of the groups in the answers, and their mean gain."""
+    for kind in ("15 alike", "8 and 7 alike", "12 alike and 3 others", "all different", "15 alike, few rows"):
+        answers: Counter[tuple[str, str]] = Counter()
+        gains = []
         for seed in range(tables):
-            rng = np.random.default_rng((seed, 2))
-            weights = np.tile(rng.choice([-1, 1], 4) * rng.uniform(0.3, 0.8, 4), (clients, 1))
-            if kind.startswith("2"):
-                weights[-2:] *= -rng.uniform(0.6, 1.2, (2, 4))
-            elif kind.startswith("12"):
-                weights[:12] *= -rng.uniform(0.6, 1.2, 4)
-            elif kind.startswith("none"):
-                weights = rng.choice([-1, 1], (clients, 4)) * rng.uniform(0.3, 0.8, (clients, 4))
-            noise = (0.3 if kind.endswith("little noise") else 1.0) * rng.standard_normal((200, clients))
-            data = make_table(rng, weights, 200, noise)
+            rng = np.random.default_rng((seed, 11))
+            rows = 60 if kind.endswith("few rows") else 200
+            weights = np.tile(rng.choice([-1, 1], 4) * rng.uniform(0.3, 0.8, 4), (15, 1))
+            if kind.startswith("8"):
+                weights[8:] *= -1
+            first_other = {"12 alike and 3 others": 12, "all different": 0}.get(kind, 15)
+            others = (15 - first_other, 4)
+            weights[first_other:] = rng.choice([-1, 1], others) * rng.uniform(0.3, 0.8, others)
+            data = make_table(rng, weights, rows, rng.standard_normal((rows, 15)))
             advice = psofed.advise(data, byzantine=0, trials=8)
             sizes = " + ".join(str(len(group.clients)) for group in advice.groups)
             answers[advice.verdict + (f" ({advice.winner})" if advice.winner else ""), sizes] += 1
+            gains.append(advice.federation.gain.value)
         listed = "; ".join(
             f"{count} × {verdict}: {sizes}" for (verdict, sizes), count in answers.most_common()
         )
-        print(f"| {kind} | {listed} |", flush=True)
+        print(f"| {kind} | {listed} | {100 * np.mean(gains):+.1f} % |", flush=True)
 
 
 def two_others(rng: np.random.Generator, later: int = 0) -> tuple[psofed.OwnData, int]:
@@ -171,7 +164,7 @@ def gain_later(data: psofed.OwnData, count: int, advice: psofed.Advice) -> float
         scenario = psofed.Scenario.from_data(rows, num_participants=size, **setting)
         length, start = scenario.iterations, count - WARMUP
         fleet, samples = table_samples(scenario)
-        together += run_federation(scenario, 0, 8, np.array([0, start, length]))[1].sum()
+        together += run_federation(scenario, 0, 8, np.array([0, start, length]))[0][1].sum()
         alone += lms_errors(samples, fleet.target, advice.alone.stepsize, size, length)[0][start:].sum()
     return 1 - float(together / alone)
 

@@ -9,10 +9,12 @@ import pytest
 import psofed
 from psofed import InvalidValueError, PsofedError, Scenario, advise, from_arrays
 from psofed.settings.advice import AdviceSettings
-from psofed.studies.advice.errors import Trier
+from psofed.studies.advice import relation
+from psofed.studies.advice.cautions import cautions
 from psofed.studies.advice.groups import estimate_laws, split_by_law
 from psofed.studies.advice.judging import TOLERANCE, Gain, Judge, cut_into_blocks, ratio_gain
-from psofed.studies.advice.what_if import AttackPlan
+from psofed.studies.advice.running import Runner, least_squares_errors, run_federation
+from psofed.studies.advice.what_if import Threat
 
 pytestmark = [pytest.mark.studies, pytest.mark.takes(12)]
 
@@ -54,7 +56,7 @@ def test_targets_that_differ_should_not_be_federated() -> None:
 def test_where_it_makes_no_difference_that_is_said() -> None:
     advice = advise(make(10, 150, 0.2), byzantine=0)
     assert advice.verdict == "no clear difference"
-    assert advice.answer.startswith("No clear difference: ")
+    assert advice.answer.startswith("We can't tell whether federating helps. Best guess: ")
     low, high = advice.federation.gain.interval
     assert low < 0 < high
 
@@ -88,7 +90,9 @@ def test_lies_hurt_the_mean_more_than_the_median_and_count_on_the_honest_alone(h
     assert mean.gain.value < helpful.federation.gain.value
     assert len(helpful.what_if.byzantine) == 4
     assert helpful.what_if.attacks[0]["kind"] == "sign-flip"
-    assert "If 4 of the 20 clients were Byzantine" in helpful.sentences[-1]
+    assert helpful.sentences[-1].startswith(
+        "If 4 of the 20 clients were Byzantine, the honest ones would have "
+    )
 
 
 @pytest.mark.parametrize(("aggregation", "rule"), [("krum", "trimmed-mean"), ("trimmed-mean", None)])
@@ -113,27 +117,20 @@ def test_the_scenario_says_how_many_lie_and_0_skips_them() -> None:
         advise(named, byzantine=0.4)
 
 
-def test_an_attack_is_moved_to_the_clients_that_federate() -> None:
-    """Unless it names a client that is to be left out."""
-    names, group = tuple(f"S{k:02d}" for k in range(10)), (1, 2, 5, 7, 8)
-    gaussian, flip = psofed.attacks.Gaussian, psofed.attacks.SignFlip
-    groups = Scenario(num_clients=10, dimension=2, attack=[gaussian(clients=[1]), flip(clients=[8])]).attack
-    for attack, moved in (
-        (None, 1),
-        (gaussian(clients=["S01", "S07"]), (0, 3)),
-        (gaussian(clients=["S01", "S09"]), None),
-        (groups, ((0,), (4,))),
-        (gaussian(num_byzantine=2, byzantine_set="redrawn"), ()),
+def test_an_attack_that_names_clients_is_on_the_federation_of_all() -> None:
+    """Any other draws its Byzantine clients among those that federate."""
+    gaussian, median = psofed.attacks.Gaussian, psofed.aggregations.Median()
+    base = Scenario.from_data(make(10, 20, 0.0))
+    for attack, is_named in (
+        (None, False),
+        (gaussian(num_byzantine=2), False),
+        (gaussian(clients=["S01", "S07"]), True),
+        ([gaussian(clients=[1]), gaussian(clients=[8])], True),
+        (gaussian(num_byzantine=2, byzantine_set="redrawn"), True),
     ):
-        found = AttackPlan(attack, 0.2, 0, names).within(group)
-        if attack is groups:
-            assert tuple(part.clients for part in found.groups) == moved
-        elif attack is None:
-            assert len(found.clients) == moved
-        else:
-            assert (None if found is None else found.clients) == moved
-    present = psofed.availabilities.Bernoulli(probability=[k / 10 for k in range(10)])
-    assert present.of_clients(group, 10, 0).probability == (0.1, 0.2, 0.5, 0.7, 0.8)
+        threat = Threat.of(base.replace(attack=attack), AdviceSettings(), median)
+        assert threat.is_named == is_named
+        assert is_named or len(threat.on(5).clients) == 1
 
 
 def test_remarks_are_what_was_measured() -> None:
@@ -168,9 +165,8 @@ def test_nothing_is_chosen_or_judged_by_what_comes_later() -> None:
     other = replace(data, targets=tuple(np.append(y[:60], 7.0 * y[60:] + 3.0) for y in data.targets))
     found = []
     for table in (data, other):
-        trier = Trier(Scenario.from_data(table, num_participants=4), AdviceSettings(trials=1))
-        errors = trier.lms(trier.stepsizes(120), pooled=False)
-        found.append(Judge(trier.blocks).choose(errors).errors)
+        runner = Runner(Scenario.from_data(table, num_participants=4), AdviceSettings(trials=1))
+        found.append(Judge(runner.blocks).choose(runner.lms(runner.stepsizes())).errors)
     np.testing.assert_allclose(found[0][:6], found[1][:6], rtol=1e-9)  # blocks 6 to 11 of 24 end at row 60
     assert not np.allclose(found[0][6:], found[1][6:])
 
@@ -179,10 +175,10 @@ def test_nothing_is_chosen_or_judged_by_what_comes_later() -> None:
 def test_a_federations_errors_are_the_simulations(defence) -> None:
     data = make(4, 60, 0.1)
     scenario = Scenario.from_data(data, num_participants=2, stepsize=0.05, num_shared=2, defence=defence)
-    trier = Trier(scenario, AdviceSettings(trials=16, seed=3))
-    errors = trier.federations([scenario])[0]
+    runner = Runner(scenario, AdviceSettings(trials=16, seed=3))
+    errors, _ = run_federation(scenario, 3, 16, runner.blocks.edges)
     result = psofed.simulate(scenario, trials=16, seed=3, tail=scenario.iterations)
-    assert errors.sum() / trier.blocks.counts.sum() == pytest.approx(result.network_mse.mean, rel=1e-9)
+    assert errors.sum() / runner.blocks.counts.sum() == pytest.approx(result.network_mse.mean, rel=1e-9)
 
 
 def test_blocks_give_every_client_the_same_weight() -> None:
@@ -236,15 +232,15 @@ def test_clients_are_grouped_by_their_laws_in_nearly_all_tables(kind: str, clien
     for seed in range(40):
         x, y = law_table(kind, seed, clients)
         laws = estimate_laws(list(x.swapaxes(0, 1)), list(y.T), np.arange(0, 151, 15))
-        found.append([len(group) for group in split_by_law(laws).groups])
+        found.append([len(group) for group in split_by_law(laws)[-1]])
     assert sum(map(right, found)) >= 38
 
 
 @pytest.mark.parametrize(
     ("kind", "verdict", "sizes", "start"),
     [
-        ("two others", "federate", [23], "Federate: 23 of 25 clients gain "),
-        ("two laws", "federate", [13, 12], "Federate in 2 groups: groups of 13 and 12 clients gain "),
+        ("two others", "federate", [23], "23 of your 25 clients have "),
+        ("two laws", "federate", [13, 12], "your 25 clients, in groups of 13 and 12, have "),
         ("none alike", "stay alone", [25], "Do not federate: "),
     ],
 )
@@ -257,27 +253,150 @@ def test_the_answer_is_about_those_who_should_federate(
     advice = advise(data, byzantine=0.2 if kind == "two others" else 0, trials=8)
     assert advice.verdict == verdict
     assert [len(group.clients) for group in advice.groups] == sizes
-    assert advice.answer.startswith(start)
+    assert start in advice.answer
     if kind == "two others":
-        assert advice.answer.endswith("; leave out S 23 and S 24.")
+        assert " Leave out S 23 and S 24." in advice.answer
         assert advice.left_out == ("S 23", "S 24")
         assert advice.scenario.num_clients == 23
         assert advice.everybody_gain.value < 0 < advice.federation.gain.interval[0]
         assert "--leave-out 'S 23,S 24'" in advice.report().next_step.command
-        assert (
-            "If 5 of the 23 clients were Byzantine, the honest clients' error in this" in advice.sentences[-1]
-        )
+        assert advice.sentences[-1].startswith("If 5 of the 23 clients were Byzantine, ")
 
 
 def test_clients_of_one_law_stay_together_where_little_noise_shows_how_each_is_scaled() -> None:
     x, y = law_table("two others", 1, rows=250, noise=0.3)
     data = from_arrays(x.reshape(-1, 4), y.reshape(-1), np.tile([f"S{k:02d}" for k in range(25)], len(y)))
     laws = estimate_laws(data.inputs, data.targets, np.arange(0, len(data.targets[0]) + 1, 23))
-    assert len(split_by_law(laws).groups) > 3
+    assert len(split_by_law(laws)[-1]) > 3
     advice = advise(data, byzantine=0, trials=8)
     assert [len(group.clients) for group in advice.groups] == [23]
-    assert advice.answer.startswith("Federate: 23 of 25 clients gain 4.4 %")
-    assert advice.answer.endswith("leave out S23 and S24.")
+    assert "Leave out S23 and S24." in advice.answer
+
+
+def oddity(kind: str):
+    """A table of twelve clients with one oddity, or none."""
+    rng = np.random.default_rng(0)
+    x, noise = rng.uniform(-2.0, 2.0, (250, 12, 2)), rng.standard_normal((250, 12))
+    y, keep = x.sum(axis=2) + noise, np.ones((250, 12), bool)
+    x[..., 0] = 20 + 5 * x[..., 0]
+    if kind == "code":
+        y.flat[rng.choice(y.size, 61, replace=False)] = -999.0
+    elif kind == "copy":
+        x[..., 1] = 3 * y + 1
+    elif kind == "unit from a row on":
+        x[120:, 3, 0] = 1.8 * x[120:, 3, 0] + 60
+    elif kind == "unit of a client":
+        x[:, 5, 0] *= 1000
+    elif kind == "rates":
+        keep[::2, :6] = False
+    elif kind == "classes":
+        y = 1.0 * (y > 0)
+    elif kind == "walk":
+        x = np.cumsum(rng.standard_normal(x.shape), axis=0)
+    names = np.tile([f"S{k:02d}" for k in range(12)], (250, 1))
+    return from_arrays(x[keep], y[keep], names[keep])
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("none", []),
+        ("walk", []),
+        ("code", ["y is −999 in 61 rows, far from all its other values."]),
+        ("copy", ["x2 is a copy of y, up to scale: is it known before the prediction?"]),
+        (
+            "unit from a row on",
+            ["x1 of S03 jumps from about 19.6 to about 96.4 at its row 121 and stays there"],
+        ),
+        ("unit of a client", ["x1 is about 1.94e+04 at S05 and about 20 elsewhere: compare the units."]),
+        ("rates", ["Clients have 125 to 250 rows. If they measure at different rates, their n-th rows"]),
+        ("classes", ["y has only the values 0 and 1: it is predicted as a number"]),
+    ],
+)
+def test_oddities_are_named_before_the_answer(kind: str, words: list) -> None:
+    notes = list(cautions(oddity(kind)))
+    assert len(notes) == len(words)
+    assert all(note.startswith(start) for note, start in zip(notes, words, strict=True))
+    if kind == "copy":
+        advice = advise(oddity(kind), byzantine=0, trials=1)
+        assert advice.report().headline.startswith(words[0])
+        assert advice.answer in advice.report().headline
+
+
+def test_rates_are_compared_by_time_where_the_table_has_times(tmp_path) -> None:
+    rows = [f"2024-01-{1 + n // 24:02d} {n % 24:02d}:00,fast,{n % 7},{n % 5}" for n in range(60)]
+    rows += [f"2024-{1 + n // 28:02d}-{1 + n % 28:02d} 00:00,slow,{n % 7},{n % 5}" for n in range(60)]
+    (tmp_path / "t.csv").write_text("time,who,x,y\n" + "\n".join(rows), encoding="utf-8")
+    (note,) = cautions(psofed.read_data(tmp_path / "t.csv", "who", "y"))
+    assert note.startswith("Clients measure at different rates: fast every 3,600 s, slow every 86,400 s.")
+
+
+def curved(clients: int = 12, rows: int = 220):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2.0, 2.0, (rows, clients, 2))
+    y = np.sin(2 * x[..., 0]) * np.cos(1.5 * x[..., 1]) + 0.1 * rng.standard_normal((rows, clients))
+    return from_arrays(x.reshape(-1, 2), y.reshape(-1), np.arange(rows * clients) % clients)
+
+
+def test_a_relation_that_is_not_linear_is_mentioned_and_how_far_random_features_reach(monkeypatch) -> None:
+    advice = advise(curved(), byzantine=0, trials=1)
+    assert advice.method("rff").error < 0.6 * advice.alone.error
+    assert "The relation is not linear: 100 random features would have " in advice.answer
+    assert 'add `model.kind = "rff"` and `model.features = 100`.' in advice.answer
+    pytest.importorskip("sklearn")
+    assert "Even so, gradient boosting of trees on the pooled rows has " in advice.answer
+    monkeypatch.setattr(relation, "find_spec", lambda name: None)
+    without = advise(curved(), byzantine=0, trials=1)
+    assert "boosting" not in {method.name for method in without.methods}
+    assert "boosting" not in without.answer
+
+
+def test_nothing_is_said_of_a_relation_that_is_linear(helpful) -> None:
+    assert "linear" not in helpful.answer
+
+
+def test_a_gain_that_rests_on_a_few_extreme_rows_is_no_answer(tmp_path) -> None:
+    """Rows of one law, far larger than the rest, gain from federating; all others do not, since their laws differ."""
+    rng = np.random.default_rng(1)
+    x, laws = rng.standard_normal((200, 10, 2)), 0.7 + 0.6 * rng.standard_normal((10, 2))
+    y = (x * laws).sum(axis=2) + 0.5 * rng.standard_normal((200, 10))
+    is_extreme = (rng.random((200, 10)) < 0.01) & (np.arange(200)[:, None] > 30)
+    x[..., 0] = np.where(is_extreme, 4 * np.sign(x[..., 0]), x[..., 0])
+    y = np.where(is_extreme, 8 * x[..., 0], y)
+    days = np.datetime64("2024-01-01") + np.arange(200)
+    lines = [f"{days[n]},S{k},{x[n, k, 0]},{x[n, k, 1]},{y[n, k]}" for n in range(200) for k in range(10)]
+    (tmp_path / "t.csv").write_text("day,who,a,b,y\n" + "\n".join(lines), encoding="utf-8")
+    advice = advise(tmp_path / "t.csv", "who", "y", byzantine=0, trials=1)
+    assert advice.verdict == "depends on extreme rows"
+    assert advice.federation.gain.interval[0] > 0 > advice.bounded_gain.value
+    assert advice.answer.startswith("It depends on a few extreme rows: sharing ")
+    assert f"That is {len(advice.extreme_rows)} rows: {advice.extreme_rows[0]}, " in advice.answer
+    client, day = advice.extreme_rows[0].split()
+    assert is_extreme[list(days).index(np.datetime64(day)), int(client[1:])]
+
+
+def test_a_newcomer_gains_from_clients_alike_and_not_from_others() -> None:
+    alike, others = (advise(make(12, 100, spread), byzantine=0, trials=4) for spread in (0.0, 1.0))
+    low, high = alike.newcomer.interval
+    assert 0 < low <= alike.newcomer.rows <= high <= alike.newcomer.most
+    assert others.newcomer.rows < alike.newcomer.rows
+    assert "A newcomer needs " in alike.answer
+    assert advise(make(3, 60, 0.0), byzantine=0, trials=1).newcomer is None
+
+
+def test_recursive_least_squares_is_what_solving_the_normal_equations_gives() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    for factor in (1.0, 0.9):
+        squares = least_squares_errors([x, x[:10]], [y, y[:10]], [factor])[0]
+        rows = np.column_stack([x, np.ones(30)])
+        for n in range(30):
+            weights = factor ** np.arange(n - 1, -1.0, -1.0)
+            moments = (rows[:n].T * weights) @ rows[:n] + factor**n * np.eye(3)
+            solution = np.linalg.solve(moments, (rows[:n].T * weights) @ y[:n])
+            assert squares[n, 0] == pytest.approx((y[n] - rows[n] @ solution) ** 2, rel=1e-6)
+        np.testing.assert_allclose(squares[:10, 1], squares[:10, 0])
+        assert not squares[10:, 1].any()
 
 
 def test_a_naive_forecast_that_is_better_is_the_answer() -> None:
@@ -285,7 +404,7 @@ def test_a_naive_forecast_that_is_better_is_the_answer() -> None:
     walk = np.cumsum(rng.standard_normal((300, 3)), axis=0).reshape(-1)
     advice = advise(from_arrays(rng.standard_normal((900, 2)), walk, np.arange(900) % 3), byzantine=0)
     assert (advice.verdict, advice.winner) == ("naive", "persistence")
-    start = "Do not federate: no model is needed, the last value of the target has an error "
+    start = "Do not federate: no model is needed, the last value of the target has "
     assert advice.answer.startswith(start)
 
 
@@ -296,7 +415,7 @@ def test_least_squares_alone_is_the_answer_where_lms_is_too_slow() -> None:
     y = x @ [5.0, -5.0, 1.0] + 0.1 * rng.standard_normal(900)
     advice = advise(from_arrays(x, y, np.arange(900) % 3), byzantine=0)
     assert (advice.verdict, advice.winner) == ("stay alone", "rls")
-    assert "recursive least squares (RLS) at each client alone has an error" in advice.answer
+    assert "recursive least squares (RLS) at each client alone has" in advice.answer
 
 
 def test_no_verdict_within_the_tolerance_that_breaks_ties() -> None:
@@ -311,15 +430,6 @@ def test_a_short_warm_up_makes_a_dozen_rows_enough() -> None:
     x = rng.standard_normal((30 * 14, 2))
     y = x.sum(axis=1) + 0.5 * rng.standard_normal(len(x))
     assert advise(from_arrays(x, y, np.arange(len(x)) % 30, warmup=3), byzantine=0).verdict == "federate"
-
-
-def test_a_best_stepsize_at_the_edge_of_the_grid_is_mentioned() -> None:
-    rng = np.random.default_rng(3)
-    data = from_arrays(rng.standard_normal((600, 2)), rng.standard_normal(600), np.arange(600) % 5)
-    notes = advise(data, byzantine=0).notes
-    assert any(
-        "the best stepsize of each alone, " in note and "smallest that was tried" in note for note in notes
-    )
 
 
 def test_divergence_and_too_few_blocks_are_no_numbers() -> None:
@@ -375,7 +485,7 @@ def test_the_picture_shows_every_station_by_name_or_all_as_a_cloud(helpful) -> N
     assert clipped.get_xlim()[0] > -700
     assert "−763" in {text.get_text() for text in clipped.texts}
     many = advise(make(45, 12, 0.0, dimension=1), byzantine=0)
-    assert many.plot().axes[1].get_xlabel() == "alone"
+    assert len(many.plot().axes[1].get_yticklabels()) == 40
 
 
 @pytest.mark.parametrize(
@@ -407,7 +517,7 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, ps
     table = ["--data", tmp_path / "t.csv", "--client-column", "who", "--target-column", "y"]
     done = psofed_command("advise", *table, "--plot", tmp_path / "p.png")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(("Federate", "No ", "Do not federate"))
+    assert done.stdout.startswith(("Federat", "We can't tell", "Do not federate"))
     assert "[bold]Łódź" in done.stdout
     assert (tmp_path / "p.png").stat().st_size > 10_000
     plain = json.loads(psofed_command("advise", *table, "--json", "--byzantine", 0).stdout)

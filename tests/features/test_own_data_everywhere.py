@@ -22,7 +22,7 @@ from psofed.data.own_data import DataSource
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.scenario.changes import with_values
 from psofed.studies.advice import tuning
-from psofed.studies.advice.errors import Trier
+from psofed.studies.advice.running import Runner
 from psofed.studies.advice.tuning import tuned_federation
 from psofed.studies.sweeps.cell import Cell
 
@@ -323,7 +323,7 @@ def test_large_tables_are_tuned_on_a_budget(scenario, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tuning, "_FEWEST_SAMPLES", 30)
     seen = []
     monkeypatch.setattr(
-        tuning, "Trier", lambda s, how: seen.append((s.iterations, how.trials)) or Trier(s, how)
+        tuning, "Runner", lambda s, how: seen.append((s.iterations, how.trials)) or Runner(s, how)
     )
     assert tuned_federation(scenario.replace(attack=None)).stepsize < scenario.stepsize
     assert seen == [(ROWS, 16), (30, 1)]

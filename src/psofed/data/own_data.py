@@ -381,4 +381,5 @@ def _only(table: ClientTable, kept: Sequence[int]) -> ClientTable:
         inputs=tuple(table.inputs[k] for k in kept),
         targets=tuple(table.targets[k] for k in kept),
         dropped=tuple(table.dropped[k] for k in kept),
+        times=tuple(table.times[k] for k in kept if table.times),
     )

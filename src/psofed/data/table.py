@@ -53,6 +53,8 @@ class ClientTable:
         Columns whose numbers have decimal commas.
     out_of_order : mapping from str to str
         Columns of times in whose order the rows are not, with a client for which they are not.
+    times : tuple of arrays (rows_k,)
+        Seconds since 1970 in the first column of times; empty if there is none.
     """
 
     path: str
@@ -68,6 +70,7 @@ class ClientTable:
     decimal_commas: tuple[str, ...] = ()
     out_of_order: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
+    times: tuple[FloatArray, ...] = ()
 
     @property
     def missing(self) -> dict[str, int]:
@@ -169,6 +172,8 @@ def read_table(
     inputs = np.column_stack([values[name] for name in chosen])
     rows = _split(owner, has_target)
     stamps = {name: times for name in left_out if (times := _times(data, name)) is not None}
+    others = (_times(data, name) for name in data.columns if name not in values and name != client_column)
+    when = next((times for times in others if times is not None), None)
     return ClientTable(
         frame.source,
         client_column,
@@ -183,6 +188,7 @@ def read_table(
         tuple(with_commas),
         {name: who for name, times in stamps.items() if (who := _out_of_order(times, owner, names))},
         str(Path(source).resolve()) if isinstance(source, str | Path) else "",
+        () if when is None else tuple(when[own] for own in rows),
     )
 
 

@@ -1,12 +1,12 @@
-"""Advice on whether to federate, as text, tables and files."""
+"""Advice on whether to federate, as a value and in files."""
 
 import json
 import math
 import textwrap
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -14,22 +14,163 @@ from psofed._version import __version__
 from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import write_atomically
-from psofed.common.numbers import json_object
+from psofed.common.numbers import finite_or_none
 from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
 from psofed.results.dataset import variable
 from psofed.results.netcdf import save_dataset
+from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import scenario_to_toml
-from psofed.studies.advice.judging import Gain
-from psofed.studies.advice.methods import ClientGroup, LearningMethod, Station
-from psofed.studies.advice.what_if import ByzantineWhatIf
+from psofed.studies.advice.judging import Gain, Judge, Way
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
     from psofed.render.charts import Panels
+
+_ENDINGS = (".json", ".nc", ".csv", ".toml")
+
+
+@dataclass(frozen=True)
+class LearningMethod:
+    """One way to learn, as it did.
+
+    Attributes
+    ----------
+    name : str
+        ``"alone"``, ``"federation"`` (the one in the answer), ``"everybody"`` (a federation of all clients with a fixed
+        number of shared parameters), ``"robust"`` (the clients in the answer with a robust rule), ``"pooled"``,
+        ``"rls"``, ``"persistence"`` (the last value), ``"average"`` (each client's running mean, no model), ``"rff"``
+        (a federation of all with random features) or ``"boosting"`` (of trees, on the pooled rows); in a what-if
+        analysis ``"mean"`` or ``"robust"``.
+    title : str
+        For people.
+    num_shared, stepsize : int or None, float or None
+        What was best at the end: the setting to use from now on.
+    error : float
+        Mean squared error over the judged rows, each client weighing the same; 1 is the variance of the target.
+    gain : Gain
+        On each client alone; of a federation of some clients, theirs.
+    numbers : float
+        Values sent per iteration, up and down, by all participants; 0 if nothing is sent.
+    rule : str
+        How the server combines what arrives; empty without a server.
+    """
+
+    name: str
+    title: str
+    num_shared: int | None
+    stepsize: float | None
+    error: float
+    gain: Gain
+    numbers: float = 0
+    rule: str = ""
+
+
+def describe(way: Way, alone: Way, of_gain: Judge, of_error: Judge) -> LearningMethod:
+    """Describe a way to learn at the setting it ends with; gain and error may be those of some clients."""
+    judged = of_gain.choose(way)
+    error, gain = of_error.error(judged), of_gain.gain(judged, of_gain.choose(alone))
+    if not way.scenarios:
+        stepsize = way.stepsizes[judged.last] if way.stepsizes else None
+        return LearningMethod(way.name, way.title, None, stepsize, error, gain)
+    setting = way.scenarios[judged.last]
+    rule, stepsize = setting.aggregation.kind, setting.common_stepsize
+    title = f"{way.title}, M = {setting.num_shared}" + ("" if rule == "mean" else f", {rule}")
+    return LearningMethod(
+        way.name, title, setting.num_shared, stepsize, error, gain, values_sent(setting), rule
+    )
+
+
+def values_sent(scenario: Scenario) -> float:
+    """Return the values sent per iteration, up and down, by all participants."""
+    sent = measure_communication(scenario)
+    return sent.numbers_down + sent.numbers_up
+
+
+@dataclass(frozen=True)
+class ClientGroup:
+    """Clients that should federate with each other, and their setting."""
+
+    clients: tuple[str, ...]
+    num_shared: int
+    stepsize: float
+
+
+@dataclass(frozen=True)
+class Station:
+    """One client of the table.
+
+    Attributes
+    ----------
+    name : str
+    rows : int
+        With a target.
+    alone, federation : float
+        Mean squared errors over its judged rows; NaN if it has none. If it is to be left out, `federation` is its error
+        in a federation of everybody.
+    gain : Gain
+        Of the federation; the intervals of all clients hold together (95 %).
+    flag : str
+        ``"hard to predict"`` (its error alone is no smaller than its running mean's), ``"too few rows"`` (for an
+        interval), or empty.
+    """
+
+    name: str
+    rows: int
+    alone: float
+    federation: float
+    gain: Gain
+    flag: str
+
+    @property
+    def note(self) -> str:
+        """Remark on the client, or an empty string."""
+        is_better_alone = self.gain.matters and self.gain.value < 0
+        return "; ".join(filter(None, (self.flag, "better alone" if is_better_alone else "")))
+
+
+@dataclass(frozen=True)
+class ByzantineWhatIf:
+    """The federation in the answer with some Byzantine clients.
+
+    Attributes
+    ----------
+    clients : tuple of str
+        Clients that federate: the largest group in the answer, or all if the scenario names the Byzantine ones.
+    byzantine : tuple of str
+        Byzantine clients; empty if they are redrawn in every iteration.
+    attacks : tuple of dict
+        What each group of them does, as in a scenario file.
+    methods : tuple of LearningMethod
+        With the mean and with the robust rule, on the honest clients.
+    """
+
+    clients: tuple[str, ...]
+    byzantine: tuple[str, ...]
+    attacks: tuple[dict[str, Any], ...]
+    methods: tuple[LearningMethod, ...]
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """How long a client that joins later needs alone.
+
+    Attributes
+    ----------
+    rows : int
+        Rows after its warm-up until it predicts as well alone as with the federation's model from its first row.
+    interval : (int, int)
+        95 % confidence.
+    most : int
+        Rows that were looked at: with as many, `rows` and the interval's end mean "at least".
+    """
+
+    rows: int
+    interval: tuple[int, int]
+    most: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,7 +181,8 @@ class Advice(Reported):
     ----------
     verdict : str
         ``"federate"``, ``"stay alone"``, ``"no clear difference"`` (the interval leaves the sign open, or the
-        difference is below 0.1 dB) or ``"naive"``: a forecast without a model is better.
+        difference is below 0.1 dB), ``"depends on extreme rows"`` (the gain is clear, but not with targets limited to
+        five deviations) or ``"naive"``: a forecast without a model is better.
     winner : str
         Name of the method without a federation that is better than all others; empty if no such method is.
     winner_gain : Gain
@@ -57,8 +199,19 @@ class Advice(Reported):
     recent_gain : Gain
         Of the federation in the answer in the later half of the judged rows: what to expect from now on. Federations
         gain most while models still learn.
+    bounded_gain : Gain
+        Of the federation in the answer where targets are limited to five deviations.
+    extreme_rows : tuple of str
+        Rows beyond that, the most extreme first, by client and time or number.
+    pooled_gain, model_gain : Gain
+        Of the pooled model on the federation, and of the better of federation and alone on the running mean.
+    rff_gain, boosting_gain : Gain
+        Of a federation with random features on the better of federation and alone, and of gradient boosting on the
+        best of these; NaN where not tried.
     what_if : ByzantineWhatIf or None
         The federation in the answer with some Byzantine clients; None if that was not asked for.
+    newcomer : Newcomer or None
+        What a client that joins later gains; None with too few clients or rows.
     stations : tuple of Station
     scenario : Scenario
         The largest group's federation, ready for :func:`psofed.simulate` with data without :attr:`left_out`.
@@ -66,9 +219,9 @@ class Advice(Reported):
         Rows that were judged, of all clients.
     data : dict
         What was read and what was done to it.
+    cautions : tuple of str
+        What in the table should be looked at before the answer.
     notes : tuple of str
-    pooled_gain, model_gain : Gain
-        Of the pooled model on the federation, and of the better of federation and alone on the running mean.
     """
 
     verdict: str
@@ -79,19 +232,25 @@ class Advice(Reported):
     shared_counts: tuple[int, ...]
     everybody_gain: Gain
     recent_gain: Gain
+    bounded_gain: Gain
+    extreme_rows: tuple[str, ...]
+    pooled_gain: Gain
+    model_gain: Gain
+    rff_gain: Gain
+    boosting_gain: Gain
     what_if: ByzantineWhatIf | None
+    newcomer: Newcomer | None
     stations: tuple[Station, ...]
     scenario: Scenario
     rows: int
     data: dict[str, Any] = field(repr=False)
+    cautions: tuple[str, ...]
     notes: tuple[str, ...] = field(repr=False)
-    pooled_gain: Gain
-    model_gain: Gain
     version: str = __version__
 
     @property
     def answer(self) -> str:
-        """The answer in one sentence."""
+        """The answer in some sentences."""
         from psofed.studies.advice.answers import answer
 
         return answer(self)
@@ -130,65 +289,56 @@ class Advice(Reported):
         return advice_report(self)
 
     def chart(self) -> "Panels":
-        """Return gains and errors as a value."""
-        from psofed.studies.advice.charts import advice_chart
+        """Return gains, of methods and of clients, as a value."""
+        from psofed.studies.advice.report import advice_chart
 
         return advice_chart(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
-        return json_object(
-            {
-                "verdict": self.verdict,
-                "winner": self.winner,
-                "answer": self.answer,
-                "sentences": list(self.sentences),
-                "federation": self.federation.to_json(),
-                "methods": [method.to_json() for method in self.methods],
-                "groups": [asdict(group) for group in self.groups],
-                "shared_counts": list(self.shared_counts),
-                "left_out": list(self.left_out),
-                "gains": {name: getattr(self, f"{name}_gain").to_json() for name in GAINS},
-                "what_if": None if self.what_if is None else self.what_if.to_json(),
-                "stations": [station.to_json() for station in self.stations],
-                "judged_rows": self.rows,
-                "data": self.data,
-                "notes": list(self.notes),
-                "scenario": self.scenario.to_mapping(),
-                "version": self.version,
-            }
-        )
-
-    def to_dataset(self) -> "xarray.Dataset":
-        """Return a labelled data set: clients by name, methods by title."""
-        import xarray
-
-        methods = (*self.methods, *(() if self.what_if is None else self.what_if.methods))
-        variables = {
-            name: variable("client", np.array([of(s) for s in self.stations], np.float64), title, units)
-            for name, (title, units, of) in _STATIONS.items()
-        } | {
-            name: variable("method", np.array([of(m) for m in methods], np.float64), title, units)
-            for name, (title, units, of) in _METHODS.items()
+        derived = {
+            "answer": self.answer,
+            "sentences": list(self.sentences),
+            "federation": _plain(self.federation),
+            "left_out": list(self.left_out),
         }
-        return xarray.Dataset(
-            variables,
-            coords={
-                "client": np.array([s.name for s in self.stations], dtype=object),
-                "method": np.array([m.title for m in methods], dtype=object),
-                "note": ("client", np.array([s.note for s in self.stations], dtype=object)),
-            },
-            attrs={"title": "psofed advice", "answer": self.answer, "advice": json.dumps(self.to_json())},
-        )
+        cleaned: dict[str, Any] = finite_or_none(derived | _plain(self))
+        return cleaned
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one row per client."""
         import pandas
 
-        columns = {name: [values(s) for s in self.stations] for name, (_, _, values) in _STATIONS.items()}
-        notes = {"flag": [s.flag for s in self.stations], "note": [s.note for s in self.stations]}
-        names = pandas.Index([s.name for s in self.stations], name="station")
-        return pandas.DataFrame(columns | notes, index=names)
+        columns = {
+            "rows": [s.rows for s in self.stations],
+            "error_alone": [s.alone for s in self.stations],
+            "error_federation": [s.federation for s in self.stations],
+            "gain": [s.gain.value for s in self.stations],
+            "gain_low": [s.gain.interval[0] for s in self.stations],
+            "gain_high": [s.gain.interval[1] for s in self.stations],
+            "flag": [s.flag for s in self.stations],
+            "note": [s.note for s in self.stations],
+        }
+        return pandas.DataFrame(columns, index=pandas.Index([s.name for s in self.stations], name="station"))
+
+    def to_dataset(self) -> "xarray.Dataset":
+        """Return a labelled data set: clients by name, and everything else as JSON."""
+        import xarray
+
+        table = self.to_dataframe().drop(columns="flag")
+        units = dict.fromkeys(("error_alone", "error_federation"), "variance of the target")
+        variables = {
+            name: variable(
+                "client", table[name].to_numpy(float), name.replace("_", " "), units.get(name, "1")
+            )
+            for name in table.columns.drop("note")
+        }
+        names, notes = (np.array(list(values), dtype=object) for values in (table.index, table["note"]))
+        return xarray.Dataset(
+            variables,
+            coords={"client": names, "note": ("client", notes)},
+            attrs={"title": "psofed advice", "answer": self.answer, "advice": json.dumps(self.to_json())},
+        )
 
     def save(self, path: str | Path) -> None:
         """Write everything as ``.json`` or NetCDF (``.nc``), the clients as ``.csv``, or the plan as ``.toml``.
@@ -216,80 +366,48 @@ class Advice(Reported):
         write_atomically(Path(path), text.encode(), mode=0o666)
 
 
-GAINS = ("winner", "everybody", "recent", "pooled", "model")
-_VARIANCES = "variance of the target"
-_STATIONS: dict[str, tuple[str, str, Callable[[Station], float]]] = {
-    "rows": ("rows with a target", "1", lambda s: s.rows),
-    "error_alone": ("mean squared error alone", _VARIANCES, lambda s: s.alone),
-    "error_federation": ("mean squared error in the federation", _VARIANCES, lambda s: s.federation),
-    "gain": ("gain of the federation on being alone", "1", lambda s: s.gain.value),
-    "gain_low": ("lower end of the gain's interval", "1", lambda s: s.gain.interval[0]),
-    "gain_high": ("upper end of the gain's interval", "1", lambda s: s.gain.interval[1]),
-}
-_METHODS: dict[str, tuple[str, str, Callable[[LearningMethod], float]]] = {
-    "method_error": ("mean squared error", _VARIANCES, lambda m: m.error),
-    "method_gain": ("gain on each client alone", "1", lambda m: m.gain.value),
-    "method_gain_low": ("lower end of its interval", "1", lambda m: m.gain.interval[0]),
-    "method_gain_high": ("upper end of its interval", "1", lambda m: m.gain.interval[1]),
-    "method_numbers": ("values sent per iteration", "1", lambda m: m.numbers),
-}
-
-
 def check_out(path: Path) -> None:
     """Refuse a file to save to whose ending says nothing."""
-    if path.suffix.lower() not in (".json", ".nc", ".csv", ".toml"):
-        raise InvalidValueError("out", str(path), "a name ending in .json, .nc, .csv or .toml")
+    if path.suffix.lower() not in _ENDINGS:
+        raise InvalidValueError("out", str(path), f"a name ending in {', '.join(_ENDINGS[:-1])} or .toml")
 
 
 def advice_from_json(plain: Mapping[str, Any]) -> Advice:
-    """Make the advice whose :meth:`Advice.to_json` this is.
-
-    JSON has no number for what is infinite or unknown. An error that is null is read as infinite: it diverged. A
-    station's is read as NaN unless its gain says that the federation diverged.
-    """
-    what_if = plain["what_if"]
-    return Advice(
-        verdict=plain["verdict"],
-        winner=plain["winner"],
-        methods=tuple(_method(entry) for entry in plain["methods"]),
-        groups=tuple(
-            ClientGroup(**{**entry, "clients": tuple(entry["clients"])}) for entry in plain["groups"]
-        ),
-        shared_counts=tuple(plain["shared_counts"]),
-        what_if=None if what_if is None else _what_if(what_if),
-        stations=tuple(_station(entry) for entry in plain["stations"]),
-        scenario=Scenario.from_mapping(plain["scenario"]),
-        rows=plain["judged_rows"],
-        data=dict(plain["data"]),
-        notes=tuple(plain["notes"]),
-        version=plain["version"],
-        **{f"{name}_gain": _gain(plain["gains"][name]) for name in GAINS},
-    )
+    """Make the advice whose :meth:`Advice.to_json` this is; null, for what is not finite, becomes NaN."""
+    advice: Advice = _restored(Advice, plain)
+    return advice
 
 
-def _gain(plain: Mapping[str, Any]) -> Gain:
-    value = plain["value"]
-    if value is None:
-        value = -math.inf if plain["is_clear"] else math.nan
-    low, high = (math.nan if end is None else float(end) for end in plain["interval_95"])
-    return Gain(float(value), (low, high))
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(member) for member in value]
+    if isinstance(value, Gain):
+        return value.to_json()
+    if isinstance(value, Scenario):
+        return value.to_mapping()
+    if not is_dataclass(value):
+        return value
+    plain = {member.name: _plain(getattr(value, member.name)) for member in fields(value)}
+    return plain | ({"note": value.note} if isinstance(value, Station) else {})
 
 
-def _what_if(plain: Mapping[str, Any]) -> ByzantineWhatIf:
-    methods = tuple(_method(entry) for entry in plain["methods"])
-    attacks = tuple(map(dict, plain["attacks"]))
-    return ByzantineWhatIf(tuple(plain["clients"]), tuple(plain["byzantine"]), attacks, methods)
-
-
-def _method(plain: Mapping[str, Any]) -> LearningMethod:
-    error = math.inf if plain["error"] is None else plain["error"]
-    return LearningMethod(**{**plain, "error": error, "gain": _gain(plain["gain"])})
-
-
-def _station(plain: Mapping[str, Any]) -> Station:
-    values = {name: value for name, value in plain.items() if name != "note"}
-    gain = _gain(plain["gain"])
-    for name in ("alone", "federation"):
-        if values[name] is None:
-            values[name] = math.inf if name == "federation" and gain.value == -math.inf else math.nan
-    return Station(**{**values, "gain": gain})
+def _restored(kind: Any, plain: Any) -> Any:
+    """Return the value of a type whose plain form this is."""
+    arguments = get_args(kind)
+    if kind is Gain:
+        value = (
+            -math.inf if plain["value"] is None and plain["is_clear"] else _restored(float, plain["value"])
+        )
+        return Gain(value, _restored(tuple[float, float], plain["interval_95"]))
+    if kind is Scenario:
+        return Scenario.from_mapping(plain)
+    if is_dataclass(kind):
+        hints: Any = get_type_hints(kind)
+        make: Any = kind
+        return make(**{name: _restored(hints[name], plain[name]) for name in (f.name for f in fields(kind))})
+    if get_origin(kind) is tuple:
+        kinds = arguments[:1] * len(plain) if Ellipsis in arguments else arguments
+        return tuple(map(_restored, kinds, plain))
+    if plain is None:
+        return math.nan if kind is float else None
+    return _restored(arguments[0], plain) if arguments and type(None) in arguments else plain

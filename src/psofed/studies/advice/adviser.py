@@ -1,7 +1,7 @@
 """Asks a table whether federating helps: what is compared, run and judged, and how the answer is put together."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from psofed.common.errors import InvalidValueError, MissingValueError, NotCovere
 from psofed.common.notices import notify
 from psofed.common.settings import call_with, takes
 from psofed.data.own_data import OwnData, read_data
+from psofed.data.standardise import running_deviation
 from psofed.engine.compiling import is_cold
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Aggregation
@@ -20,23 +21,19 @@ from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.settings.data import DataSettings
 from psofed.simulation.monte_carlo import check_covered
-from psofed.studies.advice.advice import Advice
-from psofed.studies.advice.errors import Trier
-from psofed.studies.advice.judging import Gain, Judge, Judged
-from psofed.studies.advice.methods import (
-    ClientGroup,
-    LearningMethod,
-    describe_stations,
-    federation_method,
-    values_sent,
-)
-from psofed.studies.advice.rivals import make_rivals
-from psofed.studies.advice.search import Federated, GroupSearch
-from psofed.studies.advice.tuning import Tuner
-from psofed.studies.advice.what_if import AttackPlan, ask_what_if
+from psofed.studies.advice.advice import Advice, ClientGroup, Station, describe, values_sent
+from psofed.studies.advice.cautions import bounded, cautions, extreme_rows
+from psofed.studies.advice.groups import Plan, follow_advice
+from psofed.studies.advice.judging import Gain, Judge, Judged, Way
+from psofed.studies.advice.newcomer import ask_newcomer
+from psofed.studies.advice.relation import boosted_trees, random_features
+from psofed.studies.advice.running import Runner, least_squares_errors
+from psofed.studies.advice.what_if import Threat, ask_what_if
 
 if TYPE_CHECKING:
     import pandas
+
+_FORGETTING = (1.0, 0.995, 0.98, 0.95)
 
 
 @takes(AdviceSettings)
@@ -47,7 +44,8 @@ def advise(
 
     Every way to learn (each client alone, federations of all clients and of groups, with each number of shared
     parameters, all data pooled) is run at many stepsizes. In each block of time it uses the setting that was best
-    before, and is judged by what follows. Naive forecasts and recursive least squares are judged on the same rows.
+    before, and is judged by what follows. Naive forecasts, recursive least squares, random features and, if
+    scikit-learn is installed, gradient boosting are judged on the same rows.
 
     Parameters
     ----------
@@ -70,36 +68,7 @@ def advise(
     >>> advice.verdict, advice.federation.gain.value > 0.1
     ('federate', True)
     """
-    scenario = data if isinstance(data, Scenario) else None
-    if isinstance(data, Scenario | OwnData):
-        for name, field in settings.options().items():
-            given = getattr(settings, name)
-            if name in DataSettings.options() and given != field.default:
-                raise InvalidValueError(
-                    name, given, "left out: the data have been read; give it to read_data"
-                )
-    if scenario is not None:
-        data = scenario.own_data
-        if data is None:
-            raise InvalidValueError(
-                "data",
-                "a scenario with drawn streams",
-                "your own data, or a scenario made from them (Scenario.from_data)",
-            )
-    elif not isinstance(data, OwnData):
-        columns = {"client_column": settings.client_column, "target_column": settings.target_column}
-        for name, column in columns.items():
-            if column is None:
-                raise MissingValueError(name, "a column's name, since data is not the result of read_data")
-        data = call_with(read_data, data, settings.shared_with(DataSettings))
-    if data.epochs != 1:
-        raise InvalidValueError(
-            "epochs", data.epochs, "1, since the error on rows that were learned before is no forecast error"
-        )
-    if scenario is not None and scenario.iterations < data.iterations:
-        allowed = f"{data.iterations}, since advice is on all rows"
-        raise InvalidValueError("iterations", scenario.iterations, allowed)
-    scenario = scenario or Scenario.from_data(data, num_participants=data.num_clients)
+    scenario = _scenario(data, settings)
     if scenario.learner.kind != "lms":
         raise NotCoveredError(
             f'psofed.advise compares ways to run LMS, not learner.kind = "{scenario.learner.kind}"'
@@ -107,130 +76,203 @@ def advise(
     rule = settings.rule
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
-    robust = find_part("aggregation", rule, "rule")() if isinstance(rule, str) else rule
+    robust: Aggregation = find_part("aggregation", rule, "rule")() if isinstance(rule, str) else rule
     _ = scenario.common_stepsize  # what is tried is one number
-    plan = AttackPlan.of(scenario, settings)
-    attack = plan.within(range(scenario.num_clients))
+    threat = Threat.of(scenario, settings, robust)
     scenario = scenario.replace(attack=None, aggregation="mean")
-    for part in (scenario, scenario.replace(aggregation=robust, attack=attack)):
+    for part in (scenario, scenario.replace(aggregation=robust, attack=threat.on(scenario.num_clients))):
         check_covered(part)
     if is_cold():
         notify("compiling the kernels (once on this machine, some seconds)")
-    return _compare(data, Trier(scenario, settings), robust, plan)
+    return _compare(Runner(scenario, settings), threat)
 
 
-def _compare(data: OwnData, trier: Trier, robust: Aggregation, plan: AttackPlan) -> Advice:
+def _scenario(data: Any, settings: AdviceSettings) -> Scenario:
+    """Return the federation and its data; refuse what advice cannot be on."""
+    if isinstance(data, Scenario | OwnData):
+        for name, field in settings.options().items():
+            value = getattr(settings, name)
+            if name in DataSettings.options() and value != field.default:
+                raise InvalidValueError(
+                    name, value, "left out: the data have been read; give it to read_data"
+                )
+    scenario = data if isinstance(data, Scenario) else None
+    if scenario is not None:
+        if scenario.own_data is None:
+            allowed = "your own data, or a scenario made from them (Scenario.from_data)"
+            raise InvalidValueError("data", "a scenario with drawn streams", allowed)
+        data = scenario.own_data
+    elif not isinstance(data, OwnData):
+        for name in ("client_column", "target_column"):
+            if getattr(settings, name) is None:
+                raise MissingValueError(name, "a column's name, since data is not the result of read_data")
+        data = call_with(read_data, data, settings.shared_with(DataSettings))
+    if data.epochs != 1:
+        allowed = "1, since the error on rows that were learned before is no forecast error"
+        raise InvalidValueError("epochs", data.epochs, allowed)
+    if scenario is not None and scenario.iterations < data.iterations:
+        allowed = f"{data.iterations}, since advice is on all rows"
+        raise InvalidValueError("iterations", scenario.iterations, allowed)
+    return scenario or Scenario.from_data(data, num_participants=data.num_clients)
+
+
+def _compare(runner: Runner, threat: Threat) -> Advice:
     """Run every way to learn, judge them, and put the answer together."""
-    judge, base = trier.judge, trier.scenario
-    several = base.num_clients > 1
-    tuner = Tuner(trier)
-    grid, alone_errors = tuner.tune(
-        "each alone", trier.stepsizes(base.iterations), lambda grid: trier.lms(grid, False)
+    judge, data, everybody = runner.judge, runner.data, runner.everybody
+    is_several = len(everybody) > 1
+    alone, pooled = (
+        runner.lms(runner.stepsizes()),
+        runner.lms(runner.stepsizes() / len(everybody), pooled=True),
     )
-    steps = base.iterations * base.num_clients
-    pooled_grid, pooled_errors = tuner.tune(
-        "the pooled model", trier.stepsizes(steps), lambda grid: trier.lms(grid, True)
-    )
-    alone, pooled = judge.choose(alone_errors), judge.choose(pooled_errors)
-    whole = tuner.federation(trier.shared() if several else (base.dimension,))
-    together = judge.choose(whole.errors, whole.costs)
-    everybody_gain = judge.gain(together, alone)
-    used = np.array([grid[alone.last], whole.scenarios[together.last].common_stepsize])
-    near = np.unique([s.common_stepsize for s in whole.scenarios])
-    near = near[(near > 0.9 * used.min() / trier.factor) & (near < 1.1 * used.max() * trier.factor)]
-    search = GroupSearch(trier, data.targets, whole, alone_errors, near).run()
-    chosen, gain = search, judge.gain(search.judged, alone, members=search.members)
-    few = 2 * sum(len(group) for group, _ in search.groups) < base.num_clients
-    if not search.groups or math.isnan(gain.value) or (few and not (gain.matters and gain.value > 0)):
-        # No group is worth a sentence: the answer is about everybody.
-        everybody = tuple(range(base.num_clients)), whole.scenarios[together.last]
-        counts = frozenset(whole.costs[pick] for pick in together.picks)
-        members = np.ones(together.errors.shape, bool)
-        chosen, gain = Federated(together, members, (everybody,), counts), everybody_gain
-
-    def plain(name: str, title: str, judged: Judged, stepsize: float | None = None) -> LearningMethod:
-        return LearningMethod(name, title, None, stepsize, judge.error(judged), judge.gain(judged, alone))
-
-    own = replace(
-        plain("alone", "each alone, LMS", alone, float(grid[alone.last])), gain=Gain(0.0, (0.0, 0.0))
-    )
-    methods = [own, _federation_method(chosen, judge.error(chosen.judged), gain, base.num_clients)]
-    for count in dict.fromkeys(whole.costs):
-        these = [i for i, other in enumerate(whole.costs) if other == count]
-        judged = judge.choose(whole.errors[these])
-        setting = whole.scenarios[these[judged.last]]
-        error, own_gain = judge.error(judged), judge.gain(judged, alone)
-        methods.append(federation_method("everybody", "all together", setting, error, own_gain))
-    robust_method, what_if = ask_what_if(trier, plan, robust, chosen.groups[0][0], alone_errors) or (
-        None,
-        None,
-    )
-    if robust_method is not None:
-        methods.append(robust_method)
-    methods.append(plain("pooled", "all data pooled", pooled, float(pooled_grid[pooled.last])))
-    rivals = {}
-    for name, (titles, errors) in make_rivals(data, trier.features, trier.blocks, trier.is_heavy).items():
-        rivals[name] = judged = judge.choose(errors)
-        methods.append(plain(name, titles[judged.last], judged))
-    federates = several and gain.matters and gain.value > 0
-    winner, winner_gain = _winner(judge, rivals, chosen.judged if federates else alone)
-    is_left = ~np.isin(range(base.num_clients), [k for group, _ in chosen.groups for k in group])
-    shown = Judged(np.where(is_left, together.errors, chosen.judged.errors), 0)
-    names = data.table.clients
+    whole = runner.federation(everybody, runner.stepsizes(runner.scenario.num_participants), runner.shared())
+    plan = _follow(runner, whole, alone)
+    members = np.isin(everybody, [k for group, _ in plan.groups for k in group])
+    together, own = judge.choose(whole), judge.choose(alone)
+    title = "federation" + (f", {len(plan.groups)} groups" if len(plan.groups) > 1 else "")
+    title += f" of {members.sum()} clients" if not members.all() else ""
+    judged = Judged(plan.errors[judge.first :]).filled(members, own)
+    filled = np.concatenate([np.zeros_like(plan.errors[: judge.first]), judged.errors])
+    federation = Way("federation", title, filled[None], (plan.groups[0][1],))
+    of_members = Judge(runner.blocks, members)
+    described = [
+        describe(alone, alone, judge, judge),
+        replace(
+            describe(federation, alone, of_members, judge),
+            numbers=sum(values_sent(setting) for _, setting in plan.groups),
+        ),
+        *(describe(whole.only(count), alone, judge, judge) for count in dict.fromkeys(whole.costs)),
+    ]
+    gain = described[1].gain
+    robust, what_if = ask_what_if(runner, threat, plan.groups[0][0], alone)
+    rivals = _rivals(runner)
+    features, trees = random_features(runner), boosted_trees(runner)
+    others = [way for way in (pooled, *rivals, features, trees) if way is not None]
+    described += [*robust, *(describe(way, alone, judge, judge) for way in others)]
+    best = min((judge.choose(way) for way in (federation, whole, alone, pooled)), key=judge.error)
+    rff_gain = boosting_gain = Gain()
+    if features is not None:
+        rff_gain, best = (
+            judge.gain(judge.choose(features), best),
+            min(best, judge.choose(features), key=judge.error),
+        )
+    if trees is not None:
+        boosting_gain = judge.gain(judge.choose(trees), best)
+    federates = gain.helps and is_several
+    winner, winner_gain = _winner(judge, rivals, judged if federates else own)
+    verdict = _verdict(gain, winner, is_several)
+    bounded_gain, extremes, average = gain, extreme_rows(data), judge.choose(rivals[-1])
+    if extremes and is_several:
+        bounded_gain = _bounded_gain(runner, plan)
+        sign = {"federate": 1.0, "stay alone": 0.0 if winner else -1.0}.get(verdict, 0.0)
+        verdict = "depends on extreme rows" if sign * bounded_gain.value < 0 else verdict
     return Advice(
-        verdict=_verdict(gain, winner, several),
+        verdict=verdict,
         winner=winner,
         winner_gain=winner_gain,
-        methods=tuple(methods),
+        methods=tuple(described),
         groups=tuple(
-            ClientGroup(tuple(names[k] for k in group), setting.num_shared, setting.common_stepsize)
-            for group, setting in chosen.groups
+            ClientGroup(tuple(data.clients[k] for k in group), setting.num_shared, setting.common_stepsize)
+            for group, setting in plan.groups
         ),
-        shared_counts=tuple(sorted(chosen.counts)),
-        everybody_gain=everybody_gain,
-        recent_gain=judge.gain(chosen.judged, alone, members=chosen.members, recent=True),
+        shared_counts=tuple(sorted(plan.shared_counts)),
+        everybody_gain=judge.gain(together, own),
+        recent_gain=of_members.gain(judged, own, recent=True),
+        bounded_gain=bounded_gain,
+        extreme_rows=extremes,
+        pooled_gain=judge.gain(judge.choose(pooled), judged),
+        model_gain=judge.gain(min(judged, own, key=judge.error), average),
+        rff_gain=rff_gain,
+        boosting_gain=boosting_gain,
         what_if=what_if,
-        stations=describe_stations(
-            names, [len(y) for y in data.table.targets], judge, alone, shown, rivals["average"]
-        ),
-        scenario=chosen.groups[0][1],
+        newcomer=ask_newcomer(runner, *plan.groups[0]),
+        stations=_stations(runner, own, judged.filled(members, together), average),
+        scenario=plan.groups[0][1],
         rows=int(judge.rows.sum()),
         data=data.describe(),
-        notes=(*data.notes(), *tuner.notes, *_notes(trier, names)),
-        pooled_gain=judge.gain(pooled, chosen.judged),
-        model_gain=judge.gain(min(chosen.judged, alone, key=judge.error), rivals["average"]),
+        cautions=tuple(cautions(data)),
+        notes=(*data.notes(), *_notes(runner)),
     )
 
 
-def _federation_method(chosen: Federated, error: float, gain: Gain, num_clients: int) -> LearningMethod:
-    largest, scenario = chosen.groups[0]
-    title = "federation"
-    if len(chosen.groups) > 1:
-        title += f", {len(chosen.groups)} groups"
-    elif len(largest) < num_clients:
-        title += f" of {len(largest)} clients"
-    sent = sum(values_sent(setting) for _, setting in chosen.groups)
-    shared, stepsize = scenario.num_shared, scenario.common_stepsize
-    return LearningMethod("federation", title, shared, stepsize, error, gain, sent, "mean")
+def _follow(runner: Runner, whole: Way, alone: Way) -> Plan:
+    """Return the plan that the answer is about: of everybody if no group is worth a sentence."""
+    judge = runner.judge
+    together, own = judge.choose(whole), judge.choose(alone)
+    grid = np.unique([scenario.common_stepsize for scenario in whole.scenarios])
+    used = [alone.stepsizes[own.last], whole.scenarios[together.last].common_stepsize]
+    plan = follow_advice(runner, whole, alone, grid[(grid > min(used) / 2) & (grid < max(used) * 2)])
+    members = np.isin(runner.everybody, [k for group, _ in plan.groups for k in group])
+    gain = Judge(runner.blocks, members).gain(Judged(plan.errors[judge.first :]), own)
+    if not math.isnan(gain.value) and (2 * members.sum() >= members.size or gain.helps):
+        return plan
+    errors = np.zeros_like(plan.errors)
+    errors[judge.first :] = together.errors
+    counts = frozenset(whole.costs[pick] for pick in together.picks)
+    return Plan(errors, ((runner.everybody, whole.scenarios[together.last]),), counts)
 
 
-def _winner(judge: Judge, rivals: dict[str, Judged], recommended: Judged) -> tuple[str, Gain]:
+def _rivals(runner: Runner) -> tuple[Way, ...]:
+    """Run forecasts that every client could make alone: the last value, recursive least squares, the running mean."""
+    data, blocks = runner.data, runner.blocks
+    last, mean = np.zeros((2, runner.scenario.iterations, data.num_clients))
+    for k, (raw, scaled) in enumerate(zip(data.table.targets, data.targets, strict=True)):
+        count = len(scaled)
+        # Targets are scaled by their running mean and deviation, so they are the running mean's errors.
+        mean[:count, k] = scaled**2
+        last[:count, k] = (np.diff(raw)[-count:] / running_deviation(raw)[-count - 1 : -1]) ** 2
+    squares = least_squares_errors(runner.features, data.targets, _FORGETTING)
+    return (
+        Way("persistence", "last value", blocks.sums(last[None])),
+        Way("rls", "each alone, RLS", blocks.sums(squares)),
+        Way("average", "running mean", blocks.sums(mean[None])),
+    )
+
+
+def _winner(judge: Judge, rivals: Sequence[Way], recommended: Judged) -> tuple[str, Gain]:
     """Return the best rival that is clearly better than the recommendation, or an empty name."""
-    confidence = 1 - 0.05 / len(rivals)
-    gains = {name: judge.gain(judged, recommended, confidence) for name, judged in rivals.items()}
-    better = [name for name, gain in gains.items() if gain.matters and gain.value > 0]
-    best = min(better, key=lambda name: judge.error(rivals[name]), default="")
-    return best, gains.get(best, Gain(math.nan, (math.nan, math.nan)))
+    ways = {way.name: judge.choose(way) for way in rivals}
+    gains = {name: judge.gain(way, recommended, 1 - 0.05 / len(ways)) for name, way in ways.items()}
+    better = [name for name, gain in gains.items() if gain.helps]
+    best = min(better, key=lambda name: judge.error(ways[name]), default="")
+    return best, gains.get(best, Gain())
 
 
-def _notes(trier: Trier, names: tuple[str, ...]) -> Iterator[str]:
-    unjudged = [name for name, rows in zip(names, trier.judge.rows, strict=True) if not rows]
+def _bounded_gain(runner: Runner, plan: Plan) -> Gain:
+    """Return the gain of the same groups on each client alone, all tuned again, with targets limited."""
+    rows = replace(runner.data, targets=bounded(runner.data))
+    limited = Runner(runner.scenario.replace(data=runner.scenario.data.replace(rows=rows)), runner.settings)
+    grid, own = limited.stepsizes(runner.scenario.num_participants), limited.lms(limited.stepsizes())
+    errors = [
+        limited.judge.choose(limited.federation(group, grid, [setting.num_shared])).errors
+        for group, setting in plan.groups
+    ]
+    judge = Judge(limited.blocks, np.isin(limited.everybody, [k for group, _ in plan.groups for k in group]))
+    return judge.gain(Judged(np.sum(errors, axis=0)), judge.choose(own))
+
+
+def _stations(runner: Runner, alone: Judged, federation: Judged, average: Judged) -> tuple[Station, ...]:
+    """Return all clients in the order of the table; `average` is the running mean's forecast."""
+    judge, stations = runner.judge, []
+    errors = zip(*(judge.client_errors(way).tolist() for way in (alone, federation, average)), strict=True)
+    gains = judge.client_gains(federation, alone)
+    for name, targets, (error, joined, mean), gain in zip(
+        runner.data.clients, runner.data.table.targets, errors, gains, strict=True
+    ):
+        flag = "" if error < mean else "hard to predict"
+        if math.isnan(error) or (math.isfinite(gain.value) and math.isnan(gain.interval[0])):
+            flag = "too few rows"
+        stations.append(Station(name, len(targets), error, joined, gain, flag))
+    return tuple(stations)
+
+
+def _notes(runner: Runner) -> Iterator[str]:
+    unjudged = [name for name, rows in zip(runner.data.clients, runner.judge.rows, strict=True) if not rows]
     if unjudged:
         yield (
             f"{len(unjudged)} clients ({', '.join(unjudged[:3])}{', …' if len(unjudged) > 3 else ''}) learn, "
             "but their rows end before the judged part begins."
         )
-    if trier.is_heavy:
+    if runner.is_heavy:
         yield "the table is large: fewer stepsizes and numbers of shared parameters were tried."
 
 

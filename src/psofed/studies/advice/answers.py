@@ -3,29 +3,47 @@
 import math
 from typing import TYPE_CHECKING
 
-from psofed.render.numbers import listed, percent
+from psofed.render.numbers import counted, listed, percent, significant
 from psofed.studies.advice.judging import TOLERANCE, Gain
 
 if TYPE_CHECKING:
-    from psofed.studies.advice.advice import Advice
-    from psofed.studies.advice.what_if import ByzantineWhatIf
+    from psofed.studies.advice.advice import Advice, ByzantineWhatIf
 
 _WINNERS = {
     "rls": "recursive least squares (RLS) at each client alone",
     "persistence": "the last value of the target",
     "average": "each client's running mean",
 }
+_CLEARLY_CURVED = 0.1  # gain of a model that is not linear from which on it is mentioned
 _MOST_LISTED = 4  # groups whose sizes are listed
 
 
 def answer(advice: "Advice") -> str:
-    """Return the answer in one sentence or two."""
-    return " ".join(filter(None, (_winner(advice), _federating(advice), _model(advice))))
+    """Return the answer in some sentences."""
+    return " ".join(
+        filter(
+            None, (_winner(advice), _federating(advice), _newcomer(advice), _model(advice), _relation(advice))
+        )
+    )
 
 
 def more_sentences(advice: "Advice") -> tuple[str, ...]:
-    """Return what else to know: whether the gain fades, pooled data, and the same under attack."""
-    return tuple(filter(None, (_recent(advice), _pooled(advice), _under_attack(advice))))
+    """Return what else to know: extreme rows, whether the gain fades, pooled data, and an attack."""
+    found = (_bounded(advice), _recent(advice), _pooled(advice), _under_attack(advice))
+    return tuple(filter(None, found))
+
+
+def brief(gain: Gain) -> str:
+    """Say a gain without its interval.
+
+    Examples
+    --------
+    >>> brief(Gain(0.12)), brief(Gain(-0.03))
+    ('12 % less error', '3 % more error')
+    """
+    if gain.value == -math.inf:
+        return "an error without limit (it diverged)"
+    return f"{percent(abs(gain.value))} {'less' if gain.value >= 0 else 'more'} error"
 
 
 def change(gain: Gain) -> str:
@@ -33,154 +51,114 @@ def change(gain: Gain) -> str:
 
     Examples
     --------
-    >>> change(Gain(0.12, (0.08, 0.16)))
-    '12 % lower (95 % interval: 8 % to 16 % lower)'
-    >>> change(Gain(0.01, (-0.02, 0.04)))
-    '1 % lower (95 % interval: 2 % higher to 4 % lower)'
+    >>> change(Gain(0.12, (0.08, 0.16))), change(Gain(0.01, (-0.02, 0.04)))
+    ('12 % less error (95 % interval: 8 to 16 %)', '1 % less error (95 % interval: 2 % more to 4 % less)')
     """
     low, high = gain.interval
     if math.isnan(low):
         return f"{brief(gain)} (too few rows for an interval)"
     if (low < 0) == (high < 0):
-        ends = sorted((abs(low), abs(high)))
-        span = f"{percent(ends[0])} to {percent(min(ends[1], 1.0) if low > 0 else ends[1])} {_direction(low)}"
+        ends = sorted((abs(low), min(abs(high), 1.0) if low > 0 else abs(high)))
+        span = f"{percent(ends[0]).removesuffix(' %')} to {percent(ends[1])}"
     else:
-        span = f"{percent(-low)} higher to {percent(min(high, 1.0))} lower"
+        span = f"{percent(-low)} more to {percent(min(high, 1.0))} less"
     return f"{brief(gain)} (95 % interval: {span})"
 
 
-def brief(gain: Gain) -> str:
-    """Say a gain without its interval."""
-    if gain.value == -math.inf:
-        return "infinitely higher (it diverged)"
-    return f"{percent(abs(gain.value))} {_direction(gain.value)}"
+def byzantine_clients(what_if: "ByzantineWhatIf") -> str:
+    """Say how many of which clients are Byzantine."""
+    count = len(what_if.byzantine) or "some"
+    return f"{count} of the {len(what_if.clients)} clients"
 
 
 def _federating(advice: "Advice") -> str:
     stations, gain = advice.stations, advice.federation.gain
+    who = _who(advice)
     if len(stations) == 1:
         return f"There is nothing to federate: {stations[0].name} is the only client."
     if gain.value == -math.inf:
-        return f"Do not federate: a federation of the {len(stations)} clients diverged."
+        return f"Do not federate: a federation of {who} diverged."
     if math.isnan(gain.value):
-        return f"Undecided: each of the {len(stations)} clients learns without error, alone and together."
-    members = sum(len(group.clients) for group in advice.groups)
-    federates = gain.matters and gain.value > 0
-    if advice.winner and not federates:
-        return ""
-    start = "The federation gains on LMS alone" if advice.winner else "Federate"
-    if federates and members < len(stations):
-        return f"{start}: {_gaining(advice, members)}; {_leave_out(advice)}."
-    if federates and len(advice.groups) > 1:
-        return f"{start} in {len(advice.groups)} groups: {_gaining(advice, members)}."
-    who = f"the {len(stations)} clients"
-    if members < len(stations):
-        who = f"{members} of {len(stations)} clients"
-    if len(advice.groups) > 1:
-        who += f" in {len(advice.groups)} groups"
-    if federates:
-        return f"{start}: {_sharing(advice)}, {who} have an error {change(gain)} than each alone{_losers(advice)}."
-    if gain.matters:
-        more = " and no smaller group gains" if members == len(stations) else ""
+        return f"We can't tell: {who} learn without error, alone and together."
+    if advice.verdict == "depends on extreme rows":
+        rows = advice.extreme_rows
         return (
-            f"Do not federate: {_sharing(advice)}, {who} have an error {change(gain)} than each alone{more}."
+            f"It depends on a few extreme rows: {_how(advice)}, {who} have {change(gain)} than each alone, but "
+            f"{change(advice.bounded_gain)} if targets are limited to five deviations. That is "
+            f"{counted(len(rows), 'row')}: {listed(rows, 4)}."
         )
-    start = "No difference that matters" if gain.is_clear else "No clear difference"
-    text = f"{start}: {_sharing(advice)}, a federation of {who} has an error {change(gain)} than each client alone"
-    if members < len(stations):
-        text += f", and one of all {brief(advice.everybody_gain)}. If you federate, {_leave_out(advice)}"
-    return f"{text}. Learning alone needs no traffic."
+    if gain.helps:
+        start = "The federation gains on LMS alone" if advice.winner else "Federate"
+        text = f"{start}: {_how(advice)}, {who} have {change(gain)} than each alone."
+        return text + _leave_out(advice) + _losers(advice)
+    if advice.winner:
+        return ""
+    if gain.matters:
+        more = " No smaller group gains." if len(advice.groups[0].clients) == len(stations) else ""
+        return f"Do not federate: {_how(advice)}, {who} have {change(gain)} than each alone.{more}"
+    low, high = gain.interval
+    if gain.is_clear:
+        return f"Federating makes no difference that matters: {who} have {change(gain)} than each alone."
+    best = f"We can't tell whether federating helps. Best guess: {brief(gain)} for {who}"
+    if math.isnan(low):
+        return f"{best}; there are too few rows for an interval."
+    true = f"{percent(-low)} worse to {percent(min(high, 1.0))} better"
+    return f"{best}, but the true effect could be anything from {true}. Learning alone needs no traffic."
 
 
-def _gaining(advice: "Advice", members: int) -> str:
-    gain, groups = advice.federation.gain, advice.groups
-    ends = f" (95 % interval: {percent(gain.interval[0])} to {percent(min(gain.interval[1], 1.0))})"
-    who = f"{members} of {len(advice.stations)} clients"
-    sizes = [len(group.clients) for group in groups]
-    if len(groups) > _MOST_LISTED:
-        who += f", in {len(groups)} groups of {min(sizes)} to {max(sizes)},"
-    elif len(groups) > 1:
-        who = f"groups of {listed(list(map(str, sizes)))} clients"
-    return f"{who} gain {percent(gain.value)}{ends}, {_sharing(advice)}"
+def _who(advice: "Advice") -> str:
+    sizes = [len(group.clients) for group in advice.groups]
+    total = len(advice.stations)
+    who = f"your {total} clients" if sum(sizes) == total else f"{sum(sizes)} of your {total} clients"
+    if len(sizes) > _MOST_LISTED:
+        return f"{who}, in {len(sizes)} groups of {min(sizes)} to {max(sizes)},"
+    return f"{who}, in groups of {listed(list(map(str, sizes)))}," if len(sizes) > 1 else who
 
 
-def _sharing(advice: "Advice") -> str:
-    entries = advice.scenario.dimension
-    if entries == 1:
-        return "sharing the only parameter"
-    last, used = sorted({group.num_shared for group in advice.groups}), advice.shared_counts
-    if set(used) <= set(last):
-        return f"sharing {' or '.join(map(str, last))} of {entries} parameters"
-    span = f"{used[0]} to {used[-1]}" if len(used) > 1 else str(used[0])
-    return f"sharing {span} of {entries} parameters as it learned ({' or '.join(map(str, last))} at the end)"
+def _how(advice: "Advice") -> str:
+    entries, groups = advice.scenario.dimension, advice.groups
+    shared = sorted({group.num_shared for group in groups})
+    what = f"{' or '.join(map(str, shared))} of {entries} parameters" if entries > 1 else "the only parameter"
+    stepsizes = " and ".join(dict.fromkeys(significant(group.stepsize, 2) for group in groups[:_MOST_LISTED]))
+    return f"sharing {what} with stepsize {stepsizes} and the mean"
 
 
 def _leave_out(advice: "Advice") -> str:
-    federating = {name for group in advice.groups for name in group.clients}
-    out = [station for station in advice.stations if station.name not in federating]
-    return f"leave out {listed([s.name + (f' ({s.flag})' if s.flag else '') for s in out])}"
+    members = {name for group in advice.groups for name in group.clients}
+    out = [s.name + (f" ({s.flag})" if s.flag else "") for s in advice.stations if s.name not in members]
+    return f" Leave out {listed(out)}." if out else ""
+
+
+def _losers(advice: "Advice") -> str:
+    members = {name for group in advice.groups for name in group.clients}
+    losers = [s.name for s in advice.stations if s.name in members and s.gain.matters and s.gain.value < 0]
+    return f" Clearly better alone: {listed(losers)}." if losers else ""
 
 
 def _winner(advice: "Advice") -> str:
     if not advice.winner:
         return ""
     several = len(advice.stations) > 1
-    than = (
-        "the best federation" if several and advice.federation.gain.value > 0 else "LMS at each client alone"
-    )
+    than = "the best federation" if several and advice.federation.gain.helps else "LMS at each client alone"
     start = "Do not federate: " if several else ""
-    if advice.winner != "rls":
-        start += "no model is needed, " if start else "No model is needed: "
-    text = f"{start}{_WINNERS[advice.winner]} has an error {change(advice.winner_gain)} than {than}."
+    start += "" if advice.winner == "rls" else "no model is needed, "
+    text = f"{start}{_WINNERS[advice.winner]} has {change(advice.winner_gain)} than {than}."
     return text[0].upper() + text[1:]
 
 
-def _recent(advice: "Advice") -> str:
-    gain, recent = advice.federation.gain, advice.recent_gain
-    fades = gain.value > 0 and recent.value < gain.value - TOLERANCE / 2
-    if len(advice.stations) == 1 or not fades:
+def _newcomer(advice: "Advice") -> str:
+    newcomer = advice.newcomer
+    if newcomer is None or _model(advice) or advice.verdict == "naive":
         return ""
-    return (
-        f"The gain fades: in the later half of these rows the error is {change(recent)}. Expect this from now on; "
-        "federations gain most while models still learn."
-    )
-
-
-def _pooled(advice: "Advice") -> str:
-    gain = advice.pooled_gain
-    if len(advice.stations) == 1 or math.isnan(gain.value):
-        return ""
-    if not gain.matters:
-        return "Pooling all data in one place would make no clear difference to the federation."
-    return f"Pooling all data in one place would give an error {change(gain)} than the federation."
-
-
-def byzantine_clients(what_if: "ByzantineWhatIf") -> str:
-    """Say how many of which clients are Byzantine."""
-    total = len(what_if.clients)
-    return (
-        f"{len(what_if.byzantine)} of the {total} clients"
-        if what_if.byzantine
-        else f"some of the {total} clients"
-    )
-
-
-def _under_attack(advice: "Advice") -> str:
-    if advice.what_if is None:
-        return ""
-    plain, robust = advice.what_if.methods
-    everybody = len(advice.what_if.clients) == len(advice.stations)
-    where = "in a federation of all" if everybody else "in this federation"
-    unclear, clear = ("" if m.gain.is_clear else " (no clear difference)" for m in (plain, robust))
-    return (
-        f"If {byzantine_clients(advice.what_if)} were Byzantine, the honest clients' error {where} would be "
-        f"{brief(plain.gain)} than alone{unclear}, and {brief(robust.gain)} with the {robust.rule} instead of the "
-        f"mean{clear}."
-    )
-
-
-def _direction(value: float) -> str:
-    return "lower" if value >= 0 else "higher"
+    low, high = newcomer.interval
+    if newcomer.rows == 0 and high < newcomer.most:
+        return (
+            f"A newcomer gains nothing from this federation's model after {counted(high, 'row')} of its own."
+        )
+    rows = f"more than {newcomer.most}" if newcomer.rows == newcomer.most else f"about {newcomer.rows}"
+    most = f"more than {high}" if high == newcomer.most else str(high)
+    span = "" if low == newcomer.most else f" (95 % interval: {low} to {most})"
+    return f"A newcomer needs {rows} rows of its own{span} to predict as well alone as with their model from its first."
 
 
 def _model(advice: "Advice") -> str:
@@ -191,6 +169,57 @@ def _model(advice: "Advice") -> str:
     )
 
 
-def _losers(advice: "Advice") -> str:
-    losers = [s.name for s in advice.stations if s.gain.matters and s.gain.value < 0]
-    return f"; {listed(losers)} {'is' if len(losers) == 1 else 'are'} clearly better alone" if losers else ""
+def _relation(advice: "Advice") -> str:
+    features, trees = advice.rff_gain, advice.boosting_gain
+    helps = features.helps and features.value > _CLEARLY_CURVED
+    text = ""
+    if helps:
+        many = next(method.num_shared for method in advice.methods if method.name == "rff")
+        text = f"The relation is not linear: {many} random features would have {change(features)}; add "
+        text += f'`model.kind = "rff"` and `model.features = {many}`.'
+    if trees.helps and trees.value > _CLEARLY_CURVED:
+        start = "Even so, gradient" if helps else "The relation is not linear: gradient"
+        more = "" if helps else ", which random features do not reach"
+        text += f" {start} boosting of trees on the pooled rows has {change(trees)}{more}."
+    return text.strip()
+
+
+def _bounded(advice: "Advice") -> str:
+    rows = advice.extreme_rows
+    if not rows or len(advice.stations) == 1 or advice.verdict == "depends on extreme rows":
+        return ""
+    return (
+        f"With targets limited to five deviations ({counted(len(rows), 'row')}: {listed(rows, 3)}) this federation "
+        f"has {change(advice.bounded_gain)} than each client alone."
+    )
+
+
+def _recent(advice: "Advice") -> str:
+    gain, recent = advice.federation.gain, advice.recent_gain
+    fades = gain.value > 0 and recent.value < gain.value - TOLERANCE / 2
+    if len(advice.stations) == 1 or not fades:
+        return ""
+    return (
+        f"The gain fades: in the later half of these rows it is {change(recent)}. Expect this from now on; "
+        "federations gain most while models still learn."
+    )
+
+
+def _pooled(advice: "Advice") -> str:
+    gain = advice.pooled_gain
+    if len(advice.stations) == 1 or math.isnan(gain.value):
+        return ""
+    if not gain.matters:
+        return "Pooling all data in one place would make no clear difference to the federation."
+    return f"Pooling all data in one place would have {change(gain)} than the federation."
+
+
+def _under_attack(advice: "Advice") -> str:
+    if advice.what_if is None:
+        return ""
+    plain, robust = advice.what_if.methods
+    unclear, clear = ("" if m.gain.is_clear else " (not clear)" for m in (plain, robust))
+    return (
+        f"If {byzantine_clients(advice.what_if)} were Byzantine, the honest ones would have {brief(plain.gain)} than "
+        f"alone{unclear}, and {brief(robust.gain)} with the {robust.rule} instead of the mean{clear}."
+    )

@@ -1,4 +1,4 @@
-"""Groups of clients that follow the same law, found from the rows before a moment.
+"""Who should federate with whom: groups of clients with one law, chosen from the past and judged by what follows.
 
 Client k's law is its weights w_k, estimated from its past rows and drawn towards those of all clients together, w̄:
 
@@ -7,65 +7,56 @@ Client k's law is its weights w_k, estimated from its past rows and drawn toward
 In the coordinates z_k = R̄^{1/2} (w_k − w̄) a squared distance is the error that one client's law adds to the other's
 forecasts, and each coordinate is uncertain by v_k = σ_k²/n_k, times a factor for noise that is correlated in time.
 
-All clients start as one group. A group of m clients is split in two, of which the smaller has s, if
+A group of m clients is split in two by Ward's method. The split stands, with s clients in the smaller half, if
 
     (π_a π_b/(π_a + π_b)) ‖z_a − z_b‖² > D + 2 √(D t) + 2 t,    t = log C(m, s) + log(m/0.01),
 
 with z_a, z_b the halves' means weighted by 1/v_k and π_a, π_b the sums of these weights. The left side is χ²_D for two
 halves that follow one law and were not chosen by the data; the right side bounds the largest of all C(m, s) such
-choices (Laurent and Massart 2000, and a union bound). So clients of one law are rarely split, however many they are.
-Where noise is small they still can be: values are scaled by each client's own past, and small differences in scale
-look like other laws. So the adviser also tries the groups before each split (:mod:`psofed.studies.advice.search`).
+choices (Laurent and Massart 2000, and a union bound). Halves are split again.
+
+After each quarter of the judged time clients are grouped anew, and in every block the adviser does what had the
+smaller error before: it federates everybody, or the groups of a partition, a finer one only if that was clearly better.
+A group that was seen to lose, and a minority that was not seen to gain, stay alone. Its errors are those of following
+the advice at the time, so an interval of these errors has paid for the search.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
-
-Clients = tuple[int, ...]
+from psofed.scenario import Scenario
+from psofed.studies.advice.judging import Judge, Way
+from psofed.studies.advice.running import Clients, Runner
 
 _FALSE_SPLITS = 0.01
-_ROUNDS = 20
-
-
-@dataclass(frozen=True)
-class LawTree:
-    """A group of clients, and the groups of one law each that it was split into, if it was."""
-
-    clients: Clients
-    parts: "tuple[LawTree, ...]" = ()
-
-    @property
-    def nodes(self) -> "tuple[LawTree, ...]":
-        """The tree itself and all below it."""
-        return (self, *(node for part in self.parts for node in part.nodes))
-
-    @property
-    def groups(self) -> tuple[Clients, ...]:
-        """The groups of one law, the largest first."""
-        leaves = (node.clients for node in self.nodes if not node.parts)
-        return tuple(sorted(leaves, key=lambda group: (-len(group), group)))
+_SEARCHES = 4  # how often clients are grouped anew
 
 
 @dataclass(frozen=True, eq=False)
 class Laws:
-    """Laws of all clients as points whose squared distances are errors.
-
-    Attributes
-    ----------
-    points : array (K, D)
-        z_k.
-    variances : array (K,)
-        v_k, of each coordinate; infinite for a client without rows.
-    """
+    """Laws of all clients as points z_k (K, D) whose squared distances are errors, and variances v_k (K,)."""
 
     points: FloatArray
     variances: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What clients do from a block on: errors (blocks, K), zero for clients without a plan, and federations."""
+
+    errors: FloatArray
+    groups: tuple[tuple[Clients, Scenario], ...] = ()
+    shared_counts: frozenset[int] = frozenset()
+
+    def __add__(self, other: "Plan") -> "Plan":
+        return Plan(self.errors + other.errors, (*self.groups, *other.groups))
 
 
 def estimate_laws(
@@ -78,85 +69,133 @@ def estimate_laws(
     >>> rng = np.random.default_rng(0)
     >>> x = [rng.standard_normal((60, 2)) for _ in range(8)]
     >>> y = [(2 * (k % 2) - 1) * rows[:, 0] + rng.standard_normal(60) for k, rows in enumerate(x)]
-    >>> split_by_law(estimate_laws(x, y, np.arange(0, 61, 10))).groups
-    ((0, 2, 4, 6), (1, 3, 5, 7))
+    >>> split_by_law(estimate_laws(x, y, np.arange(0, 61, 10)))[-1]
+    [(0, 2, 4, 6), (1, 3, 5, 7)]
     """
     dimension, end = inputs[0].shape[1], int(edges[-1])
     past = [(x[:end], y[:end]) for x, y in zip(inputs, targets, strict=True)]
     rows = np.array([len(y) for _, y in past], np.float64)
     squares = np.array([x.T @ x for x, _ in past])
     products = np.array([y @ x for x, y in past])
-    some = np.maximum(rows, 1.0)
-    covariance = (squares / some[:, None, None]).mean(axis=0) + 1e-9 * np.eye(dimension)
+    covariance = (squares / np.maximum(rows, 1.0)[:, None, None]).mean(axis=0) + 1e-9 * np.eye(dimension)
     common = np.linalg.solve(squares.sum(axis=0) + 1e-6 * covariance, products.sum(axis=0))
     drawn = squares + dimension * covariance
     weights = common + np.linalg.solve(drawn, (products - squares @ common)[..., None])[..., 0]
     degrees = np.trace(np.linalg.solve(drawn, squares), axis1=1, axis2=2)
     residuals = [y - x @ w for (x, y), w in zip(past, weights, strict=True)]
     noise = np.array([e @ e for e in residuals]) / np.maximum(rows - degrees, 1.0)
+    scores = [x * e[:, None] for (x, _), e in zip(past, residuals, strict=True)]
     with np.errstate(divide="ignore"):
-        variances = np.where(rows > 0, noise / rows * _inflation(past, residuals, edges), np.inf)
-    factor = np.linalg.cholesky(covariance)
-    return Laws((weights - common) @ factor, np.maximum(variances, 1e-12))
+        variances = np.where(rows > 0, noise / rows * _inflation(scores, edges), np.inf)
+    return Laws((weights - common) @ np.linalg.cholesky(covariance), np.maximum(variances, 1e-12))
 
 
-def split_by_law(laws: Laws, clients: Clients | None = None) -> LawTree:
-    """Split clients (by default all) into groups of the same law, again and again."""
-    group = np.arange(len(laws.points)) if clients is None else np.array(clients)
-    half = _split(laws.points[group], 1.0 / laws.variances[group])
-    parts = () if half is None else (group[half], group[~half])
-    return LawTree(tuple(group.tolist()), tuple(split_by_law(laws, tuple(part.tolist())) for part in parts))
+def split_by_law(laws: Laws) -> list[list[Clients]]:
+    """Return partitions of all clients into groups of one law: from a single group on, each splits the one before."""
+    partitions: list[list[Clients]] = [[tuple(range(len(laws.points)))]]
+    while True:
+        finer = [part for group in partitions[-1] for part in _split(laws, group)]
+        if len(finer) == len(partitions[-1]):
+            return partitions
+        partitions.append(sorted(finer, key=lambda group: (-len(group), group)))
 
 
-def _split(points: FloatArray, weights: FloatArray) -> NDArray[np.bool_] | None:
-    """Return the half of a group to part from the other, or None if one law may hold for all."""
-    count, dimension = points.shape
-    if count < 2 or not weights.any():
-        return None
-    centred = points - weights @ points / weights.sum()
-    reach = weights * (centred**2).sum(axis=1)
-    _, _, directions = np.linalg.svd(centred * np.sqrt(weights)[:, None], full_matrices=False)
-    farthest = np.arange(count) == np.argmax(reach)
-    best, excess = None, 1.0
-    for half in (centred @ directions[0] > 0, farthest):
-        for _ in range(_ROUNDS):
-            if not (half & (weights > 0)).any() or not (~half & (weights > 0)).any():
-                break
-            means = [weights[side] @ points[side] / weights[side].sum() for side in (half, ~half)]
-            nearer = ((points - means[0]) ** 2).sum(axis=1) < ((points - means[1]) ** 2).sum(axis=1)
-            if (nearer == half).all():
-                break
-            half = nearer
-        first, second = weights[half].sum(), weights[~half].sum()
-        if not first or not second:
-            continue
-        gap = weights[half] @ points[half] / first - weights[~half] @ points[~half] / second
-        ratio = (
-            first * second / (first + second) * float(gap @ gap) / _bound(count, int(half.sum()), dimension)
-        )
-        if ratio > excess:
-            best, excess = half, ratio
+def follow_advice(runner: Runner, whole: Way, alone: Way, grid: FloatArray) -> Plan:
+    """Group clients and follow the advice through the judged blocks; return what came of it and the last plan.
+
+    Parameters
+    ----------
+    runner : Runner
+    whole, alone : Way
+        The federation of all clients, and each alone.
+    grid : array
+        Stepsizes to try in groups.
+    """
+    judge, edges, targets = runner.judge, runner.blocks.edges, runner.data.targets
+    ends = sorted(
+        {*np.linspace(judge.first, judge.blocks, _SEARCHES + 1).astype(int)[:-1].tolist(), judge.blocks}
+    )
+    partitions = {
+        end: split_by_law(estimate_laws(runner.features, targets, edges[: end + 1])) for end in ends
+    }
+    tried = {runner.everybody: whole}
+    for group in sorted({group for levels in partitions.values() for level in levels for group in level}):
+        if len(group) > 1 and group not in tried:
+            with suppress(InvalidValueError):  # the scenario may have parts that need more clients
+                tried[group] = runner.federation(group, grid, runner.shared(few=True))
+    errors, plan, counts = np.zeros_like(alone.errors[0]), Plan(alone.errors[0]), set[int]()
+    for end in range(judge.first, judge.blocks + 1):
+        levels = partitions[max(at for at in ends if at <= end)]
+        plan = _decide(judge, levels, tried, alone, end)
+        if end < judge.blocks:
+            errors[end] = plan.errors[end]
+            counts.update(setting.num_shared for _, setting in plan.groups)
+    return replace(plan, errors=errors, shared_counts=frozenset(counts))
+
+
+def _decide(
+    judge: Judge, partitions: list[list[Clients]], tried: dict[Clients, Way], alone: Way, end: int
+) -> Plan:
+    """Return the federation of everybody, unless groups did better before block `end`; finer ones must be clearly."""
+    best = _federation(judge, tried, partitions[0][0], end)
+    for depth, partition in enumerate(partitions[1:]):
+        plan = sum((_together(judge, tried, group, alone, end) for group in partition[1:]),
+                   _together(judge, tried, partition[0], alone, end))  # fmt: skip
+        past = [judge.past_errors(each.errors, end).sum() for each in (plan, best)]
+        if past[0] < past[1] and (depth == 0 or judge.past_gain(plan.errors, best.errors, end).helps):
+            best = plan
     return best
 
 
-def _bound(count: int, part: int, dimension: int) -> float:
-    choices = math.lgamma(count + 1) - math.lgamma(part + 1) - math.lgamma(count - part + 1)
+def _together(judge: Judge, tried: dict[Clients, Way], group: Clients, alone: Way, end: int) -> Plan:
+    """Return the plan of one group: a federation, or each alone."""
+    members = np.isin(np.arange(alone.errors.shape[-1]), group)
+    own = Plan(np.where(members, alone.errors[judge.best(alone, end)], 0.0))
+    if group not in tried:
+        return own
+    plan = _federation(judge, tried, group, end)
+    gain = judge.past_gain(plan.errors, own.errors, end)
+    is_minority = 4 * len(group) < len(members)
+    return plan if (gain.helps if is_minority else gain.value > 0 or not gain.matters) else own
+
+
+def _federation(judge: Judge, tried: dict[Clients, Way], group: Clients, end: int) -> Plan:
+    way = tried[group]
+    setting = judge.best(way, end)
+    return Plan(way.errors[setting], ((group, way.scenarios[setting]),))
+
+
+def _split(laws: Laws, group: Clients) -> tuple[Clients, ...]:
+    """Return the halves of a group, or the group if one law may hold for all."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    points, weights = laws.points[list(group)], 1.0 / laws.variances[list(group)]
+    count, dimension = points.shape
+    if count < 2:
+        return (group,)
+    half = fcluster(linkage(points, "ward"), 2, "maxclust") == 1
+    first, second = weights[half].sum(), weights[~half].sum()
+    if not first or not second:
+        return (group,)
+    gap = weights[half] @ points[half] / first - weights[~half] @ points[~half] / second
+    smaller = int(min(half.sum(), count - half.sum()))
+    choices = math.lgamma(count + 1) - math.lgamma(smaller + 1) - math.lgamma(count - smaller + 1)
     t = choices + math.log(count / _FALSE_SPLITS)
-    return dimension + 2 * math.sqrt(dimension * t) + 2 * t
+    bound = dimension + 2 * math.sqrt(dimension * t) + 2 * t
+    if first * second / (first + second) * float(gap @ gap) <= bound:
+        return (group,)
+    return tuple(tuple(np.array(group)[side].tolist()) for side in (half, ~half))
 
 
-def _inflation(
-    past: Sequence[tuple[FloatArray, FloatArray]], residuals: Sequence[FloatArray], edges: NDArray[np.int64]
-) -> float:
+def _inflation(scores: Sequence[FloatArray], edges: NDArray[np.int64]) -> float:
     """Return by what factor correlation in time makes laws less certain: sums of x e within blocks against rows."""
     in_blocks = by_row = 0.0
     blocks = len(edges) - 1
-    for (x, _), e in zip(past, residuals, strict=True):
-        scores = x * e[:, None]
-        starts = edges[:-1][edges[:-1] < len(e)]
+    for score in scores:
+        starts = edges[:-1][edges[:-1] < len(score)]
         if starts.size:
-            in_blocks += float((np.add.reduceat(scores, starts, axis=0) ** 2).sum())
-            by_row += float((scores**2).sum())
+            in_blocks += float((np.add.reduceat(score, starts, axis=0) ** 2).sum())
+            by_row += float((score**2).sum())
     if blocks < 2 or not by_row:
         return 1.0
     return max(1.0, in_blocks / by_row * blocks / (blocks - 1))

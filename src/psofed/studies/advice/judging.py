@@ -1,7 +1,7 @@
 """Judges ways to learn on one table: settings from the past, errors from what follows, intervals from slow waves.
 
-Time is cut into blocks. In each judged block a way to learn uses the setting
-(stepsize, shared parameters) that was best in the later half of the blocks before it. Its error is
+Time is cut into blocks. In each judged block a way to learn uses the setting (stepsize, shared parameters) that was
+best in the later half of the blocks before it. Its error is
 
     E = (1/K) Σ_k (1/n_k) Σ_b e_{b,k},
 
@@ -19,12 +19,14 @@ how often it holds).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.numbers import student_quantile
 from psofed.common.types import FloatArray
+from psofed.scenario import Scenario
 
 # Blocks of time; the first quarter only serves to choose from.
 _BLOCKS = 24
@@ -51,14 +53,9 @@ class Blocks:
     edges: NDArray[np.int64]
     counts: FloatArray
 
-    @property
-    def first_judged(self) -> int:
-        """The first block that is judged."""
-        return max(1, len(self.counts) // 4)
-
     def sums(self, errors: FloatArray) -> FloatArray:
-        """Sum errors (iterations, K) within blocks, (blocks, K); those that are not finite become infinite."""
-        sums = np.add.reduceat(errors, self.edges[:-1], axis=0)
+        """Sum errors (…, iterations, K) within blocks, (…, blocks, K); those that are not finite become infinite."""
+        sums = np.add.reduceat(errors, self.edges[:-1], axis=-2)
         return np.where(np.isfinite(sums), sums, np.inf)
 
 
@@ -90,8 +87,8 @@ class Gain:
         95 % confidence, or what was asked for; NaN where there are too few blocks.
     """
 
-    value: float
-    interval: tuple[float, float]
+    value: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def is_clear(self) -> bool:
@@ -104,9 +101,47 @@ class Gain:
         """Whether the sign is clear and the gain exceeds 0.1 dB, in which errors count as equal."""
         return self.is_clear and not -TOLERANCE / (1 + TOLERANCE) < -self.value < TOLERANCE
 
+    @property
+    def helps(self) -> bool:
+        """Whether it matters and is above zero."""
+        return self.matters and self.value > 0
+
     def to_json(self) -> dict[str, object]:
         """Return plain values."""
         return {"value": self.value, "interval_95": list(self.interval), "is_clear": self.is_clear}
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """A way to learn at all its settings.
+
+    Attributes
+    ----------
+    name, title : str
+        For programs and for people.
+    errors : array (settings, blocks, K)
+        Sums of squared errors, zero for clients that do not take part.
+    scenarios : tuple of Scenario
+        Federations; empty without one.
+    stepsizes : tuple of float
+        Stepsizes of a model without a federation, if it has one.
+    """
+
+    name: str
+    title: str
+    errors: FloatArray
+    scenarios: tuple[Scenario, ...] = ()
+    stepsizes: tuple[float, ...] = ()
+
+    @property
+    def costs(self) -> list[int]:
+        """The shared parameters, which decide between settings that are equally good."""
+        return [scenario.num_shared for scenario in self.scenarios] or [0] * len(self.errors)
+
+    def only(self, num_shared: int) -> "Way":
+        """Return the settings with a number of shared parameters."""
+        places = [place for place, cost in enumerate(self.costs) if cost == num_shared]
+        return replace(self, errors=self.errors[places], scenarios=tuple(self.scenarios[at] for at in places))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +159,12 @@ class Judged:
     """
 
     errors: FloatArray
-    last: int
+    last: int = 0
     picks: tuple[int, ...] = ()
+
+    def filled(self, members: NDArray[np.bool_], other: "Judged") -> "Judged":
+        """Return it for members, and the other for everyone else."""
+        return replace(self, errors=np.where(members, self.errors, other.errors))
 
 
 class Judge:
@@ -140,35 +179,33 @@ class Judge:
 
     def __init__(self, blocks: Blocks, clients: NDArray[np.bool_] | None = None) -> None:
         self._counts = blocks.counts if clients is None else blocks.counts * clients
-        self.first: int = blocks.first_judged
+        self.blocks: int = len(blocks.counts)
+        self.first: int = max(1, self.blocks // 4)
         self.rows: FloatArray = self._counts[self.first :].sum(axis=0)
         is_judged = self.rows > 0
         self._weights = is_judged / np.where(is_judged, self.rows, 1.0) / max(is_judged.sum(), 1)
 
-    def choose(self, errors: FloatArray, costs: Sequence[float] | None = None) -> Judged:
-        """Choose among settings, errors (settings, blocks, K), from the past only."""
-        ends = range(self.first, len(self._counts) + 1)
-        picks = [self.best(self.past_errors(errors, end), costs) for end in ends]
-        judged = [errors[pick, self.first + at] for at, pick in enumerate(picks[:-1])]
+    def choose(self, way: Way) -> Judged:
+        """Choose among the settings of a way to learn, from the past only."""
+        picks = [self.best(way, end) for end in range(self.first, self.blocks + 1)]
+        judged = [way.errors[pick, self.first + at] for at, pick in enumerate(picks[:-1])]
         return Judged(np.array(judged), picks[-1], tuple(picks[:-1]))
 
     def past_errors(self, errors: FloatArray, end: int) -> FloatArray:
-        """Return every setting's mean squared errors, (settings, K), in the later half of the blocks before `end`."""
-        past = slice(end // 2, end)
-        rows = self._counts[past].sum(axis=0)
-        seen = rows > 0
-        return np.asarray(np.where(seen, errors[:, past].sum(axis=1), 0.0) / np.where(seen, rows, 1.0))
+        """Return mean squared errors (…, K) in the later half of the blocks before `end`, of errors (…, blocks, K)."""
+        rows = self._counts[end // 2 : end].sum(axis=0)
+        sums = np.where(rows > 0, errors[..., end // 2 : end, :].sum(axis=-2), 0.0)
+        return np.asarray(sums / np.where(rows > 0, rows, 1.0))
 
-    @staticmethod
-    def best(past: FloatArray, costs: Sequence[float] | None = None) -> int:
-        """Return the setting to use after past errors (settings, K).
+    def best(self, way: Way, end: int) -> int:
+        """Return the setting to use from block `end` on.
 
         Of settings as good as the best within the tolerance the cheapest is taken, and of those the first: settings go
         from small stepsizes to large ones, and what learns more carefully is farther from divergence.
         """
-        score = past.sum(axis=1)
+        score = self.past_errors(way.errors, end).sum(axis=1)
         close = score <= (1 + TOLERANCE) * score.min()
-        return int(np.lexsort((np.zeros(len(score)) if costs is None else np.asarray(costs), ~close))[0])
+        return int(np.lexsort((way.costs, ~close))[0])
 
     def error(self, judged: Judged) -> float:
         """Return E."""
@@ -178,37 +215,22 @@ class Judge:
         """Return each client's mean squared error, shape (K,); NaN for one that has no judged row."""
         return np.where(self.rows > 0, judged.errors.sum(axis=0) / np.maximum(self.rows, 1.0), np.nan)
 
-    def gain(
-        self,
-        judged: Judged,
-        other: Judged,
-        confidence: float = 0.95,
-        members: NDArray[np.bool_] | None = None,
-        recent: bool = False,
-    ) -> Gain:
-        """Return how much less the first's error is than the other's.
+    def gain(self, judged: Judged, other: Judged, confidence: float = 0.95, recent: bool = False) -> Gain:
+        """Return how much less the first's error is than the other's; `recent` takes the later half of the blocks."""
+        start = len(judged.errors) // 2 if recent else 0
+        first, second = (self._by_block(way.errors)[start:] for way in (judged, other))
+        return ratio_gain(first, second, confidence)
 
-        `members` (judged blocks, K) count, by default all clients; `recent` takes the later half of the judged blocks.
-        """
-        first, second = (
-            errors if members is None else np.where(members, errors, 0.0)
-            for errors in (judged.errors, other.errors)
-        )
-        start = len(first) // 2 if recent else 0
-        return ratio_gain(self._by_block(first)[start:], self._by_block(second)[start:], confidence)
-
-    def past_gain(self, errors: FloatArray, other: FloatArray, clients: Sequence[int], end: int) -> Gain:
-        """Return the gain of errors (blocks, K) on others in the judged blocks before `end`, of some clients."""
-        past, weights = slice(self.first, end), self._weights[list(clients)]
-        return ratio_gain(*(of[past][:, list(clients)] @ weights for of in (errors, other)))
+    def past_gain(self, errors: FloatArray, other: FloatArray, end: int) -> Gain:
+        """Return the gain of errors (blocks, K) on others in the judged blocks before `end`."""
+        first, second = (self._by_block(of[self.first : end]) for of in (errors, other))
+        return ratio_gain(first, second)
 
     def client_gains(self, judged: Judged, other: Judged) -> list[Gain]:
         """Return every client's gain, with intervals that hold for all clients together (Bonferroni)."""
-        clients = int((self.rows > 0).sum())
-        return [
-            ratio_gain(f, a, 1 - 0.05 / max(clients, 1), _CLIENT_WAVES)
-            for f, a in zip(judged.errors.T, other.errors.T, strict=True)
-        ]
+        confidence = 1 - 0.05 / max(int((self.rows > 0).sum()), 1)
+        pairs = zip(judged.errors.T, other.errors.T, strict=True)
+        return [ratio_gain(first, second, confidence, _CLIENT_WAVES) for first, second in pairs]
 
     def _by_block(self, errors: FloatArray) -> FloatArray:
         return np.asarray(np.where(self._weights > 0, errors, 0.0) @ self._weights)
@@ -225,22 +247,19 @@ def ratio_gain(
     >>> round(gain.value, 3), [round(end, 3) for end in gain.interval], gain.is_clear
     (0.102, [-0.037, 0.241], False)
     """
-    from scipy.special import stdtrit
-
     keep = (first != 0) | (other != 0)
     first, other = first[keep], other[keep]
     total, blocks = float(other.sum()), len(other)
-    unknown = (math.nan, math.nan)
-    if not total or not math.isfinite(total) or not blocks:
-        return Gain(math.nan, unknown)
+    if not total or not math.isfinite(total):
+        return Gain()
     ratio = float(first.sum()) / total
     if not math.isfinite(ratio):
-        return Gain(-math.inf, unknown)
+        return Gain(-math.inf)
     if blocks < 3:
-        return Gain(1 - ratio, unknown)
+        return Gain(1 - ratio)
     waves = min(most_waves, blocks - 1)
     angles = np.pi / blocks * np.outer(np.arange(1, waves + 1), np.arange(blocks) + 0.5)
     slow = math.sqrt(2 / blocks) * np.cos(angles) @ (first - ratio * other)
     error = math.sqrt(blocks / waves * float(slow @ slow)) / total
-    reach = float(stdtrit(waves, 0.5 + confidence / 2)) * error
+    reach = student_quantile(0.5 + confidence / 2, waves) * error
     return Gain(1 - ratio, (1 - ratio - reach, 1 - ratio + reach))

@@ -1,135 +1,138 @@
-"""Report of an advice: the answer, what was compared, and how each client fares."""
+"""Report and chart of an advice: the answer, what was compared, and how each client fares."""
 
 import math
 import shlex
+import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
-from psofed.render.numbers import count, counted
+from psofed.render.charts import Panels, RowChart, Rows, Scale
+from psofed.render.numbers import count, counted, shortened
 from psofed.studies.advice.answers import byzantine_clients
-from psofed.studies.advice.charts import MOST_NAMED, advice_chart
 from psofed.studies.advice.judging import Gain
 
 if TYPE_CHECKING:
-    from psofed.studies.advice.advice import Advice
-    from psofed.studies.advice.methods import LearningMethod
-    from psofed.studies.advice.what_if import ByzantineWhatIf
+    from psofed.studies.advice.advice import Advice, LearningMethod
 
+MOST_NAMED = 40  # clients that a chart names
 _METHOD_COLUMNS = (
     Column("method"),
-    Column("M", Kind.COUNT),
-    Column("stepsize", Kind.NUMBER, digits=3, minor=1),
-    Column("error", Kind.NUMBER),
+    Column("stepsize", Kind.NUMBER, digits=2, minor=2),
+    Column("error", Kind.NUMBER, digits=3),
     Column("gain", Kind.PERCENT, interval=True),
-    Column("values sent per iteration", Kind.COUNT, minor=2),
+    Column("values sent per iteration", Kind.COUNT, minor=3),
 )
-
-_NOT_OPTIONS = ("kind", "clients", "byzantine_set")  # of an attack: the others say what Byzantine clients do
+_CLIENT_COLUMNS = (
+    Column("client"),
+    Column("rows", Kind.COUNT, minor=3),
+    Column("group", Kind.COUNT, minor=2),
+    Column("alone", Kind.NUMBER, digits=3),
+    Column("federation", Kind.NUMBER, digits=3),
+    Column("gain", Kind.PERCENT, interval=True),
+    Column("remark"),
+)
 
 
 def advice_report(advice: "Advice") -> Report:
-    """Return the answer, what was compared, and how each client fares."""
-    tables = [_methods(advice)]
-    if len(advice.groups) > 1:
-        tables.append(_groups(advice))
-    if advice.what_if is not None:
-        tables.append(_attacked(advice.what_if))
-    tables.append(_stations(advice))
+    """Return cautions and the answer, what was compared, and how each client fares."""
     return Report(
-        advice.answer,
+        " ".join((*advice.cautions, advice.answer)),
         f"{count(advice.rows)} judged rows of {counted(len(advice.stations), 'client')}; groups, M and stepsizes are "
         "those that were best on the rows before.",
-        tuple(tables),
+        (_methods(advice), _clients(advice)),
         (*advice.sentences[1:], *advice.notes),
         _next_step(advice),
         lambda: (advice_chart(advice),),
     )
 
 
+def advice_chart(advice: "Advice") -> Panels:
+    """Return the gains of methods on the left, and of clients on the right: those that gain least if there are many."""
+    stations = sorted(advice.stations, key=lambda s: (not s.note, s.gain.value))
+    if len(stations) <= MOST_NAMED:
+        stations = list(advice.stations)
+    shown = _shown_methods(advice)[1:]
+    starred = frozenset(at for at, (title, _) in enumerate(shown) if title == advice.federation.title)
+    left = _gains("gain on learning alone (★: recommended)", [(title, m.gain) for title, m in shown], starred)
+    right = _gains("gain of each client", [(s.name, s.gain) for s in stations[:MOST_NAMED]])
+    height = max(3.6, 1.6 + 0.19 * len(right.names))
+    title = "\n".join(textwrap.wrap(advice.answer.replace(" %", "\N{NO-BREAK SPACE}%"), 125))
+    return Panels(title, ((left, right),), size=(10.0, height), widths=(1.0, 1.0))
+
+
+def _shown_methods(advice: "Advice") -> list[tuple[str, "LearningMethod"]]:
+    """Return all methods with their titles, those under attack last."""
+    what_if = advice.what_if
+    attacked = (
+        []
+        if what_if is None
+        else [(f"{byzantine_clients(what_if)} Byzantine, {m.rule}", m) for m in what_if.methods]
+    )
+    return [*((method.title, method) for method in advice.methods), *attacked]
+
+
+def _methods(advice: "Advice") -> Table:
+    rows = tuple(
+        (title, m.stepsize, m.error,
+         None if m.name == "alone" else _measured(m.gain), m.numbers or None)
+        for title, m in _shown_methods(advice)
+    )  # fmt: skip
+    notes = ["Error: mean squared, in variances of each client's target (lower is better)."]
+    if len(advice.stations) > 1:
+        notes.append(
+            "* is the recommended federation, with its final M (shared parameters) and stepsize. Gain is measured "
+            "against each client learning alone."
+        )
+    if advice.what_if is not None:
+        kinds = ", ".join(attack["kind"] for attack in advice.what_if.attacks)
+        notes.append(f"Byzantine clients ({kinds}): errors and gains are those of the honest ones.")
+    marked = frozenset(at for at, method in enumerate(advice.methods) if method.name == "federation")
+    return Table("Ways to learn", _METHOD_COLUMNS, rows, tuple(notes), marked)
+
+
+def _clients(advice: "Advice") -> Table:
+    """Return a row per client: those with a remark first if they are many, then those that gain least."""
+    stations = list(advice.stations)
+    if len(stations) > MOST_NAMED:
+        stations.sort(key=lambda s: (not s.note, s.gain.value if math.isfinite(s.gain.value) else 9.0))
+    group_of = {name: at + 1 for at, group in enumerate(advice.groups) for name in group.clients}
+    rows = tuple(
+        (s.name, s.rows, group_of.get(s.name), s.alone, s.federation, _measured(s.gain), s.note)
+        for s in stations
+    )
+    notes = ["All intervals in this table hold at once, with 95 % confidence."]
+    if len(group_of) < len(stations):
+        notes.append("For a client in no group, this column shows its error in a federation of everyone.")
+    return Table("Error of each client", _CLIENT_COLUMNS, rows, tuple(notes))
+
+
 def _next_step(advice: "Advice") -> NextStep | None:
     federation = advice.federation
     if len(advice.stations) == 1 or federation.stepsize is None:
         return None
-    changes = {
-        "num_shared": str(federation.num_shared),
-        "stepsize": f"{federation.stepsize:.3g}",
-        "num_participants": str(advice.scenario.num_participants),
-    }
     left_out = f"--leave-out {shlex.quote(','.join(advice.left_out))} " if advice.left_out else ""
+    changes = (
+        f"--set num_shared={federation.num_shared} --set stepsize={federation.stepsize:.3g} "
+        f"--set num_participants={advice.scenario.num_participants}"
+    )
     return NextStep(
-        "Simulate it",
-        "psofed.simulate(advice.scenario)",
-        f"psofed simulate FILE {left_out}"
-        + " ".join(f"--set {name}={value}" for name, value in changes.items()),
+        "Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {left_out}{changes}"
     )
 
 
-def _methods(advice: "Advice") -> Table:
-    notes = ["Error: mean squared, in variances of each client's target (lower is better)."]
-    if len(advice.stations) > 1:
-        federating = sum(len(group.clients) for group in advice.groups)
-        whose = "" if federating == len(advice.stations) else ", in that row of the clients that federate"
-        notes.append(
-            "*: the federation in the answer; M (shared parameters) and stepsize are those it ends with. Gain: how "
-            f"much lower the error is than with each alone{whose}."
-        )
-    marked = frozenset(at for at, method in enumerate(advice.methods) if method.name == "federation")
-    rows = tuple(_method_row(method) for method in advice.methods)
-    return Table("Without an attack", _METHOD_COLUMNS, rows, tuple(notes), marked)
+def _gains(title: str, rows: Sequence[tuple[str, Gain]], starred: frozenset[int] = frozenset()) -> RowChart:
+    values, low, high = 100 * np.array([(gain.value, *gain.interval) for _, gain in rows]).T
+    finite = np.isfinite(values)
+    limits = None
+    if finite.any() and values[finite].min() < -100.0:  # the rest could not be told apart
+        limits = (-100.0, max(float(np.nanmax(high)), 10.0))
+    names = tuple(shortened(name, 40) for name, _ in rows)
+    scale = Scale("reduction of the error (%), 95 % intervals", limits=limits)
+    return RowChart(title, scale, names, (Rows("", values, low, high),), zero=True, starred=starred)
 
 
-def _groups(advice: "Advice") -> Table:
-    columns = (
-        Column("group", Kind.COUNT),
-        Column("size", Kind.COUNT),
-        Column("M", Kind.COUNT),
-        Column("stepsize", Kind.NUMBER, digits=3),
-        Column("clients"),
-    )
-    rows = tuple(
-        (at + 1, len(group.clients), group.num_shared, group.stepsize, ", ".join(group.clients))
-        for at, group in enumerate(advice.groups)
-    )
-    return Table("Groups that should federate", columns, rows)
-
-
-def _attacked(what_if: "ByzantineWhatIf") -> Table:
-    attacks = []
-    for attack in what_if.attacks:
-        options = ", ".join(f"{key} = {value}" for key, value in attack.items() if key not in _NOT_OPTIONS)
-        attacks.append(f"{attack['kind']}: {options}")
-    title = f"Honest clients if {byzantine_clients(what_if)} are Byzantine ({'; '.join(attacks)})"
-    return Table(title, _METHOD_COLUMNS, tuple(_method_row(method) for method in what_if.methods))
-
-
-def _method_row(method: "LearningMethod") -> tuple[str | float | Measured | None, ...]:
-    gain = None if method.name == "alone" else _gain(method.gain)
-    title = method.title.replace(f", M = {method.num_shared}", "")
-    return title, method.num_shared, method.stepsize, method.error, gain, method.numbers or None
-
-
-def _stations(advice: "Advice") -> Table:
-    """Return a row per client: those with a remark first if they are many, then those that gain least."""
-    stations = advice.stations
-    if len(stations) > MOST_NAMED:
-        stations = tuple(
-            sorted(stations, key=lambda s: (not s.note, s.gain.value if math.isfinite(s.gain.value) else 9.0))
-        )
-    columns = (
-        Column("client"),
-        Column("rows", Kind.COUNT, minor=3),
-        Column("alone", Kind.NUMBER, minor=1),
-        Column("federation", Kind.NUMBER, minor=2),
-        Column("gain", Kind.PERCENT, interval=True),
-        Column("remark"),
-    )
-    rows = tuple((s.name, s.rows, s.alone, s.federation, _gain(s.gain), s.note) for s in stations)
-    marked = frozenset(at for at, s in enumerate(stations) if s.flag)
-    notes = ["Intervals: those of all clients hold together (95 %)."]
-    if len(advice.groups[0].clients) < len(stations):
-        notes.append("Federation: of a client that no group has, its error in a federation of all.")
-    return Table("Error of each client", columns, rows, tuple(notes), marked)
-
-
-def _gain(gain: Gain) -> Measured:
+def _measured(gain: Gain) -> Measured:
     return Measured(math.inf if gain.value == -math.inf else gain.value, *gain.interval)
