@@ -118,16 +118,6 @@ def test_all_pairs_are_swept_kept_and_not_computed_again(
         assert np.array_equal(found, direct.steady_state["server_msd"])
 
 
-def test_all_pairs_stand_in_the_document_of_a_sweep() -> None:
-    """Names, and not parts, in a mapping as TOML holds it."""
-    grid = {"attack.kind": list(ATTACKS), "aggregation": list(RULES)}
-    base = scenario_of("gaussian", "mean").replace(iterations=2)
-    result = psofed.sweep(base, grid, trials=1)
-    json.dumps(result.to_json(), allow_nan=False)
-    assert [s.attack.kind for s in result.grid.scenarios()] == [a for a in ATTACKS for _ in RULES]
-    assert {s.attack.probability for s in result.grid.scenarios()} == {0.7}
-
-
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_the_strength_of_every_attack_can_be_set_and_swept(kind: str) -> None:
     from psofed.scenario.changes import with_values

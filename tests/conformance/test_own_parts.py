@@ -1,6 +1,7 @@
 """Parts of the user's own, from a file that is loaded as a plugin, in every package that built-in ones are met in."""
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -647,6 +648,21 @@ def test_a_plugin_that_is_not_there_or_is_wrong_is_named(tmp_path: Path) -> None
     (tmp_path / "json.py").write_text("")
     with pytest.raises(PsofedError, match=r"a module named json is already loaded"):
         psofed.load_plugin(tmp_path / "json.py")
+
+
+def test_the_files_that_contributing_shows_are_parts(tmp_path: Path) -> None:
+    from psofed.testing import check_part
+
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    path = tmp_path / "psofed_test_contributing.py"
+    path.write_text("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), encoding="utf-8")
+    shown = psofed.load_plugin(path)
+    assert check_part(shown.Swing).notes == ()
+    result = simulate(
+        BASE.replace(attack=shown.Swing(num_byzantine=2)), trials=2, metrics=[shown.WorstHonestMse()]
+    )
+    assert result["worst_honest_mse"].mean > result.honest_mse.mean
+    assert result.notes == ()
 
 
 def test_a_plugin_loaded_twice_is_loaded_once(own: ModuleType) -> None:

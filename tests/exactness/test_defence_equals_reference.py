@@ -74,7 +74,9 @@ def test_a_defence_does_in_the_engine_what_it_does_literally(changes: dict[str, 
             assert np.allclose(result.trial_curves[metric][trial], expected, rtol=1e-7, atol=1e-12)
         assert np.array_equal(result.defence.first[trial], literal.watch.first)
         assert np.array_equal(result.defence.exclusions[trial], literal.watch.exclusions)
-        assert np.array_equal(result.defence.time_out[trial], literal.watch.time_out(60))
+        watch = literal.watch
+        time_out = watch.finished + np.where(watch.is_out, 60 - watch.since, 0)
+        assert np.array_equal(result.defence.time_out[trial], time_out)
 
 
 @pytest.mark.parametrize("name", SERVER_MODELS)

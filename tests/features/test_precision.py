@@ -59,6 +59,13 @@ def test_every_point_of_a_sweep_gets_the_trials_it_needs_and_resumes(tmp_path: P
     assert alone.network_mse == swept.cells[1].estimate("network_mse")
 
 
+def test_a_run_does_not_stop_before_rare_attacks_were_seen() -> None:
+    """Without the trials that decide the mean, an interval is narrow and misses it."""
+    rare = FLEET.replace(attack=Gaussian(num_byzantine=2, probability=1e-3, variance=1e3))
+    assert psofed.simulate(FLEET, trials=400, precision=2.0).trials == 32
+    assert psofed.simulate(rare, trials=400, precision=2.0).trials == 256
+
+
 def test_intervals_hold_where_runs_stop() -> None:
     spec = importlib.util.spec_from_file_location("precision_coverage", STUDY)
     assert spec is not None

@@ -177,8 +177,7 @@ def run_block(
     else:
         run = _start(job, trials)
     run.watched_from = iterations - job.tail
-    own = tuple(metric.name for metric in job.measured["metrics"])
-    names = (*METRICS, *((HONEST,) if run.has_honest else ()), *own)
+    names = [*METRICS, *[HONEST] * run.has_honest, *(metric.name for metric in job.measured["metrics"])]
     sums = _Sums(job, len(names), len(trials))
     chunk = min(max(run.chunk // job.bin_width, 1) * job.bin_width, iterations)
     metrics = np.empty((chunk, len(names), len(trials)))
@@ -192,7 +191,7 @@ def run_block(
             if progress.stop.is_set():
                 raise Stopped
     return Block(
-        names,
+        tuple(names),
         sums.tail_halves / np.maximum(sums.half_lengths, 1)[:, None, None],
         sums.curve[0],
         sums.curve[1],

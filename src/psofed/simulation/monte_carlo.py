@@ -104,12 +104,13 @@ def run_trials(
     trials = first_stage(most, trials_with_attacks(scenario, tail))
     metric = metric_name(metrics[0]) if metrics else METRICS[0]
     stopping = Stopping(metric, float(settings.precision), most, STAGES if trials < most else 1)
-    for stage in range(STAGES):
+    stage = 0
+    while True:
         result = replace(total.run_until(trials), stopping=stopping)
         if trials == most or result.margin <= stopping.precision:
-            break
+            return result
         trials = next_stage(stage, trials, result.margin / stopping.precision, most)
-    return result
+        stage += 1
 
 
 def check_covered(scenario: Scenario) -> None:

@@ -147,8 +147,8 @@ def _check_simulation(part: Part) -> Iterator[str]:
     """Run the part compiled and as plain Python, alone and among other trials: the learning curves are the same."""
     changes: list[dict[str, Any]] = [{}, {"num_shared": 1}]
     if part.family != "function":
-        own_masks = {} if part.family == "pattern" else {"selection": Selection(coordinated=False)}
-        changes += [{"num_shared": 4}, own_masks or {"coordinated": False}]
+        uncoordinated = {} if part.family == "pattern" else {"selection": Selection(coordinated=False)}
+        changes += [{"num_shared": 4}, uncoordinated or {"coordinated": False}]
     for change in changes:
         scenario, metric = scenario_with(part, **change), "server_msd"
         result = simulate(scenario, trials=18, seed=3, threads=2, keep_trials=True)

@@ -43,9 +43,11 @@ def _check_results(part: Any, rng: np.random.Generator) -> Iterator[str]:
         if not method:
             return
         before, results = memory.copy(), []
-        for fill, kept in ((1.0, memory), (2.0, before)):
+        for fill, state in ((1.0, memory), (2.0, before)):
             out = [np.full(_SIZE, fill)] if method in ("learn", "draw") else []
-            result = call_with_memory(getattr(part, method), seen, kept, *out)
+            bound = getattr(part, method)
+            always_remembers = method in ("learn", "draw", "suspicion")  # else where the method takes it
+            result = bound(seen, state, *out) if always_remembers else call_with_memory(bound, seen, state)
             results.append(np.asarray(out[0] if out else result))
         if results[0].shape != shape or not np.isfinite(results[0]).all():
             yield f"{method} gives {results[0].tolist()} instead of {shape[0] if shape else 'a'} finite number(s)"
@@ -63,7 +65,7 @@ def _check_results(part: Any, rng: np.random.Generator) -> Iterator[str]:
 
 
 def _argument(part: Any, n: int, rng: np.random.Generator) -> tuple[str, Any, tuple[int, ...]]:
-    """Return a method, an argument for it, and the shape of its result; no method where others checks call it."""
+    """Return a method, an argument for it, and the shape of its result; no method where another check calls it."""
     normals, x = rng.normal(size=(2, _SIZE))
     match part.family:
         case "drift":

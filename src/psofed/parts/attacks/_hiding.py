@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from psofed.common.options import option
 from psofed.common.types import FloatArray
-from psofed.parts.vectors import add_scaled, clear, part_of, scale
+from psofed.parts.vectors import add_scaled, clear, length, part_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +99,5 @@ def write_direction(honest: FloatArray, mean: FloatArray, direction: str, out: F
             least = 1e-12 * size
             out[i] = -1.0 if mean[i] > least else (1.0 if mean[i] < -least else 0.0)
     else:
-        add_scaled(-1.0, mean, out)
-        size = 0.0
-        for i in range(out.size):
-            size += mean[i] * mean[i]
-        scale(1.0 / math.sqrt(size) if size > 0.0 else 0.0, out)
+        size = length(mean)
+        add_scaled(-1.0 / size if size > 0.0 else 0.0, mean, out)
