@@ -483,7 +483,9 @@ def test_a_budget_chooses_the_participants_too_and_is_never_exceeded() -> None:
 
 
 def test_participants_are_halved_while_that_lowers_the_error() -> None:
-    attack = make_attack(kind="sign-flip", num_byzantine=8, probability=1.0, of="update", byzantine_set="redrawn")
+    attack = make_attack(
+        kind="sign-flip", num_byzantine=8, probability=1.0, of="update", byzantine_set="redrawn"
+    )
     scenario = attacked(attack=attack, iterations=100)
     (point,) = tune(scenario, shared=[3], budget=120, horizon=100).points
     errors = {

@@ -30,7 +30,7 @@ from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import TuningSettings
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, metrics_of
+from psofed.theory.metrics import METRICS, Metrics, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.solve import Solver
@@ -327,7 +327,16 @@ def _point(scenario: Scenario, aim: Aim) -> TuningPoint:
         limit = stable_range(solver, 1e-2 if coarse else 1e-4)
     except NoStableStepsizeError:
         endless = None if horizon is None else math.inf
-        return TuningPoint(*design, math.nan, *[math.inf] * 4, 0.0, None, sent, endless)
+        unstable = Metrics(math.inf, math.inf, math.inf, math.inf)._asdict()
+        return TuningPoint(
+            *design,
+            math.nan,
+            **unstable,
+            max_stepsize=0.0,
+            convergence_iterations=None,
+            numbers_per_iteration=sent,
+            horizon_error=endless,
+        )
     stepsize = minimise(
         lambda mu: aim.error(solver, mu), limit, 3e-2 if coarse or horizon is not None else 2e-5
     )

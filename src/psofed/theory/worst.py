@@ -222,8 +222,12 @@ class _Search:
 
     def noise_step(self, noise: _Noise, shapes: list[FloatArray]) -> WorstStep:
         """Return a step of noise whose covariance is its variance times the worst shape for each metric."""
-        field = "variance" if noise.part is Gaussian else "common_variance"
-        values = [self._metrics(Affine(**{field: noise.variance * s}), noise.probability) for s in shapes]
+        is_common = noise.part is ColludingGaussian
+        values = []
+        for shape in shapes:
+            covariance = noise.variance * shape
+            statement = Affine(common_variance=covariance) if is_common else Affine(variance=covariance)
+            values.append(self._metrics(statement, noise.probability))
         return WorstStep(
             noise.name, values[0][0], values[-1][1], self._part(noise) if self.is_white else None
         )
@@ -243,7 +247,8 @@ class _Search:
         bias = math.sqrt(factor * self.attack.probability * self.power)
         values = np.array([self._metrics(Affine(offset=bias * direction), 1.0) for direction in directions])
         part = ConstantBias(bias=bias, probability=1.0, **self._who) if self.is_white else None
-        return WorstStep(name, *values.max(axis=0).tolist(), part)
+        network, server = values.max(axis=0).tolist()
+        return WorstStep(name, network, server, part)
 
     def _worst_shapes(self) -> list[FloatArray]:
         """Covariances of trace D in the worst direction for network MSE and for server MSD; I for white inputs."""
