@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from psofed.theory.worst import WorstAttack
 
 
+_ROUGH = 1e-5  # relative error of what is shown on a screen
+
+
 @dataclass(frozen=True, eq=False)
 class LearningCurve:
     """Predicted metrics at iterations 0 … n − 1, arrays (n,)."""
@@ -320,6 +323,12 @@ class Prediction(Reported):
             sampling = self.steady_state.sampling_error
             values["sampling_error"] = {"network_mse": sampling.excess, "server_msd": sampling.server}
         return json_object(values)
+
+
+def predict_roughly(scenario: Scenario, theory: str = "exact") -> Prediction:
+    """Predict a scenario to four digits, honest clients' MSE included, in a fraction of the time: for screens."""
+    solver = Solver(TheoryModel(scenario, theory, by_honesty=True), _ROUGH)
+    return Prediction(scenario, theory, shared=solver)
 
 
 @takes(PredictionSettings)

@@ -154,6 +154,7 @@ class _Search:
     stepsize: float
     attack: Attack
     power: float
+    precision: float
 
     @classmethod
     def of(cls, prediction: "Prediction", power: float | None) -> "_Search":
@@ -165,7 +166,7 @@ class _Search:
                 'the worst attack colludes, which the paper\'s theory leaves out; use theory = "exact"'
             )
         power = check_number("power", getattr(attack, "variance", None) if power is None else power, 0.0)
-        return cls(prediction.model, scenario.mean_stepsize, attack, power)
+        return cls(prediction.model, scenario.mean_stepsize, attack, power, prediction.solver.precision)
 
     @property
     def is_stable(self) -> bool:
@@ -281,6 +282,7 @@ class _Search:
         model = self.model
         byzantine, factor = self.attack.byzantine_moments(model.scenario.num_clients, model.fleet.names)
         stated = () if statement is None else ((statement, AttackChances(chance * byzantine, factor)),)
-        level = Solver(replace(model, measured=model.fleet, stated=stated)).rough_level(self.stepsize)
+        solver = Solver(replace(model, measured=model.fleet, stated=stated), self.precision)
+        level = solver.rough_level(self.stepsize)
         metrics = metrics_of(model, level.excess, level.server, level.honest)
         return metrics.network_mse, metrics.server_msd
