@@ -66,8 +66,8 @@ def test_the_best_stepsize_is_stable_for_every_metric(first: int) -> None:
         try:
             prediction = Prediction(scenario)
             limit = prediction.max_stepsize
-            levels = functools.cache(prediction.solver.rough_level)  # all metrics are searched alike at first
-            object.__setattr__(prediction.solver, "rough_level", levels)
+            levels = functools.cache(prediction.solver.level)  # all metrics are searched alike at first
+            object.__setattr__(prediction.solver, "level", levels)
             best = {metric: best_stepsize(prediction.solver, metric) for metric in METRICS}
             if seed % 5 == 0:
                 metric = tuple(METRICS)[seed % 3]

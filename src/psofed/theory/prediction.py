@@ -137,7 +137,7 @@ class Prediction(Reported):
         """Steady-state MSE averaged over the clients that are not Byzantine; NaN if all are."""
         if self.model.tells_honest or not self.is_stable:
             return PredictedLevel(self._metrics.honest_mse)
-        level = self.solver.by_honesty.rough_level(self.scenario.mean_stepsize)
+        level = self.solver.by_honesty.level(self.scenario.mean_stepsize)
         return PredictedLevel(metrics_of(self.model, level.excess, level.server, level.honest).honest_mse)
 
     @property

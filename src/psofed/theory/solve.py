@@ -2,7 +2,7 @@
 
 The moments of one period follow x' = 𝓕 x + s. The steady state solves x = 𝓕 x + s by GMRES; it exists if and only if
 ρ(𝓕) < 1. 𝓕 takes covariances to covariances, so ρ(𝓕) is its largest real eigenvalue. A stepsize below the contraction
-bound is stable, and one at which a client diverges by itself is not; both are checked first.
+bound is stable, which is checked first.
 
 By source, the steady state solves for each part of s alone, without the attack. The attack's term is what it adds to
 the sum of these, so that terms add up.
@@ -188,9 +188,9 @@ class Solver:
             more = self._by_source(stepsize, offsets[len(levels) : 2 * len(levels)])
             levels = np.concatenate([levels, more])
 
-    def rough_level(self, stepsize: float) -> Level:
-        """Levels at a stable stepsize, precise enough to compare stepsizes."""
-        recursions = self.rough.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
+    def level(self, stepsize: float) -> Level:
+        """Return all sources' levels at a stable stepsize; over few sets where offsets are sampled."""
+        recursions = self.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
         levels = np.concatenate([recursion.steady_state(Sources())[0] for recursion in recursions])
         self._check(levels[:, None])
         return Level(*levels.mean(axis=0))
@@ -235,7 +235,7 @@ class Solver:
             total = curve.sum(axis=1)
             if length == iterations:
                 return Level(*(total / iterations).tolist())
-            level = self.rough_level(stepsize)
+            level = self.rough.level(stepsize)
             steady = np.array([level.excess, level.server, level.honest])
             far = np.abs(curve[:, -length // 4 :] - steady[:, None]) > _SETTLED * steady[:, None]
             if not np.any(far):

@@ -283,6 +283,6 @@ class _Search:
         byzantine, factor = self.attack.byzantine_moments(model.scenario.num_clients, model.fleet.names)
         stated = () if statement is None else ((statement, AttackChances(chance * byzantine, factor)),)
         solver = Solver(replace(model, measured=model.fleet, stated=stated), self.precision)
-        level = solver.rough_level(self.stepsize)
+        level = solver.level(self.stepsize)
         metrics = metrics_of(model, level.excess, level.server, level.honest)
         return metrics.network_mse, metrics.server_msd
