@@ -77,7 +77,8 @@ def test_a_sampled_prediction_states_its_sampling_error_in_json() -> None:
     prediction = psofed.predict(scattered(num_clients=12, dimension=4, num_participants=4, num_shared=2))
     stated, known = prediction.to_json()["sampling_error"], prediction.steady_state.sampling_error
     assert 0 < stated["network_mse"] == known.excess < 0.001 * prediction.network_mse
-    # The server MSD differs by 3.5 % between sets of offsets; of a sample there are at most 32.
+    # The server MSD has a standard deviation of 3.5 % over sets of offsets. A sample has at most 32, always the
+    # same ones: 3.5 %/√32 = 0.62 %.
     assert 0 < stated["server_msd"] == known.server < 0.0065 * prediction.server_msd
 
 
@@ -88,6 +89,8 @@ def test_another_sample_of_offsets_lies_within_the_stated_sampling_error() -> No
     levels = np.concatenate([recursion.steady_state(Sources())[0] for recursion in recursions])
     stated, total = prediction.steady_state.sampling_error, prediction.steady_state.total
     other = levels.std(axis=0, ddof=1) / np.sqrt(len(levels))
+    # Of 32 sets, whose standard deviation is off by 1/√62, and that of 128 by 1/√254
+    assert stated.server == pytest.approx(2.0 * other[1], rel=3.5 * np.hypot(1 / 62**0.5, 1 / 254**0.5))
     for position, name in enumerate(("excess", "server", "honest")):
         difference = getattr(total, name) - levels[:, position].mean()
         assert abs(difference) < 3.5 * np.hypot(getattr(stated, name), other[position])

@@ -13,6 +13,7 @@ from psofed.theory import model, solve
 from psofed.theory.groups import gauss_rule, group_clients
 from psofed.theory.iteration import Sources
 from psofed.theory.model import TheoryModel
+from psofed.theory.prediction import predict_roughly
 from psofed.theory.solve import Solver
 from psofed.theory.stability import contraction_bound
 from psofed.theory.stepsize_curve import predict_stepsizes
@@ -99,6 +100,12 @@ def test_clients_near_their_own_limit_are_kept_where_the_others_are_lumped(
     stepsizes = bound * np.array([0.99, 1.04, 1.08])
     lumped = [psofed.predict(scenario.replace(stepsize=mu)) for mu in stepsizes]
     assert max(group_clients(lumped[0].model, mu).size for mu in stepsizes) < clients / 2
+    # The widest input alone diverges at the bound, and at 1.5 times the bound all within a factor of 1.5 of it.
+    fleet, groups = lumped[0].model.fleet, group_clients(lumped[0].model, 1.5 * bound)
+    variance, least = np.trace(groups.covariance, axis1=1, axis2=2) / 2, fleet.input_variance.max() / 1.5
+    diverging = fleet.input_variance[fleet.input_variance > least]
+    assert diverging.size > 20
+    np.testing.assert_allclose(np.sort(variance[variance > least]), np.sort(diverging), rtol=1e-12)
     stable, levels = [p.is_stable for p in lumped], [p.network_mse for p in lumped]
     assert set(stable) == {True, False}
     monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
@@ -222,3 +229,14 @@ def test_terms_add_up_under_every_affine_attack() -> None:
         assert prediction.network_mse == pytest.approx(total, rel=1e-7)
         assert (terms.data, terms.targets) == pytest.approx((clean.data, clean.targets), rel=1e-9)
         assert clean.attack == 0.0
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+@pytest.mark.parametrize("options", ATTACKS, ids=lambda o: o["kind"])
+def test_a_rough_prediction_has_four_digits(options, correlation: float) -> None:
+    scenario = fleet_of(options, True, data=Data(input_correlation=correlation), stepsize=0.05)
+    rough, precise = predict_roughly(scenario), psofed.predict(scenario)
+    assert tuple(rough.metrics) == pytest.approx(tuple(precise.metrics), rel=1e-4)
+    assert rough.is_stable == precise.is_stable
+    if options["kind"] == "gaussian":
+        assert rough.worst_network_mse() == pytest.approx(precise.worst_network_mse(), rel=1e-4)

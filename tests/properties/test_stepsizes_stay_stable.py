@@ -66,8 +66,8 @@ def test_the_best_stepsize_is_stable_for_every_metric(first: int) -> None:
         try:
             prediction = Prediction(scenario)
             limit = prediction.max_stepsize
-            levels = functools.cache(prediction.solver.rough_level)  # all metrics are searched alike at first
-            object.__setattr__(prediction.solver, "rough_level", levels)
+            levels = functools.cache(prediction.solver.level)  # all metrics are searched alike at first
+            object.__setattr__(prediction.solver, "level", levels)
             best = {metric: best_stepsize(prediction.solver, metric) for metric in METRICS}
             if seed % 5 == 0:
                 metric = tuple(METRICS)[seed % 3]
@@ -101,14 +101,16 @@ def test_an_error_that_falls_up_to_the_limit_is_said_to() -> None:
 
 def test_a_prediction_that_cannot_be_right_is_an_error(monkeypatch) -> None:
     from psofed.common.errors import ImpossibleResultError
-    from psofed.theory.metrics import Level, SteadyState
     from psofed.theory.solve import Solver
 
+    def solutions(excess: float, server: float) -> None:
+        levels = np.zeros((1, 4, 3))
+        levels[0, 0, :2] = excess, server
+        monkeypatch.setattr(Solver, "_by_source", lambda self, stepsize, offsets: levels)
+
     for excess, server in ((-0.1, 1.0), (1.0, -0.1)):
-        steady = SteadyState(Level(excess, server), Level(0.0, 0.0))
-        monkeypatch.setattr(Solver, "steady_state", lambda self, stepsize, steady=steady: steady)
+        solutions(excess, server)
         with pytest.raises(ImpossibleResultError, match=r"internal error.*4 of 20 clients.*report"):
             psofed.predict(EDGY)
-    steady = SteadyState(Level(-1e-18, -1e-18), Level(0.0, 0.0))  # rounding
-    monkeypatch.setattr(Solver, "steady_state", lambda self, stepsize: steady)
+    solutions(-1e-18, -1e-18)  # rounding
     assert math.isfinite(psofed.predict(EDGY).network_mse)

@@ -468,3 +468,34 @@ def test_a_prediction_draws_its_fleet_once(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(model, "draw_fleet", lambda s: drawn.append(s) or psofed.draw_fleet(s))
     assert psofed.predict(scenario).terms.attack > 0
     assert drawn == [scenario]
+
+
+def test_a_budget_chooses_the_participants_too_and_is_never_exceeded() -> None:
+    scenario = attacked(attack=make_attack(num_byzantine=5, variance=0.5))
+    tuning = tune(scenario, budget=24)
+    assert all(point.numbers_per_iteration <= 24 for point in tuning.points)
+    assert [point.num_participants for point in tuning.points] == [12, 6, 4]
+    assert tuning.recommended.network_mse == min(point.network_mse for point in tuning.points)
+    best = tuning.design(tuning.recommended).replace(stepsize=tuning.recommended.stepsize)
+    assert psofed.predict(best).network_mse == pytest.approx(tuning.recommended.network_mse, rel=1e-9)
+    assert tuning.to_json()["budget"] == 24
+    assert "12 participants" in tuning.report().to_text()
+
+
+def test_participants_are_halved_while_that_lowers_the_error() -> None:
+    attack = make_attack(
+        kind="sign-flip", num_byzantine=8, probability=1.0, of="update", byzantine_set="redrawn"
+    )
+    scenario = attacked(attack=attack, iterations=100)
+    (point,) = tune(scenario, shared=[3], budget=120, horizon=100).points
+    errors = {
+        count: tune(scenario.replace(num_participants=count), shared=[3], horizon=100).points[0].horizon_error
+        for count in (20, 10, 5)
+    }
+    assert point.horizon_error == pytest.approx(min(errors.values()), rel=1e-6)
+
+
+def test_a_budget_that_buys_nothing_is_refused_with_the_least_that_does() -> None:
+    with pytest.raises(psofed.InvalidValueError, match="budget must be at least 2"):
+        tune(attacked(), budget=1)
+    assert [point.num_shared for point in tune(attacked(), budget=4).points] == [1, 2]

@@ -17,7 +17,6 @@ from psofed.theory.stability import (
     _largest_real,
     _quadratic_root,
     contraction_bound,
-    lone_growth,
     mean_square_stepsize_bound,
     stability_limit,
 )
@@ -146,20 +145,6 @@ def test_settling_takes_until_a_curve_stays_within_a_decibel() -> None:
     assert settling(lambda n: 0.7 + 10.0 * (n % 2)) is None
 
 
-def test_stepsizes_are_tried_one_by_one_unless_all_below_a_limit_are_stable() -> None:
-    stepsizes = np.array([0.7, 0.1, 0.4, 0.2, 0.4, 0.9])
-
-    def which(is_contraction: bool, is_stable: Callable[[float], bool]) -> list[bool]:
-        model = SimpleNamespace(is_contraction=is_contraction)
-        solver = SimpleNamespace(model=model, is_stable=is_stable)
-        return stepsize_curve._which_are_stable(solver, stepsizes).tolist()
-
-    island = [mu == 0.4 for mu in stepsizes]
-    assert which(False, lambda mu: mu == 0.4) == island
-    for limit in (0.05, 0.1, 0.3, 0.4, 0.8, 2.0):
-        assert which(True, lambda mu, limit=limit: mu <= limit) == (stepsizes <= limit).tolist()
-
-
 def test_a_steady_state_has_nothing_of_what_is_not_said() -> None:
     state = SteadyState(Level(1.0, 2.0), Level(3.0, 4.0))
     assert {state.drift, state.targets, state.sampling_error} == {Level(0.0, 0.0)}
@@ -199,34 +184,6 @@ def test_offsets_are_gone_through_as_long_as_there_are_few_combinations(dimensio
             offsets = windows.offsets(7)
             assert len(offsets) == dimension ** (clients - 1) <= 256
             assert len(np.unique(offsets, axis=0)) == len(offsets)
-
-
-@pytest.mark.parametrize("pattern", ["random", "round-robin"])
-@pytest.mark.parametrize("coordinated", [True, False])
-@pytest.mark.parametrize("shared", [1, 3])
-def test_no_fleet_grows_slower_than_its_worst_client_alone(pattern, coordinated, shared):
-    scenario = Scenario(
-        num_clients=4, dimension=3, num_participants=1, num_shared=shared,
-        selection=Selection(pattern=pattern, coordinated=coordinated), data=Data(input_correlation=0.6),
-    )  # fmt: skip
-    fleet = draw_fleet(scenario)
-    for stepsize in (0.1, 0.3, 0.5):
-        least = (1.0 - scenario.participation_probability) * lone_growth(fleet, stepsize)
-        prediction = predict(scenario.replace(stepsize=stepsize))
-        assert prediction.spectral_radius >= least * (1.0 - 1e-9)
-        assert prediction.is_stable == (prediction.spectral_radius < 1.0)
-
-
-def test_a_client_that_is_hardly_asked_grows_as_if_alone():
-    scenario = Scenario(
-        num_clients=300, dimension=2, num_participants=1, num_shared=1,
-        data=Data(input_variance=1.0, input_correlation=0.5), stepsize=0.9,
-    )  # fmt: skip
-    alone = lone_growth(draw_fleet(scenario), 0.9)
-    assert alone > 1.0
-    assert predict(scenario).network_mse == math.inf
-    few = scenario.replace(num_clients=20)
-    assert predict(few).spectral_radius == pytest.approx(alone, rel=0.1)
 
 
 @pytest.mark.parametrize("coordinated", [True, False])

@@ -18,7 +18,7 @@ THEORY_TITLES = {
     "paper": "paper theory",
     "independence": "theory under the independence assumption",
 }
-METRICS = ("network", "test", "msd")
+METRICS = ("network", "honest", "test", "msd")
 
 
 class PredictionSettings(Settings, kw_only=False):
@@ -82,13 +82,19 @@ class TuningSettings(Settings, kw_only=False):
     metric: str = option(
         default="network",
         choices=METRICS,
-        text="error to minimise: network MSE, test MSE or MSD of the server's model",
+        text="error to minimise: network MSE, honest clients' MSE, test MSE or MSD of the server's model",
     )
     shared: Sequence[int] | None = option(
         default=None,
         check=check_counts,
         metavar="1..D",
         text="numbers of shared parameters to try, such as 1..5 or 1,2,5; all by default",
+    )
+    budget: int | None = option(
+        default=None,
+        low=1,
+        text="also choose the number of participants, such that they receive and send at most this many values per "
+        "iteration together: 2 x participants x M",
     )
     theory: str = option(default="exact", choices=THEORIES, text="theory that predicts the errors")
     horizon: int | None = option(

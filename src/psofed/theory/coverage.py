@@ -7,6 +7,7 @@ this itself (``affine``, ``linear``, ``mask_moments``, ``adds_mean_update``, ``a
 that states nothing is refused.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
-from psofed.parts.network import Availability, Delay
+from psofed.parts.network import Delay
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
 
@@ -45,183 +46,155 @@ def check_scenario(scenario: Scenario, theory: str = "exact") -> None:
     NotCoveredError
         By name and with the reason.
     """
+    _refuse(_of_iteration(scenario))
+    _refuse(_of_learning(scenario, theory))
+    _refuse(_of_network(scenario))
+
+
+def _refuse(reasons: Iterator[str]) -> None:
+    """Raise the first reason, if there is one."""
+    for reason in reasons:
+        raise NotCoveredError(reason)
+
+
+def _of_iteration(scenario: Scenario) -> Iterator[str]:
+    """Yield what the theory does not cover of algorithm, rule, defence and masks."""
     for part in scenario.parts():
         if part.family not in _FAMILIES:
-            raise NotCoveredError(f'the theory does not cover {part.table}.kind = "{part.kind}"')
-    algorithm = scenario.algorithm
+            yield f'the theory does not cover {part.table}.kind = "{part.kind}"'
+    algorithm, pattern, data = scenario.algorithm, scenario.selection.pattern, scenario.data
     if not algorithm.holds_models:
+        covers = f'the theory covers algorithm = "{algorithm.kind}"'
         if not algorithm.adds_mean_update:
-            raise NotCoveredError(
+            yield (
                 f'the theory does not cover algorithm = "{algorithm.kind}": under the mean it does not simply add the '
                 "average of the updates to the server's model (adds_mean_update)"
             )
-        if scenario.drift is not None or not scenario.is_linear or scenario.data.target_spread > 0:
-            raise NotCoveredError(
-                f'the theory covers algorithm = "{algorithm.kind}" on linear streams with one target for all clients '
-                "that does not move: leave out drift, model, function and data.target_spread"
+        if scenario.drift is not None or not scenario.is_linear or data.target_spread > 0:
+            yield (
+                f"{covers} on linear streams with one target for all clients that does not move: leave out drift, "
+                "model, function and data.target_spread"
             )
         links = (scenario.availability, scenario.channel, scenario.delay)
         if any(part is not None for part in links) or len(scenario.attacks) > 1:
-            raise NotCoveredError(
-                f'the theory covers algorithm = "{algorithm.kind}" without [availability], [channel], [delay] and '
-                "groups of attackers: leave them out"
-            )
+            yield f"{covers} without [availability], [channel], [delay] and groups of attackers: leave them out"
     if not isinstance(scenario.aggregation, Mean):
-        raise NotCoveredError(
-            f'the theory covers aggregation = "mean", which is linear in the uploads, not '
-            f'"{scenario.aggregation.kind}"'
-        )
-    defence = scenario.defence
-    if defence is not None:
-        raise NotCoveredError(
-            f'the theory does not cover defence.kind = "{defence.kind}": which clients it excludes depends on the '
-            "uploads"
-        )
+        rule = scenario.aggregation.kind
+        yield f'the theory covers aggregation = "mean", which is linear in the uploads, not "{rule}"'
+    if scenario.defence is not None:
+        kind = scenario.defence.kind
+        yield f'the theory does not cover defence.kind = "{kind}": which clients it excludes depends on the uploads'
     if scenario.pre_aggregation is not None:
-        raise NotCoveredError(
-            f'the theory covers no pre-aggregation; leave out "{scenario.pre_aggregation.kind}"'
-        )
-    check_learning(scenario, theory)
-    check_network(scenario)
-    pattern = scenario.selection.pattern
-    if (
-        not isinstance(pattern, RoundRobin)
-        and pattern.mask_moments(scenario.dimension, scenario.num_shared) is None
-    ):
-        raise NotCoveredError(
+        yield f'the theory covers no pre-aggregation; leave out "{scenario.pre_aggregation.kind}"'
+    states_moments = isinstance(pattern, RoundRobin) or pattern.mask_moments(
+        scenario.dimension, scenario.num_shared
+    )
+    if states_moments is None:
+        yield (
             f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments (mask_moments)'
         )
 
 
-def check_learning(scenario: Scenario, theory: str = "exact") -> None:
-    """Refuse learners and streams that the theory does not cover.
-
-    Raises
-    ------
-    NotCoveredError
-        By name and with the reason.
-    """
-    kind, step = scenario.learner.kind, scenario.learner.linear()
+def _of_learning(scenario: Scenario, theory: str) -> Iterator[str]:
+    """Yield what the theory does not cover of learner and stream."""
+    learner, step = f'learner.kind = "{scenario.learner.kind}"', scenario.learner.linear()
     if step is None:
-        raise NotCoveredError(
-            f'the theory does not cover learner.kind = "{kind}": it states no linear step that depends on the current '
-            "sample alone (linear)"
+        yield (
+            f"the theory does not cover {learner}: it states no linear step that depends on the current sample alone "
+            "(linear)"
         )
-    stream = scenario.data.stream
-    if not stream.is_independent:
-        states_covariance = stream.input_correlation() is not None
-        if theory != "independence":
-            raise NotCoveredError(
-                f'the theory covers inputs that are independent over time, not data.stream.kind = "{stream.kind}"'
-                + ('; theory = "independence" predicts as if they were' if states_covariance else "")
-            )
-        if not scenario.is_linear:
-            raise NotCoveredError(
-                f'the theory covers data.stream.kind = "{stream.kind}" with linear models and targets alone'
-            )
-        if not states_covariance:
-            raise NotCoveredError(
-                f'data.stream.kind = "{stream.kind}" does not state the covariance of its inputs (input_correlation)'
-            )
-    if step == LinearLearner():
         return
-    if not scenario.algorithm.holds_models:
-        raise NotCoveredError(
-            f'the theory covers algorithm = "{scenario.algorithm.kind}" with learner.kind = "lms", not "{kind}"'
+    data = scenario.data
+    if not data.stream.is_independent:
+        stream, states_covariance = (
+            f'data.stream.kind = "{data.stream.kind}"',
+            data.stream.input_correlation(),
         )
+        hint = '; theory = "independence" predicts as if they were' if states_covariance is not None else ""
+        if theory != "independence":
+            yield f"the theory covers inputs that are independent over time, not {stream}{hint}"
+        if not scenario.is_linear:
+            yield f"the theory covers {stream} with linear models and targets alone"
+        if states_covariance is None:
+            yield f"{stream} does not state the covariance of its inputs (input_correlation)"
+    if step != LinearLearner() and not scenario.algorithm.holds_models:
+        algorithm = scenario.algorithm.kind
+        yield f'the theory covers algorithm = "{algorithm}" with learner.kind = "lms", not {learner}'
     if step.leakage > 0 and scenario.drift is not None:
-        raise NotCoveredError(
-            f'learner.kind = "{kind}" pulls models towards zero, and drift.kind = "{scenario.drift.kind}" moves the '
-            "target ever further away from it: there is no steady state"
+        yield (
+            f'{learner} pulls models towards zero, and drift.kind = "{scenario.drift.kind}" moves the target ever '
+            "further away from it: there is no steady state"
         )
     if step.regularisation is None:
         return
-    if not scenario.is_linear or scenario.data.covariances is not None or scenario.data.correlation != 0.0:
-        raise NotCoveredError(
-            f'the theory covers learner.kind = "{kind}" over white Gaussian inputs: linear streams without '
-            "data.covariances and with data.input_correlation = 0"
+    if not scenario.is_linear or data.covariances is not None or data.correlation != 0.0:
+        yield (
+            f"the theory covers {learner} over white Gaussian inputs: linear streams without data.covariances and "
+            "with data.input_correlation = 0"
         )
     if step.regularisation == 0.0 and scenario.dimension <= 2:
-        raise NotCoveredError(
-            f'learner.kind = "{kind}" without regularisation has infinite error for dimension = {scenario.dimension}: '
-            "inputs near zero amplify the noise without bound; set learner.regularisation"
+        yield (
+            f"{learner} without regularisation has infinite error for dimension = {scenario.dimension}: inputs near "
+            "zero amplify the noise without bound; set learner.regularisation"
         )
 
 
-def check_network(scenario: Scenario) -> None:
-    """Refuse availabilities, channels and delays that no theory covers.
-
-    Raises
-    ------
-    NotCoveredError
-        By name and with the reason.
-    """
+def _of_network(scenario: Scenario) -> Iterator[str]:
+    """Yield what the theory does not cover of availability, channels and delay."""
     availability, delay, channel = scenario.availability, scenario.delay, scenario.channel
-    if availability is not None and not availability.is_memoryless:
-        raise NotCoveredError(
-            f'the theory does not cover availability.kind = "{availability.kind}": '
-            f"{availability.not_memoryless_because}"
-        )
+    shares = np.ones(scenario.num_clients)
     if availability is not None:
-        _check_availability(scenario, availability)
+        name = f'availability.kind = "{availability.kind}"'
+        if not availability.is_memoryless:
+            yield f"the theory does not cover {name}: {availability.not_memoryless_because}"
+        shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
+        if not shares.any():
+            yield f"{name}: no client is ever available, {_LEARNS_NOTHING}"
+        if availability.learns == "available" and not shares.all():
+            yield (
+                f'availability.learns = "available": client {shares.argmin()} is never available, so it learns nothing '
+                'and there is no steady state; use "always" or leave the client out'
+            )
     if delay is not None:
-        _check_delay(scenario, delay)
+        knows = availability is None or availability.server_knows
+        yield from _of_delay(scenario, delay, knows or np.ptp(shares) == 0)
     for direction in ("up", "down") if channel is not None else ():
         for part in getattr(channel, direction):
+            name = f'channel.{direction}.kind = "{part.kind}"'
             if part.added_variance() is None and part.loss_probability() is None:
-                raise NotCoveredError(
-                    f'the theory does not cover channel.{direction}.kind = "{part.kind}" with these options: it states '
-                    "neither that it only adds independent noise (added_variance) nor that it only loses messages "
-                    "(loss_probability)"
+                yield (
+                    f"the theory does not cover {name} with these options: it states neither that it only adds "
+                    "independent noise (added_variance) nor that it only loses messages (loss_probability); simulate "
+                    'it, or use "noisy"'
                 )
             if direction == "up" and part.loss_probability() == 1.0:
-                raise NotCoveredError(
-                    f'channel.up.kind = "{part.kind}" loses every upload, {_LEARNS_NOTHING}'
-                )
+                yield f"{name} loses every upload, {_LEARNS_NOTHING}"
 
 
-def _check_availability(scenario: Scenario, availability: Availability) -> None:
-    shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
-    if not shares.any():
-        raise NotCoveredError(
-            f'availability.kind = "{availability.kind}": no client is ever available, {_LEARNS_NOTHING}'
-        )
-    if availability.learns == "available" and not shares.all():
-        raise NotCoveredError(
-            f'availability.learns = "available": client {shares.argmin()} is never available, so it learns nothing and '
-            'there is no steady state; use "always" or leave the client out'
-        )
-
-
-def _check_delay(scenario: Scenario, delay: Delay) -> None:
-    name, availability, chances = f'delay.kind = "{delay.kind}"', scenario.availability, delay.chances()
+def _of_delay(scenario: Scenario, delay: Delay, arrivals_are_alike: bool) -> Iterator[str]:
+    name, chances = f'delay.kind = "{delay.kind}"', delay.chances()
     if chances is None:
-        raise NotCoveredError(
+        yield (
             f"the theory does not cover {name}: it does not state the chances of its delays, independent and the same "
             "for all uploads (chances)"
         )
+        return
     possible = np.flatnonzero(chances)
     if len(possible) > 1:
-        raise NotCoveredError(
-            f'the theory covers delays that are the same for all uploads, not {name}; simulate it, or use "fixed"'
-        )
+        yield f'the theory covers delays that are the same for all uploads, not {name}; simulate it, or use "fixed"'
     if len(possible) == 0 or (delay.weight == 0.0 and possible[0] > 0):
-        raise NotCoveredError(
-            f"{name}, delay.weight = {delay.weight:g}: no upload ever counts, {_LEARNS_NOTHING}"
-        )
-    withheld = [a for a in scenario.attacks if isinstance(one := a.affine(), Affine) and one.is_lost]
-    if withheld:
-        raise NotCoveredError(
-            f'the theory does not cover {name} with attack.kind = "{withheld[0].kind}": the mean divides by the number '
-            "of uploads that arrive, which depends on who withholds; simulate it, or leave out one of them"
-        )
-    if availability is not None and not availability.server_knows:
-        shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
-        if np.ptp(shares) > 0:
-            raise NotCoveredError(
-                f"the theory covers {name} with availability.server_knows = false only if all clients are equally "
-                "available: the mean divides by the number of uploads that arrive; simulate it, or let the server know"
+        yield f"{name}, delay.weight = {delay.weight:g}: no upload ever counts, {_LEARNS_NOTHING}"
+    for attack in scenario.attacks:
+        if isinstance(statement := attack.affine(), Affine) and statement.is_lost:
+            yield (
+                f'the theory does not cover {name} with attack.kind = "{attack.kind}": the mean divides by the number '
+                "of uploads that arrive, which depends on who withholds; simulate it, or leave out one of them"
             )
+    if not arrivals_are_alike:
+        yield (
+            f"the theory covers {name} with availability.server_knows = false only if all clients are equally "
+            "available: the mean divides by the number of uploads that arrive; simulate it, or let the server know"
+        )
 
 
 def check_paper_iteration(scenario: Scenario, question: str) -> None:
@@ -257,63 +230,70 @@ def check_attack(model: "TheoryModel") -> None:
     NotCoveredError
         By name and with the reason.
     """
-    kind = getattr(model.scenario.attack, "kind", None)
-    if model.fleet.input_variance.max() < _LEAST_VARIANCE:
-        raise NotCoveredError(
-            f"data.input_variance is at most {model.fleet.input_variance.max():g}, too small for the theory's "
-            "arithmetic: scale the inputs"
+    _refuse(_of_statistics(model))
+    if model.theory == "paper":
+        _refuse(_of_papers_theory(model))
+    if model.statements:
+        _refuse(_of_attack(model))
+
+
+def _of_statistics(model: "TheoryModel") -> Iterator[str]:
+    """Yield what the theory does not cover of the streams' moments and the walk."""
+    widest = model.fleet.input_variance.max()
+    if widest < _LEAST_VARIANCE:
+        yield (
+            f"data.input_variance is at most {widest:g}, too small for the theory's arithmetic: scale the inputs"
         )
     _ = model.walk  # refuses drifts
-    step = model.scenario.learner.linear()
-    normalises = step is not None and step.regularisation is not None
-    if normalises and (not model.fleet.is_white or model.fleet.fourth_moments is not None):
-        raise NotCoveredError(
-            f'the theory covers learner.kind = "{model.scenario.learner.kind}" over white Gaussian inputs, which these '
-            "are not"
-        )
-    if model.theory == "paper" and not model.scenario.algorithm.holds_models:
-        raise NotCoveredError(
-            'the paper\'s theory covers algorithm = "pso-fed"; use theory = "exact" for '
-            f'"{model.scenario.algorithm.kind}"'
-        )
-    if model.theory == "paper" and not model.is_papers:
-        raise NotCoveredError(
+    if model.learner.regularisation is not None and (
+        not model.fleet.is_white or model.fleet.fourth_moments is not None
+    ):
+        kind = model.scenario.learner.kind
+        yield f'the theory covers learner.kind = "{kind}" over white Gaussian inputs, which these are not'
+
+
+def _of_papers_theory(model: "TheoryModel") -> Iterator[str]:
+    """Yield what the paper's theory leaves out."""
+    instead = 'use theory = "exact"'
+    if not model.scenario.algorithm.holds_models:
+        yield f'the paper\'s theory covers algorithm = "pso-fed"; {instead} for "{model.scenario.algorithm.kind}"'
+    if not model.is_papers:
+        yield (
             "the paper's theory covers its own iteration: one attack, perfect links without delay, clients that are "
-            'always available, LMS with one stepsize; use theory = "exact"'
+            f"always available, LMS with one stepsize; {instead}"
         )
-    if model.theory == "paper" and model.fleet.target_offsets is not None:
-        raise NotCoveredError(
-            "the paper's theory covers clients that all have the same target: set data.target_spread = 0, or use "
-            'theory = "exact"'
+    if model.fleet.target_offsets is not None:
+        yield (
+            "the paper's theory covers clients that all have the same target: set data.target_spread = 0, or "
+            f"{instead}"
         )
-    if not model.statements:
-        return
-    if model.theory == "paper" and not model.is_additive:
-        raise NotCoveredError(
-            f'the paper\'s theory covers attacks of mean zero, independent between clients; "{kind}" is not: '
-            'use theory = "exact"'
+    if model.statements and not model.is_additive:
+        yield (
+            "the paper's theory covers attacks of mean zero, independent between clients; "
+            f'"{model.scenario.attacks[0].kind}" is not: {instead}'
         )
-    if all(hears_nothing(one, model.attack_chance) for one, _ in model.statements):
-        raise NotCoveredError(
-            f'attack.kind = "{kind}": all uploads are the server\'s own values, so it learns nothing and there is no '
-            "steady state; let some clients be honest"
+
+
+def _of_attack(model: "TheoryModel") -> Iterator[str]:
+    """Yield what the theory does not cover of the attacks."""
+    attack = f'attack.kind = "{getattr(model.scenario.attack, "kind", None)}"'
+    statements = [statement for statement, _ in model.statements]
+    poisoning = [one for one in statements if isinstance(one, PoisonedSamples)]
+    if all(hears_nothing(one, model.attack_chance) for one in statements):
+        yield (
+            f"{attack}: all uploads are the server's own values, so it learns nothing and there is no steady state; "
+            "let some clients be honest"
         )
-    poisoning = [one for one, _ in model.statements if isinstance(one, PoisonedSamples)]
     if poisoning and not model.scenario.is_linear:
-        raise NotCoveredError(f'the theory covers attack.kind = "{kind}" on linear streams; this one is not')
-    noisy_inputs = any(one.input_noise_variance > 0 for one in poisoning)
-    if noisy_inputs and model.fleet.fourth_moments is not None:
-        raise NotCoveredError(
-            f'the theory covers attack.kind = "{kind}" on Gaussian inputs, not on measured fourth moments'
-        )
-    pulls = any(  # towards 0: what they send moves with the target only if own + server = 1
-        isinstance(one, Affine) and abs(one.own + one.server - 1.0) > 1e-12 and np.any(attackers.chance > 0)
-        for one, attackers in model.statements
-    )
-    if model.walk and (pulls or model.is_poisoned):
-        raise NotCoveredError(
-            f'attack.kind = "{kind}" pulls towards a fixed point, and the target drifts ever further away from it: '
-            "there is no steady state"
+        yield f"the theory covers {attack} on linear streams; this one is not"
+    if any(one.input_noise_variance > 0 for one in poisoning) and model.fleet.fourth_moments is not None:
+        yield f"the theory covers {attack} on Gaussian inputs, not on measured fourth moments"
+    # What attackers send moves with the target only if own + server = 1.
+    affine = [one for one in statements if isinstance(one, Affine)]
+    if model.walk and (poisoning or any(abs(one.own + one.server - 1.0) > 1e-12 for one in affine)):
+        yield (
+            f"{attack} pulls towards a fixed point, and the target drifts ever further away from it: there is no "
+            "steady state"
         )
 
 

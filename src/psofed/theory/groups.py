@@ -116,8 +116,9 @@ def group_clients(
     if not fleet.is_white:
         matrices = fleet.covariances()
         covariance = covariance * (matrices[0] / fleet.input_variance[0]) if is_lumped else matrices
+    noise, added = values
     return Groups(
-        copies, steps, covariance, *values, kind.astype(np.int64), chance, availability, windows.astype(np.int64),
+        copies, steps, covariance, noise, added, kind.astype(np.int64), chance, availability, windows.astype(np.int64),
         fleet.target_offsets, honest,
     )  # fmt: skip
 

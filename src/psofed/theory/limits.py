@@ -9,6 +9,7 @@ is.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,10 +18,11 @@ from psofed.parts.base import Attack
 from psofed.render import Report, Reported
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
-from psofed.theory.clipping import clips
 from psofed.theory.coverage import hears_nothing, statement_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
+
+Number = TypeVar("Number", int, float)
 
 _UNRESOLVED = 1e-3  # scales below which ρ(𝓕) may be 1 to rounding
 
@@ -81,11 +83,6 @@ def attack_limits(scenario: Scenario | str | Path, theory: str = "exact") -> Att
         raise NotCoveredError(
             "attack_limits varies one attack; this scenario has several groups of attackers"
         )
-    if clips(scenario):
-        raise NotCoveredError(
-            "attack_limits finds where models grow without bound, which a quantised channel prevents by clipping them; "
-            "leave out the channel"
-        )
 
     def stable(changed: Attack) -> bool:
         byzantine, _ = changed.byzantine_moments(clients, names)
@@ -114,28 +111,25 @@ def _with_count(attack: Attack, count: int, clients: int, names: tuple[str, ...]
 def _largest_count(stable: Callable[[int], bool], clients: int) -> int | None:
     if stable(clients):
         return None
-    if not stable(0):
-        return -1
-    low, high = 0, clients
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if stable(middle) else (low, middle)
-    return low
+    return _bisect(stable, 0, clients, 1) if stable(0) else -1
 
 
 def _largest_scale(stable: Callable[[float], bool]) -> float | None:
-    high = 1.0
-    while stable(high):
-        high *= 2.0
-        if high > 1e6:
-            return None
-    low = 0.5 * high
+    low = 1.0
     while not stable(low):
         low *= 0.5
         if low < 1e-9:
             return 0.0
-    high = 2.0 * low
-    while high - low > 1e-6 * high:
-        middle = 0.5 * (low + high)
+    while stable(2.0 * low):
+        low *= 2.0
+        if low > 5e5:
+            return None
+    return _bisect(stable, low, 2.0 * low, 1e-6 * low)
+
+
+def _bisect(stable: Callable[[Number], bool], low: Number, high: Number, width: float) -> Number:
+    """Return a stable number that lies less than `width` below one that is not."""
+    while high - low > width:
+        middle = type(low)((low + high) / 2)
         low, high = (middle, high) if stable(middle) else (low, middle)
     return low

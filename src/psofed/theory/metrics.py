@@ -15,11 +15,9 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from psofed.common.errors import ImpossibleResultError
 from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
-from psofed.scenario.describe import describe_scenario
 
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
@@ -28,9 +26,6 @@ Value = TypeVar("Value", float, FloatArray)
 
 # What users may minimise, and the metric it stands for
 METRICS = {"network": "network_mse", "test": "test_mse", "msd": "server_msd", "honest": "honest_mse"}
-
-
-_ROUNDING = 1e-9  # relative error that a steady state may have
 
 
 @dataclass(frozen=True)
@@ -182,25 +177,6 @@ class SteadyState:
         """Name the rows of levels (4, 3): those due to data, attack, drift and targets."""
         data, attack, drift, targets = (Level(*level) for level in levels)
         return cls(data, attack, drift, targets, NOTHING if error is None else Level(*error))
-
-    def check(self, model: "TheoryModel", stepsize: float) -> None:
-        """Refuse a network MSE below the noise, and a negative MSD, but for rounding.
-
-        Raises
-        ------
-        ImpossibleResultError
-            With the scenario.
-        """
-        total, parts = self.total, (self.data, self.attack, self.drift, self.targets)
-        noise = float(model.fleet.noise_variance.mean())
-        zero = 1e-15 * float(model.fleet.target @ model.fleet.target)  # what rounding leaves of the start
-        excess = zero + _ROUNDING * (noise + sum(abs(part.excess) for part in parts))
-        server = zero + _ROUNDING * sum(abs(part.server) for part in parts)
-        if total.excess < -excess or total.server < -server:
-            raise ImpossibleResultError(
-                f"the theory predicts a network MSE of {total.excess + noise:g}, of which {noise:g} is noise, and a "
-                f"server MSD of {total.server:g} at stepsize {stepsize:g} ({describe_scenario(model.scenario)})"
-            )
 
     def terms(self, model: "TheoryModel") -> Terms:
         """Return the terms of the network MSE."""

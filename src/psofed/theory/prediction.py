@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from psofed.theory.worst import WorstAttack
 
 
+_ROUGH = 1e-5  # relative error of what is shown on a screen
+
+
 @dataclass(frozen=True, eq=False)
 class LearningCurve:
     """Predicted metrics at iterations 0 … n − 1, arrays (n,)."""
@@ -134,7 +137,7 @@ class Prediction(Reported):
         """Steady-state MSE averaged over the clients that are not Byzantine; NaN if all are."""
         if self.model.tells_honest or not self.is_stable:
             return PredictedLevel(self._metrics.honest_mse)
-        level = self.solver.by_honesty.rough_level(self.scenario.mean_stepsize)
+        level = self.solver.by_honesty.level(self.scenario.mean_stepsize)
         return PredictedLevel(metrics_of(self.model, level.excess, level.server, level.honest).honest_mse)
 
     @property
@@ -157,10 +160,7 @@ class Prediction(Reported):
         """Both metrics by source; infinite where there is no steady state."""
         stepsize, model, solver = self.scenario.mean_stepsize, self.model, self.solver
         if self.is_stable:
-            solver.check_answer(stepsize)
-            steady = solver.steady_state(stepsize)
-            steady.check(model, stepsize)
-            return steady
+            return solver.steady_state(stepsize)
         endless = Level(math.inf, math.inf, math.inf)
         # An attack that only adds noise is not what makes it unstable.
         if model.clean is not model and not model.is_additive and solver.clean.is_stable(stepsize):
@@ -215,10 +215,9 @@ class Prediction(Reported):
         iterations : int, optional
             How many; the scenario's own by default.
         """
-        stepsize = self.scenario.mean_stepsize
-        if self.is_stable:
-            self.solver.check_answer(stepsize)
-        levels = self.solver.by_honesty.curve(stepsize, iterations or self.scenario.iterations)
+        levels = self.solver.by_honesty.curve(
+            self.scenario.mean_stepsize, iterations or self.scenario.iterations
+        )
         return LearningCurve(*metrics_of(self.model, *levels))
 
     def worst_attack(self, power: float | None = None) -> "WorstAttack":
@@ -324,6 +323,12 @@ class Prediction(Reported):
             sampling = self.steady_state.sampling_error
             values["sampling_error"] = {"network_mse": sampling.excess, "server_msd": sampling.server}
         return json_object(values)
+
+
+def predict_roughly(scenario: Scenario, theory: str = "exact") -> Prediction:
+    """Predict a scenario to four digits, honest clients' MSE included, in a fraction of the time: for screens."""
+    solver = Solver(TheoryModel(scenario, theory, by_honesty=True), _ROUGH)
+    return Prediction(scenario, theory, shared=solver)
 
 
 @takes(PredictionSettings)

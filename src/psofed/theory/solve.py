@@ -2,7 +2,7 @@
 
 The moments of one period follow x' = 𝓕 x + s. The steady state solves x = 𝓕 x + s by GMRES; it exists if and only if
 ρ(𝓕) < 1. 𝓕 takes covariances to covariances, so ρ(𝓕) is its largest real eigenvalue. A stepsize below the contraction
-bound is stable, and one at which a client diverges by itself is not; both are checked first.
+bound is stable, which is checked first.
 
 By source, the steady state solves for each part of s alone, without the attack. The attack's term is what it adds to
 the sum of these, so that terms add up.
@@ -24,14 +24,13 @@ from numpy.typing import NDArray
 from psofed.common.errors import ImpossibleResultError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.scenario.describe import describe_scenario
-from psofed.theory.clipping import check_reach, clips
 from psofed.theory.groups import PRECISION
 from psofed.theory.iteration import NO_SOURCES, Iteration, Moments, Sources
 from psofed.theory.krylov import dominant_eigenvalue, solve_fixed_points
 from psofed.theory.law import Law
 from psofed.theory.metrics import Level, SteadyState
 from psofed.theory.model import TheoryModel
-from psofed.theory.stability import contraction_bound, lone_growth
+from psofed.theory.stability import contraction_bound
 
 _MOST_UNKNOWNS = 6_000_000  # beyond, an iteration takes a second and a steady state minutes
 _SIDE_BY_SIDE = 200_000  # unknowns of sets of offsets that are solved at once
@@ -189,9 +188,9 @@ class Solver:
             more = self._by_source(stepsize, offsets[len(levels) : 2 * len(levels)])
             levels = np.concatenate([levels, more])
 
-    def rough_level(self, stepsize: float) -> Level:
-        """Levels at a stable stepsize, precise enough to compare stepsizes."""
-        recursions = self.rough.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
+    def level(self, stepsize: float) -> Level:
+        """Return all sources' levels at a stable stepsize; over few sets where offsets are sampled."""
+        recursions = self.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
         levels = np.concatenate([recursion.steady_state(Sources())[0] for recursion in recursions])
         self._check(levels[:, None])
         return Level(*levels.mean(axis=0))
@@ -208,11 +207,6 @@ class Solver:
         model = self.model
         if model.is_bounded and stepsize < contraction_bound(model.fleet):
             return True
-        if model.is_contraction and model.theory == "exact" and not model.fleet.is_white:
-            # Proving instability is far cheaper than an eigenvalue.
-            alone = 1.0 - model.scenario.participation_probability
-            if alone * lone_growth(model.fleet, stepsize) > 1.0:
-                return False
         if model.is_lumpable and not model.is_scattered:
             recursions = self.recursions(stepsize, directed=False, apart=_APART_ROUGHLY, precision=_ROUGH)
             with np.errstate(over="ignore", invalid="ignore"):
@@ -241,28 +235,17 @@ class Solver:
             total = curve.sum(axis=1)
             if length == iterations:
                 return Level(*(total / iterations).tolist())
-            level = self.rough_level(stepsize)
+            level = self.rough.level(stepsize)
             steady = np.array([level.excess, level.server, level.honest])
             far = np.abs(curve[:, -length // 4 :] - steady[:, None]) > _SETTLED * steady[:, None]
             if not np.any(far):
                 return Level(*((total + (iterations - length) * steady) / iterations).tolist())
             length = min(4 * length, iterations)
 
-    def check_answer(self, stepsize: float) -> None:
-        """Refuse a stable stepsize whose steady state contradicts what the theory assumes: links that clip values."""
-        if clips(self.model.scenario):
-            check_reach(self.model, self._steady_moments(stepsize), stepsize)
-
     def num_moments(self, stepsize: float) -> int:
         """Count the numbers that one iteration of a curve computes."""
         law = Law(self.model, stepsize)
         return self._unknowns(law)
-
-    def _steady_moments(self, stepsize: float) -> Moments:
-        """Return the moments of the steady state, of the first set of offsets."""
-        offsets = self._offsets(1)
-        recursion = next(self.recursions(stepsize, None if offsets is None else offsets[:1]))
-        return recursion.steady_state(Sources())[1]
 
     # By source
 

@@ -53,27 +53,6 @@ def contraction_bound(fleet: Fleet) -> float:
     return 2.0 / largest if largest > 0 else math.inf
 
 
-def lone_growth(fleet: Fleet, stepsize: float) -> float:
-    """Return the largest factor per iteration by which LMS multiplies E[w̃_k w̃_kᵀ] of a client that learns alone.
-
-    In the eigenvectors of R_k, the diagonal of E[w̃_k w̃_kᵀ] is multiplied by diag(1 − 2μλ + 2μ²λ²) + μ²λλᵀ. A client
-    that takes part with probability p learns alone in all other iterations, and what it downloads adds a covariance.
-    So ρ(𝓕) is at least 1 − p times this factor: above one, the stepsize is unstable whatever the masks are.
-
-    Examples
-    --------
-    >>> from psofed import Data, Scenario, draw_fleet
-    >>> fleet = draw_fleet(Scenario(num_clients=5, dimension=5, data=Data(input_variance=1.2)))
-    >>> round(lone_growth(fleet, contraction_bound(fleet)), 4)  # white inputs: the bound is the limit
-    1.0
-    """
-    values = stepsize * _eigenvalues(fleet)
-    matrices = values[:, :, None] * values[:, None, :]
-    diagonal = np.arange(values.shape[1])
-    matrices[:, diagonal, diagonal] += 1.0 - 2.0 * values + 2.0 * values**2
-    return float(np.linalg.eigvalsh(matrices).max())
-
-
 def mean_square_stepsize_bound(fleet: Fleet) -> float:
     """Stepsizes below this bound converge in the mean square (rhoFcond), with 𝓚⁻¹ taken on its range.
 

@@ -1,19 +1,16 @@
 """Predicts one scenario at many stepsizes μ: the steady state x = F(μ) x + s(μ) at each.
 
-Everything that does not depend on μ is computed once, and where uploads are honest, stability is decided by
-bisection: all stepsizes below a stable one are stable.
+Everything that does not depend on μ is computed once.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_number
@@ -23,7 +20,8 @@ from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_stepsize
 from psofed.theory.metrics import TERMS
 from psofed.theory.prediction import Prediction
-from psofed.theory.solve import Solver
+
+_LEVELS = ("network_mse", "server_msd", "test_mse")
 
 if TYPE_CHECKING:
     import pandas
@@ -124,46 +122,18 @@ def predict_stepsizes(
     first = Prediction(scenario, theory)
     for mu in values:
         check_stepsize(first.model, float(mu))
-    stable = _which_are_stable(first.solver, values)
-    rows: list[tuple[float, ...]] = []
-    refusal: NotCoveredError | None = None
+    stable = np.array([first.solver.is_stable(float(mu)) for mu in values], dtype=bool)
+    columns: dict[str, list[float]] = {name: [] for name in (*_LEVELS, *TERMS, "sampling_error")}
     for done, mu in enumerate(values):
         if progress is not None:
             progress(done, values.size)
         point = first.at(float(mu), is_stable=bool(stable[done]))
-        try:
-            steady = point.steady_state
-        except NotCoveredError as error:  # values are clipped at this stepsize
-            refusal = error
-            rows.append((math.nan,) * (4 + len(TERMS)))
-            continue
-        rows.append(
-            (
-                *(point.network_mse, point.server_msd, point.test_mse),
-                *(getattr(point.terms, name) for name in TERMS),
-                steady.sampling_error.excess,
-            )
-        )
+        row = {name: getattr(point, name) for name in _LEVELS} | asdict(point.terms)
+        row["sampling_error"] = point.steady_state.sampling_error.excess
+        for name, column in columns.items():
+            column.append(row[name])
     if progress is not None:
         progress(values.size, values.size)
-    if refusal is not None and not any(math.isfinite(row[0]) for row in rows):
-        raise refusal
     return StepsizeCurve(
-        scenario,
-        theory,
-        values,
-        stable,
-        *np.reshape(rows, (values.size, -1)).T if rows else [np.zeros(0)] * 9,
+        scenario, theory, values, stable, **{name: np.array(c) for name, c in columns.items()}
     )
-
-
-def _which_are_stable(solver: Solver, stepsizes: FloatArray) -> NDArray[np.bool_]:
-    """Tell which stepsizes are stable; where uploads are honest all below the limit are, so few are tried."""
-    if not solver.model.is_contraction:
-        return np.array([solver.is_stable(float(mu)) for mu in stepsizes], dtype=bool)
-    ordered = np.unique(stepsizes)
-    low, high = -1, ordered.size  # of those between, none is known yet
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if solver.is_stable(float(ordered[middle])) else (low, middle)
-    return np.asarray(stepsizes <= (ordered[low] if low >= 0 else -1.0))

@@ -3,29 +3,34 @@
 For each M the error E(μ) is minimised over stable stepsizes: the steady-state metric, or its mean (1/N) Σ_{n<N}
 E[error_n] over a horizon of N iterations. The recommended M is the one with the fewest values sent within 0.1 dB of
 the lowest error.
+
+With a budget of b values per iteration, the number P of participants is chosen for each M as well. All P participants
+receive M values and send M values, so that 2PM ≤ b. The largest such P is tried first, then half of it, a quarter and
+so on while that lowers the error. The recommended design is the one with the lowest error.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from psofed.common.errors import InvalidValueError
 from psofed.common.numbers import to_decibels
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.render import Report, Reported
 from psofed.render.numbers import fixed, significant
-from psofed.results import METRIC_TITLES
+from psofed.results.metrics import LABELS
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import TuningSettings
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, metrics_of
+from psofed.theory.metrics import METRICS, Metrics, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.solve import Solver
@@ -60,6 +65,8 @@ class TuningPoint:
     ----------
     num_shared : int
         M.
+    num_participants : int
+        P.
     stepsize : float
         The best one.
     network_mse, server_msd, test_mse, honest_mse : float
@@ -70,7 +77,7 @@ class TuningPoint:
         Iterations until the network MSE is, and stays, within 1 dB of its steady state, above or below. From the exact
         learning curve; None if that takes more than 100,000 iterations, or too long to compute for so large a fleet.
     numbers_per_iteration : int
-        Numbers exchanged per iteration, up and down, by all participants.
+        Values that all participants together receive and send per iteration, 2PM.
     horizon_error : float or None
         Mean of the minimised metric over the horizon; None where the steady state was minimised.
     at_edge : bool
@@ -78,6 +85,7 @@ class TuningPoint:
     """
 
     num_shared: int
+    num_participants: int
     stepsize: float
     network_mse: float
     server_msd: float
@@ -107,6 +115,8 @@ class Tuning(Reported):
         What was tuned.
     theory : str
         The theory that predicted the errors.
+    budget : int or None
+        The most values that all participants together may receive and send per iteration.
     """
 
     metric: str
@@ -116,18 +126,19 @@ class Tuning(Reported):
     horizon: int | None
     scenario: Scenario
     theory: str
+    budget: int | None = None
+
+    def design(self, point: TuningPoint) -> Scenario:
+        """Return the scenario with the numbers of a point, but for its stepsize."""
+        return self.scenario.replace(num_shared=point.num_shared, num_participants=point.num_participants)
 
     def curves(self) -> tuple[FloatArray, dict[int, FloatArray]]:
         """Return stepsizes around the best ones, and the predicted errors there by number of shared parameters."""
         top = max(point.max_stepsize for point in self.points)
         bottom = min(0.3 * min(p.stepsize for p in self.points if p.max_stepsize > 0), 0.01 * top)
         stepsizes = np.geomspace(bottom, 0.98 * top, 32)
-        counts = [point.num_shared for point in self.points]
-        scenarios = {count: self.scenario.replace(num_shared=count) for count in counts}
-        return stepsizes, {
-            count: error_curve(scenario, stepsizes, self.metric, self.theory, self.horizon)
-            for count, scenario in scenarios.items()
-        }
+        aim = Aim(self.metric, self.theory, self.horizon)
+        return stepsizes, {p.num_shared: aim.curve(self.design(p), stepsizes) for p in self.points}
 
     def report(self) -> Report:
         """Return the best stepsize for each number of shared parameters, and which to use."""
@@ -154,6 +165,7 @@ class Tuning(Reported):
         return {
             "metric": self.metric,
             "horizon": self.horizon,
+            "budget": self.budget,
             "points": [asdict(point) for point in self.points],
             "recommendation": asdict(self.recommended) | {"reason": self.reason},
             "theory": self.theory,
@@ -172,7 +184,8 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     Parameters
     ----------
     scenario : Scenario or path
-        The fleet and the attack on it; its stepsize and number of shared parameters are replaced by the best ones.
+        The fleet and the attack on it; its stepsize and number of shared parameters are replaced by the best ones, and
+        with a budget its number of participants.
 
     Returns
     -------
@@ -189,44 +202,65 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     >>> short, long = (tune(Scenario(num_clients=20, dimension=3), shared=[1], horizon=n) for n in (50, 200))
     >>> short.recommended.stepsize > long.recommended.stepsize > 0
     True
+    >>> design = tune(Scenario(num_clients=20, dimension=3, attack=Gaussian(num_byzantine=5)), budget=24).recommended
+    >>> design.num_shared, design.num_participants, design.numbers_per_iteration
+    (1, 12, 24)
     """
     scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
     horizon, progress = settings.horizon, settings.progress
     _ = scenario.common_stepsize  # what is tuned is one number
-    counts = settings.shared or range(1, scenario.dimension + 1)
+    counts: Sequence[int] = settings.shared or range(1, scenario.dimension + 1)
     for count in counts:
         check_integer("shared", count, 1, scenario.dimension, "dimension")
+    if settings.budget is not None:
+        counts = _affordable(scenario, counts, settings.budget)
     check_metric_covered(scenario, metric)
     own_data = scenario.data.rows is not None
     # Tables end, most before a steady state.
     if horizon is None and (own_data or not has_optimum(TheoryModel(scenario, theory))):
         horizon = scenario.iterations
+    aim = Aim(metric, theory, horizon)
     points: list[TuningPoint] = []
     for count in counts:
         if progress is not None:
             progress(len(points), len(counts))
-        points.append(_point(scenario.replace(num_shared=count), metric, theory, horizon))
+        design = scenario.replace(num_shared=count)
+        points.append(
+            _point(design, aim)
+            if settings.budget is None
+            else _best_participants(design, aim, settings.budget)
+        )
     if progress is not None:
         progress(len(counts), len(counts))
-    recommended, reason = _recommend(tuple(points), metric, horizon)
-    return Tuning(metric, tuple(points), recommended, reason, horizon, scenario, theory)
+    recommended, reason = _recommend(tuple(points), aim, settings.budget)
+    return Tuning(metric, tuple(points), recommended, reason, horizon, scenario, theory, settings.budget)
 
 
-def error_curve(
-    scenario: Scenario,
-    stepsizes: FloatArray,
-    metric: str = "network",
-    theory: str = "exact",
-    horizon: int | None = None,
-) -> FloatArray:
-    """Predicted error at each stepsize: of the steady state, or its mean over a horizon; infinite where unstable."""
-    solver = Solver(TheoryModel(scenario, theory, by_honesty=metric == "honest"))
-    try:
-        limit = stable_range(solver)
-    except NoStableStepsizeError:
-        limit = 0.0
-    error = _error_of(solver, metric, horizon)
-    return np.array([error(float(mu)) if mu < limit else math.inf for mu in stepsizes])
+class Aim(NamedTuple):
+    """What is minimised: a metric in the steady state, or its mean over a horizon, as a theory predicts it."""
+
+    metric: str
+    theory: str
+    horizon: int | None
+
+    def solver(self, scenario: Scenario) -> Solver:
+        """Return a solver that knows the metric."""
+        return Solver(TheoryModel(scenario, self.theory, by_honesty=self.metric == "honest"))
+
+    def error(self, solver: Solver, stepsize: float) -> float:
+        """Return the error at a stable stepsize."""
+        if self.horizon is None:
+            return error_at(solver, stepsize, self.metric)
+        return mean_error(solver, stepsize, self.metric, self.horizon)
+
+    def curve(self, scenario: Scenario, stepsizes: FloatArray) -> FloatArray:
+        """Return the error at each stepsize; infinite where unstable."""
+        solver = self.solver(scenario)
+        try:
+            limit = stable_range(solver)
+        except NoStableStepsizeError:
+            limit = 0.0
+        return np.array([self.error(solver, float(mu)) if mu < limit else math.inf for mu in stepsizes])
 
 
 def metric_of(point: TuningPoint, metric: str) -> float:
@@ -235,6 +269,36 @@ def metric_of(point: TuningPoint, metric: str) -> float:
         return point.horizon_error
     error: float = getattr(point, METRICS[metric])
     return error
+
+
+def values_sent(scenario: Scenario, **changes: int) -> float:
+    """Return how many values all participants together receive and send per iteration."""
+    traffic = measure_communication(scenario.replace(**changes))
+    return float(traffic.numbers_down + traffic.numbers_up)
+
+
+def _affordable(scenario: Scenario, counts: Sequence[int], budget: int) -> list[int]:
+    """Return the numbers of shared parameters that one participant can afford."""
+    needed = {count: values_sent(scenario, num_shared=count, num_participants=1) for count in counts}
+    least = min(needed.values())
+    if least > budget:
+        raise InvalidValueError(
+            "budget", budget, f"at least {least:g}, what a single participant receives and sends"
+        )
+    return [count for count in counts if needed[count] <= budget]
+
+
+def _best_participants(scenario: Scenario, aim: Aim, budget: int) -> TuningPoint:
+    """Return the best point over the numbers of participants that a number of shared parameters leaves affordable."""
+    participants = min(scenario.num_clients, int(budget / values_sent(scenario, num_participants=1)))
+    best = _point(scenario.replace(num_participants=participants), aim)
+    while participants > 1:
+        participants //= 2
+        point = _point(scenario.replace(num_participants=participants), aim)
+        if metric_of(point, aim.metric) >= metric_of(best, aim.metric):
+            break
+        best = point
+    return best
 
 
 def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
@@ -253,51 +317,57 @@ def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
     return None
 
 
-def _error_of(solver: Solver, metric: str, horizon: int | None) -> Callable[[float], float]:
-    if horizon is None:
-        return lambda mu: error_at(solver, mu, metric)
-    return lambda mu: mean_error(solver, mu, metric, horizon)
-
-
-def _point(scenario: Scenario, metric: str, theory: str, horizon: int | None) -> TuningPoint:
-    solver = Solver(TheoryModel(scenario, theory, by_honesty=metric == "honest"))
-    traffic = measure_communication(scenario)
-    numbers = int(traffic.numbers_down + traffic.numbers_up)
+def _point(scenario: Scenario, aim: Aim) -> TuningPoint:
+    """Return the best stepsize of a design, and the errors there."""
+    solver, horizon, sent = aim.solver(scenario), aim.horizon, int(values_sent(scenario))
+    design = scenario.num_shared, scenario.num_participants
     # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
     coarse = not solver.model.fleet.is_white
     try:
         limit = stable_range(solver, 1e-2 if coarse else 1e-4)
     except NoStableStepsizeError:
         endless = None if horizon is None else math.inf
-        inf = math.inf
-        return TuningPoint(scenario.num_shared, math.nan, inf, inf, inf, inf, 0.0, None, numbers, endless)
-    error = _error_of(solver, metric, horizon)
-    stepsize = minimise(error, limit, 3e-2 if coarse or horizon is not None else 2e-5)
+        unstable = Metrics(math.inf, math.inf, math.inf, math.inf)._asdict()
+        return TuningPoint(
+            *design,
+            math.nan,
+            **unstable,
+            max_stepsize=0.0,
+            convergence_iterations=None,
+            numbers_per_iteration=sent,
+            horizon_error=endless,
+        )
+    stepsize = minimise(
+        lambda mu: aim.error(solver, mu), limit, 3e-2 if coarse or horizon is not None else 2e-5
+    )
     # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.
     known = None if solver.model.is_sampled else solver
-    best = Prediction(scenario.replace(stepsize=stepsize), theory, shared=known, known_stable=True)
+    best = Prediction(scenario.replace(stepsize=stepsize), aim.theory, shared=known, known_stable=True)
     steady = best.metrics
     settles = stepsize > AS_GOOD_AS_ZERO * limit  # else it takes far longer than is computed
     return TuningPoint(
-        num_shared=scenario.num_shared,
-        stepsize=stepsize,
+        *design,
+        stepsize,
         **steady._asdict(),
         max_stepsize=limit,
         convergence_iterations=settling_time(best.solver, stepsize, steady.network_mse) if settles else None,
-        numbers_per_iteration=numbers,
-        horizon_error=None if horizon is None else error(stepsize),
+        numbers_per_iteration=sent,
+        horizon_error=None if horizon is None else aim.error(solver, stepsize),
         at_edge=is_at_edge(stepsize, limit),
     )
 
 
-def _recommend(points: tuple[TuningPoint, ...], metric: str, horizon: int | None) -> tuple[TuningPoint, str]:
+def _recommend(points: tuple[TuningPoint, ...], aim: Aim, budget: int | None) -> tuple[TuningPoint, str]:
+    metric, horizon = aim.metric, aim.horizon
     best = min(points, key=lambda point: metric_of(point, metric))
     if best.max_stepsize == 0.0:
         raise NoStableStepsizeError
     close = [p for p in points if metric_of(p, metric) <= _NEARLY_AS_GOOD * metric_of(best, metric)]
     chosen = min(close, key=lambda point: point.numbers_per_iteration)
-    title = METRIC_TITLES[METRICS[metric]]
+    title = LABELS[METRICS[metric]].title
     what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon:,} iterations"
+    if budget is not None:
+        return best, f"this gives the lowest {what} with at most {budget:,} values sent per iteration."
     if chosen is best:
         return chosen, f"this gives the lowest {what}."
     lost = to_decibels(metric_of(chosen, metric) / metric_of(best, metric))

@@ -10,7 +10,7 @@ from psofed.render import Column, Kind, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, Span
 from psofed.render.numbers import count, counted, decibels, sentence_case, significant
 from psofed.render.style import LINES, MARKERS
-from psofed.results.metrics import METRIC_TITLES
+from psofed.results.metrics import LABELS, METRIC_TITLES
 from psofed.scenario.describe import describe_scenario
 from psofed.settings.theory import THEORY_TITLES
 from psofed.theory.metrics import METRICS
@@ -34,15 +34,14 @@ def stepsizes_report(curve: "StepsizeCurve") -> Report:
     if not stable:
         headline = "None of the stepsizes is stable." if total else "No stepsizes were given."
         return Report(headline, "", (Table("", columns, rows),), draw=lambda: (stepsizes_chart(curve),))
-    best = int(np.nanargmin(curve.network_mse))
-    clipped = "An empty cell: a link clips values at this stepsize, which the theory does not cover."
+    best = int(np.argmin(curve.network_mse))
     return Report(
         f"Stepsize {significant(curve.stepsize[best])} gives the lowest network MSE, "
         f"{decibels(float(curve.network_mse[best]))}; {stable} of {counted(total, 'stepsize')} "
         f"{'is' if stable == 1 else 'are'} stable.",
         f"{sentence_case(THEORY_TITLES[curve.theory])}: {describe_scenario(curve.scenario)}.",
         (Table("Steady state by stepsize", columns, rows, marked=frozenset({best})),),
-        (*((clipped,) if np.isnan(curve.network_mse).any() else ()), *assumptions(curve.scenario)),
+        assumptions(curve.scenario),
         NextStep(
             "Let the theory choose",
             f"psofed.tune(curve.scenario{theory_argument(curve.theory)})",
@@ -71,54 +70,66 @@ def stepsizes_chart(curve: "StepsizeCurve") -> Chart:
 
 def tuning_report(tuning: "Tuning") -> Report:
     """Return the best stepsize for each number of shared parameters, and which of them to use."""
-    best = tuning.recommended
-    what = METRIC_TITLES[METRICS[tuning.metric]]
+    best, points, minimised = tuning.recommended, tuning.points, METRICS[tuning.metric]
     metrics = [
         metric
-        for metric in ("network_mse", "test_mse", "server_msd")
-        if not all(math.isnan(getattr(point, metric)) for point in tuning.points)
+        for metric in dict.fromkeys(("network_mse", "test_mse", "server_msd", minimised))
+        if not all(math.isnan(getattr(point, metric)) for point in points)
     ]
-    columns = (
-        Column("M", Kind.COUNT),
-        Column("best stepsize", Kind.NUMBER),
-        Column("largest stable", Kind.NUMBER),
-        *(Column(METRIC_TITLES[metric], Kind.LEVEL) for metric in metrics),
-        Column("iterations to settle", Kind.COUNT),
-        Column("values sent per iteration", Kind.COUNT),
-    )
-    rows = tuple(
-        (
-            p.num_shared, p.stepsize, p.max_stepsize, *(getattr(p, metric) for metric in metrics),
-            p.convergence_iterations, p.numbers_per_iteration,
-        )
-        for p in tuning.points
-    )  # fmt: skip
-    aim = (
-        "the steady-state "
-        if tuning.horizon is None
-        else f"the mean over {count(tuning.horizon)} iterations of the "
-    ) + what
+    columns = {
+        "num_shared": Column("M", Kind.COUNT),
+        "num_participants": Column("participants", Kind.COUNT),
+        "stepsize": Column("best stepsize", Kind.NUMBER),
+        "max_stepsize": Column("largest stable", Kind.NUMBER),
+        **{
+            metric: Column(LABELS[metric].title, Kind.LEVEL, minor=int(metric != minimised))
+            for metric in metrics
+        },
+        "convergence_iterations": Column("iterations to settle", Kind.COUNT),
+        "numbers_per_iteration": Column("values sent per iteration", Kind.COUNT),
+    }
+    if tuning.budget is None:
+        del columns["num_participants"]
+    rows = tuple(tuple(getattr(point, name) for name in columns) for point in points)
+    horizon = "" if tuning.horizon is None else f"mean over {count(tuning.horizon)} iterations of the "
+    aim = f"the {horizon or 'steady-state '}{LABELS[minimised].title}"
     notes = [
         f"M: shared parameters. Best stepsize: with the lowest error ({aim}).",
         "Iterations to settle: until the network MSE stays within 1 dB of its steady state.",
+        "Values sent: by the server and all participants together, in both directions.",
     ]
-    if any(point.convergence_iterations is None for point in tuning.points):
+    if any(point.convergence_iterations is None for point in points):
         notes.append("An empty cell: more than 100,000 iterations, or a fleet too large to compute it for.")
-    at_edge = ", ".join(str(point.num_shared) for point in tuning.points if point.at_edge)
+    at_edge = ", ".join(str(point.num_shared) for point in points if point.at_edge)
     if at_edge:
         notes.append(
             f"M = {at_edge}: the error falls up to the largest stable stepsize, so the best one is 3 % below that."
         )
-    marked = frozenset({tuning.points.index(best)})
+    design = {"num_shared": best.num_shared, "stepsize": f"{best.stepsize:.4g}"}
+    who = ""
+    if tuning.budget is not None:
+        design["num_participants"], who = (
+            best.num_participants,
+            f" among {counted(best.num_participants, 'participant')}",
+        )
     return Report(
-        f"Share {counted(best.num_shared, 'parameter')} with stepsize {significant(best.stepsize)}: {tuning.reason}",
+        f"Share {counted(best.num_shared, 'parameter')}{who} with stepsize {significant(best.stepsize)}: "
+        f"{tuning.reason}",
         "",
-        (Table("Best stepsize for each number of shared parameters", columns, rows, tuple(notes), marked),),
+        (
+            Table(
+                "Best stepsize for each number of shared parameters",
+                tuple(columns.values()),
+                rows,
+                tuple(notes),
+                frozenset({points.index(best)}),
+            ),
+        ),
         assumptions(tuning.scenario),
         NextStep(
             "Simulate it",
-            f"psofed.simulate(scenario.replace(num_shared={best.num_shared}, stepsize={best.stepsize:.4g}))",
-            f"psofed simulate FILE --set num_shared={best.num_shared} --set stepsize={best.stepsize:.4g}",
+            f"psofed.simulate(scenario.replace({', '.join(f'{name}={value}' for name, value in design.items())}))",
+            "psofed simulate FILE" + "".join(f" --set {name}={value}" for name, value in design.items()),
         ),
         lambda: (tuning_chart(tuning),),
     )
@@ -149,7 +160,7 @@ def tuning_chart(tuning: "Tuning") -> Chart:
     return Chart(
         "Dots: best stepsize for each M. Star: recommended.",
         Scale("stepsize μ", log=True),
-        Scale(f"{METRIC_TITLES[METRICS[tuning.metric]]}, {when} (dB)"),
+        Scale(f"{LABELS[METRICS[tuning.metric]].title}, {when} (dB)"),
         tuple(series),
     )
 

@@ -154,6 +154,7 @@ class _Search:
     stepsize: float
     attack: Attack
     power: float
+    precision: float
 
     @classmethod
     def of(cls, prediction: "Prediction", power: float | None) -> "_Search":
@@ -165,7 +166,7 @@ class _Search:
                 'the worst attack colludes, which the paper\'s theory leaves out; use theory = "exact"'
             )
         power = check_number("power", getattr(attack, "variance", None) if power is None else power, 0.0)
-        return cls(prediction.model, scenario.mean_stepsize, attack, power)
+        return cls(prediction.model, scenario.mean_stepsize, attack, power, prediction.solver.precision)
 
     @property
     def is_stable(self) -> bool:
@@ -222,8 +223,12 @@ class _Search:
 
     def noise_step(self, noise: _Noise, shapes: list[FloatArray]) -> WorstStep:
         """Return a step of noise whose covariance is its variance times the worst shape for each metric."""
-        field = "variance" if noise.part is Gaussian else "common_variance"
-        values = [self._metrics(Affine(**{field: noise.variance * s}), noise.probability) for s in shapes]
+        is_common = noise.part is ColludingGaussian
+        values = []
+        for shape in shapes:
+            covariance = noise.variance * shape
+            statement = Affine(common_variance=covariance) if is_common else Affine(variance=covariance)
+            values.append(self._metrics(statement, noise.probability))
         return WorstStep(
             noise.name, values[0][0], values[-1][1], self._part(noise) if self.is_white else None
         )
@@ -243,7 +248,8 @@ class _Search:
         bias = math.sqrt(factor * self.attack.probability * self.power)
         values = np.array([self._metrics(Affine(offset=bias * direction), 1.0) for direction in directions])
         part = ConstantBias(bias=bias, probability=1.0, **self._who) if self.is_white else None
-        return WorstStep(name, *values.max(axis=0).tolist(), part)
+        network, server = values.max(axis=0).tolist()
+        return WorstStep(name, network, server, part)
 
     def _worst_shapes(self) -> list[FloatArray]:
         """Covariances of trace D in the worst direction for network MSE and for server MSD; I for white inputs."""
@@ -276,6 +282,7 @@ class _Search:
         model = self.model
         byzantine, factor = self.attack.byzantine_moments(model.scenario.num_clients, model.fleet.names)
         stated = () if statement is None else ((statement, AttackChances(chance * byzantine, factor)),)
-        level = Solver(replace(model, measured=model.fleet, stated=stated)).rough_level(self.stepsize)
+        solver = Solver(replace(model, measured=model.fleet, stated=stated), self.precision)
+        level = solver.level(self.stepsize)
         metrics = metrics_of(model, level.excess, level.server, level.honest)
         return metrics.network_mse, metrics.server_msd
