@@ -200,7 +200,7 @@ def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
     caplog.set_level(logging.WARNING, "psofed.federation")
     first = start(hub, rounds=4, on_round=join, checkpoint=tmp_path / "c.npz")
     assert first.registry.owners == {"a": "1", "b": "1", "c": "2"}
-    assert "2 names clients that are refused: b of 1 (a name belongs to the node that" in caplog.text
+    assert "2 names clients that are refused: b (belongs to 1, which used the name first)" in caplog.text
     assert "the server refuses clients that belong to other nodes, or are more than" in caplog.text
     assert first.state.history[-1]["accepted"] == ["a", "b", "c"]
     del hub.nodes["1"]  # the owner is away, and its client is still its own
