@@ -37,7 +37,7 @@ def exchange(
     start = looked = scheduler().monotonic()
     waiting = {question.node: question for question in questions}
     replies: dict[int, bytes] = {}
-    known = dict(hub.present())
+    presences = dict(hub.present())
     for question in questions:
         hub.send(question.node, question.frame)
     gone: dict[str, float] = {}
@@ -53,10 +53,10 @@ def exchange(
         if pause <= 0.0:
             break
         if not hub.is_connected:
-            known.clear()  # what was sent may be lost, or was ignored by nodes that another server had meanwhile
+            presences.clear()  # what was sent may be lost, or was ignored by nodes that another server had meanwhile
         elif scheduler().monotonic() - looked >= _SLICE:
             looked = scheduler().monotonic()
-            for node in _look(hub, waiting, known, gone):
+            for node in _look(hub, waiting, presences, gone):
                 del waiting[node]
     return replies
 
@@ -81,7 +81,7 @@ def _answers(question: NodeQuestion, frame: bytes) -> bool:
 
 
 def _look(
-    hub: Hub, waiting: Mapping[str, NodeQuestion], known: dict[str, NodePresence], gone: dict[str, float]
+    hub: Hub, waiting: Mapping[str, NodeQuestion], presences: dict[str, NodePresence], gone: dict[str, float]
 ) -> list[str]:
     """Ask nodes whose presence has changed again, and return the nodes that are gone for good."""
     present, now = hub.present(), scheduler().monotonic()
@@ -90,7 +90,7 @@ def _look(
             gone.setdefault(node, now)
             continue
         gone.pop(node, None)
-        if present[node] != known.get(node):
-            known[node] = present[node]
+        if present[node] != presences.get(node):
+            presences[node] = present[node]
             hub.send(node, question.frame)
     return [node for node in waiting if now - gone.get(node, now) >= _GONE]
