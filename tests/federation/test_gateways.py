@@ -11,12 +11,11 @@ from stations import STATIONS, federate, gateway, rows_of, settings_of, write_ta
 
 from psofed.common.errors import PsofedError
 from psofed.defences import Cusum
-from psofed.federation.client.columns import TableSource, client_of
+from psofed.federation.client.columns import SharedTable, TableSource, client_of
 from psofed.federation.client.gateway import TrainingResult
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import read_stream
 from psofed.federation.client.ready_made import ready_made_node
-from psofed.federation.client.shared_table import SharedTable
 from psofed.federation.client.sources import Position
 from psofed.federation.protocol.announcements import Announcement, RunDescription
 from psofed.federation.protocol.frames import REPLY, decode_frame
@@ -201,7 +200,7 @@ def test_two_gateways_that_name_the_same_client(tmp_path, caplog):
     caplog.set_level(logging.WARNING, "psofed.federation")
     first = start(hub, rounds=4, on_round=join, checkpoint=tmp_path / "c.npz")
     assert first.registry.owners == {"a": "1", "b": "1", "c": "2"}
-    assert "2 names clients that are refused: b of 1 (a name belongs to the node that" in caplog.text
+    assert "2 names clients that are refused: b (belongs to 1, which used the name first)" in caplog.text
     assert "the server refuses clients that belong to other nodes, or are more than" in caplog.text
     assert first.state.history[-1]["accepted"] == ["a", "b", "c"]
     del hub.nodes["1"]  # the owner is away, and its client is still its own
@@ -373,7 +372,7 @@ def test_a_file_that_is_replaced_lets_clients_leave_and_bad_rows_are_their_clien
 
 
 def test_a_row_of_a_client_that_no_gateway_can_have_stops_no_other(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("psofed.federation.client.shared_table.MAX_CLIENTS", 2)
+    monkeypatch.setattr("psofed.federation.client.columns.MAX_CLIENTS", 2)
     path = write_table(tmp_path / "all.csv", ["a", "x" * 101, "b", "c"], count=2)
     shared = SharedTable(TableSource(path, ("a", "b"), "y", "station"))
     for _ in range(2):  # before the first round, and after it

@@ -86,6 +86,15 @@ def test_a_rollback_keeps_the_files_of_earlier_rounds_and_replaces_later_ones(tm
     assert rounds_of(again, again.load(30)) == list(range(1, 31)), "an earlier checkpoint of an earlier epoch"
 
 
+def test_a_store_that_is_used_for_another_session_keeps_its_history_whole(tmp_path):
+    store = open_store(tmp_path)
+    run_rounds(store, begin(), 14)
+    state = begin("second")
+    run_rounds(store, state, 3)
+    assert rounds_of(store, state) == [1, 2, 3]
+    assert len(store.history.paths()) == 1
+
+
 def test_memory_keeps_the_latest_rounds_and_fewer_of_a_large_federation():
     state = begin()
     for number in range(1, 1500):

@@ -10,75 +10,9 @@ from psofed.federation.protocol.instructions import decode_instruction
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checks import Strikes
 from psofed.federation.server.loop import Server
-from psofed.federation.server.patience import Patience
 from psofed.federation.transport.in_process import InProcessHub
 
 pytestmark = pytest.mark.federation
-
-DEADLINE = 60.0
-NODES = ("a", "b", "c", "d")
-
-
-def simulate(rounds, times, patience, deadline=DEADLINE):
-    """Return the seconds of each round in which all nodes are asked; `times` are the nodes' answer times."""
-    lasted = []
-    for n in range(1, rounds + 1):
-        answers = {node: times(node, n) for node in NODES}
-        wait = patience.begin(list(answers), deadline)
-        missing = set(answers)
-        for node, seconds in sorted(answers.items(), key=lambda pair: pair[1]):
-            if seconds > wait.ends(missing):
-                break
-            wait.answered(node, seconds)
-            missing.discard(node)
-        lasted.append(wait.ends(missing) if missing else max(answers.values()))
-        wait.close(lasted[-1])
-    return lasted
-
-
-def test_without_a_majority_a_round_waits_until_its_deadline():
-    wait = Patience(3.0, 0.0).begin(NODES, DEADLINE)
-    wait.answered("a", 0.0)
-    wait.answered("b", 0.0)
-    assert wait.ends({"c", "d"}) == DEADLINE
-    wait.answered("c", 1.0)
-    assert wait.ends({"d"}) == 3.0
-
-
-def test_a_minority_that_answers_at_once_cuts_nobody_off():
-    """Of five nodes two answer at once; the wait follows the fastest of the others."""
-    wait = Patience(3.0, 0.0).begin([*NODES, "e"], DEADLINE)
-    for node, seconds in {"a": 0.0, "b": 0.0, "c": 2.0}.items():
-        wait.answered(node, seconds)
-    assert wait.ends({"d", "e"}) == 6.0
-
-
-@pytest.mark.parametrize("answer_time", [np.inf, DEADLINE - 0.01, 5.0])
-def test_a_node_that_is_always_slow_delays_the_others_by_its_grace_and_then_by_the_factor(answer_time):
-    patience = Patience(3.0, 10.0)
-    lasted = simulate(200, lambda node, n: answer_time if node == "d" else 0.4, patience)
-    undisturbed = 0.4 * len(lasted)
-    assert max(lasted) <= 3 * 0.4 + 10.0
-    assert lasted[-1] <= 3 * 0.4 / (1 - 0.05) + 1e-9  # it gets a twentieth back, and spends it
-    assert sum(lasted) <= 3.3 * undisturbed + 10.0
-
-
-def test_a_node_that_stalls_once_is_waited_for():
-    lasted = simulate(20, lambda node, n: 8.0 if (node, n) == ("d", 10) else 0.4, Patience(3.0, 10.0))
-    assert lasted == [0.4] * 9 + [8.0] + [0.4] * 10
-
-
-def test_credit_is_given_back_to_a_node_that_has_recovered():
-    patience = Patience(3.0, 10.0)
-    simulate(1, lambda node, n: np.inf if node == "d" else 1.0, patience)
-    assert patience.used["d"] > 9.0
-    simulate(250, lambda node, n: 1.0, patience)
-    assert patience.used == {}
-
-
-def test_without_patience_every_round_waits_for_its_deadline():
-    lasted = simulate(3, lambda node, n: np.inf if node == "d" else 0.4, Patience(0.0, 10.0))
-    assert lasted == [DEADLINE] * 3
 
 
 def test_rests_double_with_every_miss_and_an_answer_ends_them():
@@ -138,6 +72,14 @@ def test_a_slow_node_costs_a_run_less_than_one_deadline_and_comes_back_when_it_i
     accepted = {record["round"] for record in server.state.history if "14" in record["accepted"]}
     assert accepted == {9, 10, 11, 12}
     assert sum(record["seconds"] for record in server.state.history) < 60.0
+
+
+def test_a_round_waits_for_its_deadline_without_patience_and_without_a_majority():
+    hub = SlowHub({name: make_node(name) for name in ("11", "12", "13", "14")}, {"13": 50.0, "14": 600.0})
+    for limits, lasts in ((ReplyLimits(patience=0.0), 60.0), (ReplyLimits(patience=1.0, grace=0.0), 50.0)):
+        (record,) = run(hub, 1, limits=limits).state.history
+        assert record["seconds"] == pytest.approx(lasts, abs=0.5)
+        assert record["dropped"] == {"14": "no-reply"}
 
 
 class RestartingHub(InProcessHub):

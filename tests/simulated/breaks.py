@@ -28,7 +28,6 @@ from psofed.federation.protocol.instructions import decode_instruction, encode_i
 from psofed.federation.server import checkpoint, clients, exchange, history, loop, step
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.loop import Server
-from psofed.federation.server.patience import Wait
 from psofed.federation.server.step import ServerStep
 
 Change = tuple[Any, str, Any]
@@ -128,10 +127,14 @@ def _dies_of_nonsense() -> list[Change]:
 
 
 def _attends_to_replies_only() -> list[Change]:
-    def deaf(hub: Any, questions: Any, deadline: float, patience: Any, attend: Any) -> Any:
-        return _exchange(hub, questions, deadline, patience, lambda: None)
+    def deaf(hub: Any, questions: Any, deadline: float, limits: Any, attend: Any) -> Any:
+        return _exchange(hub, questions, deadline, limits, lambda: None)
 
     return [(exchange, "exchange", deaf)]
+
+
+def _endless(hub: Any, questions: Any, deadline: float, *rest: Any) -> Any:
+    return _exchange(hub, questions, 1e9, *rest)
 
 
 def _full_disk_ends_run() -> list[Change]:
@@ -291,7 +294,7 @@ BREAKS: Mapping[str, Break] = {
     ),
     "wait-for-everything": Break(
         "a reply is waited for beyond the deadline",
-        lambda: [(Wait, "ends", lambda self, missing: 1e9)],
+        lambda: [(exchange, "exchange", _endless)],
     ),
 }
 """The breaks by name."""

@@ -9,11 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.common.validation import check_integer
 from psofed.federation.client.sources import Position, Samples, Source, source_of_run
-from psofed.federation.protocol.bounds import MAX_SEED
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload, draw_attack
 from psofed.federation.protocol.instructions import FULL, SYNC, ClientTask, Instruction
@@ -45,11 +42,6 @@ class Rehearsal:
     _known: dict[int, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_integer("seed", self.seed, 0, MAX_SEED)
-        if self.attack.poisons_samples():
-            raise NotCoveredError(
-                f'attack.kind = "{self.attack.kind}" changes what a node learns from: use a PoisonedSource'
-            )
         check_rehearsal(self.attack)
 
     def __call__(self, instruction: Instruction, task: ClientTask, values: Vector) -> Vector:

@@ -16,6 +16,7 @@ from psofed.federation.client.state import ClientMemory, ClientState, MemoryStor
 from psofed.federation.protocol.aggregate import overwrite
 from psofed.federation.protocol.instructions import FULL, PART, SYNC, ClientTask, Instruction
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
+from psofed.federation.protocol.masks import Indices
 from psofed.federation.protocol.names import check_client_names, clean_text, client_number, node_number
 from psofed.federation.protocol.replies import FAILED, LEARNED, LEFT, LOST, NodeReply, Reply
 from psofed.parts.channels.private import Private
@@ -150,13 +151,8 @@ class Gateway:
             replies.append(reply)
         if changed:
             store.commit(memory, changed)
-        return NodeReply(
-            session=instruction.session,
-            round_number=instruction.round_number,
-            sequence=instruction.sequence,
-            digest=digest,
-            replies=tuple(replies),
-        )
+        answered = instruction.session, instruction.round_number, instruction.sequence
+        return NodeReply(*answered, tuple(replies), digest)
 
     def _answer_for(
         self, instruction: Instruction, task: ClientTask, memory: ClientMemory
@@ -167,8 +163,7 @@ class Gateway:
         except Exception as error:
             if len(instruction.tasks) == 1:
                 raise
-            known = isinstance(error, PsofedError)
-            reason = clean_text(error if known else f"{type(error).__name__}: {error}")
+            reason = reason_of(error)
             _log.warning("round %d: %s failed: %s", instruction.round_number, task.client, reason)
             return Reply(FAILED, task.client, remark=reason), None
 
@@ -200,21 +195,15 @@ class Gateway:
             missed = train(MISSED, model.copy(), kept, records)
             model, kept, records = _finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
-        number = client_number(node_number(instruction.node), task.client)
-        indices = instruction.masks.indices(n, number)
+        indices = _indices(instruction, task, n)
         assert task.values is not None  # decode_instruction gives values with every kind
         whole = task.kind in (FULL, SYNC)
         received = task.values[indices] if whole else task.values
         learned = train(CURRENT, overwrite(model, indices, received), kept, records)
         examples += learned.num_examples
+        metrics = _join(reported, learned.metrics)
         following = ClientState(
-            epoch=instruction.epoch,
-            round_number=n,
-            layout=layout,
-            model=_finite(learned.model),
-            kept=learned.kept,
-            num_examples=examples,
-            metrics=_join(reported, learned.metrics),
+            instruction.epoch, n, layout, _finite(learned.model), learned.kept, examples, metrics
         )
         records = learned.records
         if self.privacy is not None:
@@ -231,8 +220,7 @@ class Gateway:
         """Return the reply of a client that has learned, as it leaves the node."""
         state = memory.state
         assert state is not None  # the caller has learned or found it
-        number = client_number(node_number(instruction.node), task.client)
-        entries = instruction.masks.indices(state.round_number + 1, number)
+        entries = _indices(instruction, task, state.round_number + 1)
         values = state.model[entries]
         if self.corruption is not None:
             values = self.corruption(instruction, task, values)
@@ -242,6 +230,11 @@ class Gateway:
         return make_private(
             self.privacy, reply, read_privacy(memory.records, state.layout.dimension), entries
         )
+
+
+def reason_of(error: Exception) -> str:
+    """Return what went wrong in one short line."""
+    return clean_text(error if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}")
 
 
 def _begin(
@@ -269,6 +262,10 @@ def _begin(
         # What arrived before is learned on top of the server's model: there is no older one to learn on.
         return layout, np.array(task.values), {}, 1
     return layout, np.zeros(layout.dimension, dtype=layout.dtype), {}, n
+
+
+def _indices(instruction: Instruction, task: ClientTask, n: int) -> Indices:
+    return instruction.masks.indices(n, client_number(node_number(instruction.node), task.client))
 
 
 def _finite(model: Vector) -> Vector:

@@ -3,15 +3,13 @@
 ``mqtt://broker.example:1883/plant/{client}/readings`` names broker and topic (``mqtts`` for TLS). A payload is a JSON
 object, an array of these, or CSV with a header line; its fields have the names of the columns. Messages are confirmed
 once they are in the file (QoS 1, a session that the broker keeps), so a node or a broker that was away loses nothing
-that the broker has kept. Samples that arrive twice are dropped if they have a time, or if the broker marks them.
+that the broker has kept. Samples that arrive twice are dropped if they have a time.
 """
 
 import contextlib
 import csv
-import hashlib
 import os
 import re
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -137,9 +135,7 @@ class MqttFeed:
         if len(set(self.header)) < len(self.header):
             raise PsofedError(f"the columns {', '.join(self.header)} of {path} must differ from each other")
         self._times: dict[str, SampleTimes] = {}
-        self._digests: dict[str, list[bytes]] = {}
         self._is_news = OncePerChange()
-        self._lock = threading.Lock()
         self._client: Any = None
         self._prepare()
 
@@ -201,7 +197,7 @@ class MqttFeed:
 
     def _arrived(self, client: Any, _: Any, message: Any) -> None:
         try:
-            self.take(message.topic, message.payload, repeated=message.dup, retained=message.retain)
+            self.take(message.topic, message.payload, retained=message.retain)
         except OSError as error:
             if self._is_news("file", str(error)):
                 self.say(
@@ -217,13 +213,11 @@ class MqttFeed:
 
     # --- one message ----------------------------------------------------------------------------------
 
-    def take(self, topic: str, payload: bytes, *, repeated: bool = False, retained: bool = False) -> None:
+    def take(self, topic: str, payload: bytes, *, retained: bool = False) -> None:
         """Write the samples of a message to the file; a PsofedError says why it holds none.
 
         Parameters
         ----------
-        repeated : bool
-            Whether the broker says that it may have sent the message before.
         retained : bool
             Whether it was published before this node subscribed. Without a time it may have arrived already, and is
             dropped.
@@ -237,20 +231,20 @@ class MqttFeed:
                 f"apostrophe first; got {client[:80]!r}"
             )
         rows = read_payload(payload, self.columns, self.time_column)
-        with self._lock:
-            known = self._times if self.time_column else self._digests
-            if client not in known and len(known) >= MAX_CLIENTS:
-                raise PsofedError(f"more than {MAX_CLIENTS:,} clients")
-            if self.time_column:
-                rows = [row for row in rows if not self._is_old(client, row[0])]
-            elif self._is_copy(client, payload, repeated, retained):
-                rows = []
-            text = csv_text([client, *row] if self.place.has_clients else row for row in rows)
-            try:
-                self._append(text.encode())
-            except OSError:
-                self._remember()  # it comes again, and is no duplicate then
-                raise
+        if client not in self._times and len(self._times) >= MAX_CLIENTS:
+            raise PsofedError(f"more than {MAX_CLIENTS:,} clients")
+        self._times.setdefault(client, SampleTimes())
+        if self.time_column:
+            rows = [row for row in rows if not self._is_old(client, row[0])]
+        elif retained:
+            self._count("duplicate", client or self.place.topic)
+            return
+        text = csv_text([client, *row] if self.place.has_clients else row for row in rows)
+        try:
+            self._append(text.encode())
+        except OSError:
+            self._remember()  # it comes again, and is no duplicate then
+            raise
         self.counts["rows"] += len(rows)
         self._is_news("file", "")
 
@@ -263,18 +257,6 @@ class MqttFeed:
     def _judge(self, client: str, time: str) -> str:
         times = self._times.setdefault(client, SampleTimes())
         return times.judge(seconds_of(time), _kept(len(self._times)))
-
-    def _is_copy(self, client: str, payload: bytes, repeated: bool, retained: bool) -> bool:
-        """Whether a message without a time may have arrived before, which only the broker's marks can tell."""
-        digest = hashlib.blake2b(payload, digest_size=16).digest()
-        digests = self._digests.setdefault(client, [])
-        copy = retained or (repeated and digest in digests)
-        if copy:
-            self._count("duplicate", client or self.place.topic)
-        else:
-            digests.append(digest)
-            del digests[: -_kept(len(self._digests))]
-        return copy
 
     def _count(self, kind: str, text: str) -> None:
         """Count a message or sample that is dropped, and say so after 1, 2, 4, 8, … of a kind."""
@@ -305,7 +287,6 @@ class MqttFeed:
     def _remember(self) -> str:
         """Remember the times of the samples that the file ends with, and return its end."""
         self._times.clear()
-        self._digests.clear()
         with self.path.open("rb") as file:
             file.seek(max(0, self.path.stat().st_size - _TAIL_BYTES))
             tail = file.read().decode("utf-8", "replace")

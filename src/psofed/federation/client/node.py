@@ -7,12 +7,12 @@ from pathlib import Path
 from psofed.common.errors import PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
-from psofed.federation.client.gateway import Gateway
-from psofed.federation.client.learners import Learners
+from psofed.federation.client.gateway import Gateway, reason_of
+from psofed.federation.client.online import Learners
 from psofed.federation.client.state import MemoryStore
 from psofed.federation.protocol.announcements import Announcement, RunDescription
 from psofed.federation.protocol.bounds import MAX_ENTRIES
-from psofed.federation.protocol.instructions import Instruction, decode_instruction
+from psofed.federation.protocol.instructions import decode_instruction
 from psofed.federation.protocol.names import clean_text
 from psofed.federation.protocol.replies import NodeReply, encode_reply
 
@@ -78,7 +78,7 @@ class Node:
             try:
                 names = self._gateway.names()
             except Exception as error:
-                problem = _reason(error)
+                problem = reason_of(error)
         session = "" if self.run is None else self.run.session
         return Announcement(session, names, problem).to_bytes()
 
@@ -99,9 +99,9 @@ class Node:
             reply = self._gateway.answer(instruction, self.store)
         except Exception as error:
             # Whatever the training raises is this node's own affair: it is said here and told to the server.
-            reason = _reason(error)
+            reason = reason_of(error)
             self._warn("answer", f"round {instruction.round_number} failed: {reason}")
-            reply = _error(instruction, reason)
+            reply = NodeReply.failure(instruction, reason)
         else:
             self._is_news("answer", "")
             self._say_remarks(reply)
@@ -121,7 +121,7 @@ class Node:
             self._learners.learn_arrived(self.store)
             self._is_news("arrived", "")
         except Exception as error:
-            self._warn("arrived", f"cannot learn from what arrives: {_reason(error)}")
+            self._warn("arrived", f"cannot learn from what arrives: {reason_of(error)}")
 
     def _try(self) -> None:
         self._tried = scheduler().monotonic()
@@ -131,7 +131,7 @@ class Node:
         try:
             self._gateway, self._learners = self._prepare(self.run)
         except Exception as error:  # nothing that a server describes ends a node
-            self._problem = _reason(error)
+            self._problem = reason_of(error)
         if self._is_news("problem", self._problem) and self._problem:
             _log.warning("cannot take part in the run: %s", self._problem)
 
@@ -150,12 +150,3 @@ class Node:
     def _warn(self, subject: str, text: str) -> None:
         if self._is_news(subject, text):
             _log.warning("%s", text)
-
-
-def _error(instruction: Instruction, reason: str) -> NodeReply:
-    return NodeReply(instruction.session, instruction.round_number, instruction.sequence, error=reason)
-
-
-def _reason(error: Exception) -> str:
-    """Return what went wrong in one short line."""
-    return clean_text(error if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}")

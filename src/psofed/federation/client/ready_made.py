@@ -9,13 +9,11 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.federation.client.attacks import PoisonedSource, Rehearsal
-from psofed.federation.client.columns import TableSource
+from psofed.federation.client.columns import ClientRows, SharedTable, TableSource
 from psofed.federation.client.gateway import Gateway
-from psofed.federation.client.learners import Learners
 from psofed.federation.client.node import Node
 from psofed.federation.client.node_options import NodeOptions
-from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.shared_table import ClientRows, SharedTable
+from psofed.federation.client.online import Learners, OnlineRegression
 from psofed.federation.client.sources import Source, open_source
 from psofed.federation.client.synthetic import SyntheticSource
 from psofed.federation.protocol.announcements import RunDescription

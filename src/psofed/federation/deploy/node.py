@@ -10,11 +10,10 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_atomically
 from psofed.common.scheduler import scheduler
 from psofed.data.frames import refuse_toml
-from psofed.federation.client.columns import TableSource
+from psofed.federation.client.columns import SharedTable, TableSource
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
 from psofed.federation.client.serve import serve
-from psofed.federation.client.shared_table import SharedTable
 from psofed.federation.client.sources import GeneratorSource, Position, open_source
 from psofed.federation.deploy.home import RUN_FILE, Home
 from psofed.federation.deploy.notify import notify

@@ -8,7 +8,7 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from psofed.common.errors import PsofedError
-from psofed.federation.client.gateway import Corruption, Gateway, TrainingRequest, TrainingResult
+from psofed.federation.client.gateway import Corruption, Gateway, TrainingRequest, TrainingResult, reason_of
 from psofed.federation.client.state import MemoryStore, NodeMemory
 from psofed.federation.flower.hub import RECORD, frame_of, wrap_frame
 from psofed.federation.flower.models import arrays_of, numpy_of
@@ -103,8 +103,7 @@ def partial_sharing(
             # It is said here with all details, and told to the server in one line.
             _log.warning("round %d failed", instruction.round_number, exc_info=True)
             context.state = RecordDict(before)
-            reason = str(error) if isinstance(error, PsofedError) else f"{type(error).__name__}: {error}"
-            reply = NodeReply.failure(instruction, reason)
+            reply = NodeReply.failure(instruction, reason_of(error))
         return Message(wrap_frame(encode_reply(reply)), reply_to=message)
 
     return mod

@@ -30,7 +30,7 @@ def _check_patience(name: str, value: Any) -> float:
 class ReplyLimits(Settings):
     """Bounds on replies, and the consequences of bad and missing ones.
 
-    See :mod:`psofed.federation.server.patience` for `patience` and `grace`. Each further round in a row that a
+    See :mod:`psofed.federation.server.exchange` for `patience` and `grace`. Each further round in a row that a
     node leaves unanswered doubles its rest, up to 32 rounds.
 
     Examples
@@ -60,7 +60,10 @@ class ReplyLimits(Settings):
         text="how many times longer than most nodes a node may take; 0: wait until the deadline",
     )
     grace: float = _reply(
-        default=10.0, low=0, metavar="SECONDS", text="total time by which a slow node may delay the others"
+        default=2.0,
+        low=0,
+        metavar="SECONDS",
+        text="time that every node has to answer, however fast the others are",
     )
 
 

@@ -13,7 +13,6 @@ from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.replies import FAILED, LEARNED, LOST, BadReplyError, Reply, decode_reply
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checkpoint import ServerState
-from psofed.federation.server.patience import Patience
 from psofed.federation.server.questions import NodeQuestion
 
 KINDS = {
@@ -37,7 +36,7 @@ _LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
 
 @dataclass
 class Strikes:
-    """Bad replies by client name and kind: which clients are banned or rest, and which nodes are waited for.
+    """Bad replies by client name and kind: which clients are banned or rest.
 
     Examples
     --------
@@ -55,12 +54,6 @@ class Strikes:
     struck: dict[str, list[int]] = field(default_factory=dict)
     resting: dict[str, int] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
-    waits: dict[str, float] = field(default_factory=dict)
-    patience: Patience = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.patience = Patience(self.limits.patience, self.limits.grace, self.waits)
-        self.waits = self.patience.used
 
     def note(self, client: str, kind: str, round_number: int) -> None:
         """Count one bad reply of `client`."""
@@ -106,7 +99,7 @@ class Strikes:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain dicts, as JSON holds them."""
-        records = ("struck", "resting", "missed", "waits")
+        records = ("struck", "resting", "missed")
         counts = {client: dict(counts) for client, counts in sorted(self.counts.items())}
         return {"counts": counts} | {name: dict(sorted(getattr(self, name).items())) for name in records}
 

@@ -116,32 +116,27 @@ class ClientRegistry:
             return False
         self._said[node] = most, names
         accepted: list[str] = []
-        refused: list[str] = []
-        reasons: dict[str, list[str]] = {}
+        refused: dict[str, str] = {}  # why, by name
         unused = most * NAMES_PER_CLIENT - Counter(self.owners.values())[node]
         before = self.rosters.get(node, [])
         for name in sorted(names, key=lambda name: (name not in before, name)):
             owner = self.owners.get(name)
             if owner not in (None, node) or (owner is None and name in self.nodes - {node}):
-                reason = "a name belongs to the node that used it first"
+                refused[name] = f"belongs to {owner or name}, which used the name first"
             elif len(accepted) >= most:
-                reason = (
-                    "its certificate is for one client" if most == 1 else f"a node may have {most} clients"
-                )
+                several = f"a node may have {most} clients"
+                refused[name] = "its certificate is for one client" if most == 1 else several
             elif owner is None and unused <= 0:
-                reason = f"a node may use {most * NAMES_PER_CLIENT} names during a run"
+                refused[name] = f"a node may use {most * NAMES_PER_CLIENT} names during a run"
             else:
                 accepted.append(name)
                 unused -= owner is None
-                continue
-            refused.append(name)
-            reasons.setdefault(reason, []).append(name if owner in (None, node) else f"{name} of {owner}")
         refusals = tuple(sorted(refused)[:_REFUSALS_KEPT])
         if (sorted(accepted), refusals) == (self.rosters.get(node), self.refused.get(node, ())):
             return False
-        if reasons:
-            said = "; ".join(f"{listed(names)} ({reason})" for reason, names in reasons.items())
-            _log.warning("%s names clients that are refused: %s", node, said)
+        if refused:
+            reasons = listed([f"{name} ({reason})" for name, reason in refused.items()])
+            _log.warning("%s names clients that are refused: %s", node, reasons)
         self.owners |= dict.fromkeys(accepted, node)
         self.refused[node] = refusals
         self.rosters[node] = sorted(accepted)

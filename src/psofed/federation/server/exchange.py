@@ -3,6 +3,11 @@
 Only the first answer to the very question that is open at a node counts, and only from that node: the hub proves names,
 and the sequence number says which question is meant. A node is blamed for its own reply and for nothing else.
 
+Until more than half of the nodes asked have answered, a round waits for all of them, up to its deadline. Let t be the
+time by which they had. The others have until max(`grace`, `patience` · t). A node that has not answered then rests
+(:class:`psofed.federation.server.checks.Strikes`), longer each time. So a slow or silent node delays few rounds, and a
+minority that answers at once cannot cut the others off.
+
 A node that has reconnected may not have received its question, or its reply may be lost. One that announces something
 else, say that it is ready for this run after all, may have ignored it. Such a node is asked again, and answers from its
 memory if it has worked already; so are all nodes once the hub itself has reconnected. A node that is gone is waited for
@@ -13,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.frames import REPLY, FrameError, frame_sequence
-from psofed.federation.server.patience import Patience
+from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.questions import NodeQuestion
 from psofed.federation.transport.hub import Hub, NodePresence
 
@@ -25,39 +30,46 @@ def exchange(
     hub: Hub,
     questions: Sequence[NodeQuestion],
     deadline: float,
-    patience: Patience,
+    limits: ReplyLimits,
     attend: Callable[[], None],
 ) -> dict[int, bytes]:
-    """Send `questions` and return the replies that arrive within `deadline` seconds, by sequence number.
-
-    A node that has used up the `patience` of the others is not waited for.
-    """
-    start = scheduler().monotonic()
+    """Send `questions` and return the replies that arrive within `deadline` seconds, by sequence number."""
+    start = looked = scheduler().monotonic()
     waiting = {question.node: question for question in questions}
     replies: dict[int, bytes] = {}
-    known = dict(hub.present())
+    presences = dict(hub.present())
     for question in questions:
         hub.send(question.node, question.frame)
-    wait = patience.begin(list(waiting), deadline)
     gone: dict[str, float] = {}
-    looked = start
+    ends = deadline
     while waiting:
         attend()
-        pause = start + wait.ends(waiting) - scheduler().monotonic()
+        pause = start + ends - scheduler().monotonic()
         for node, frame in hub.receive(max(0.0, min(pause, _SLICE))):
             if node in waiting and _answers(waiting[node], frame):
                 replies[waiting.pop(node).sequence] = frame
-                wait.answered(node, scheduler().monotonic() - start)
+                if len(replies) == len(questions) // 2 + 1:
+                    ends = wait_for_others(scheduler().monotonic() - start, deadline, limits)
         if pause <= 0.0:
             break
         if not hub.is_connected:
-            known.clear()  # what was sent may be lost, or was ignored by nodes that another server had meanwhile
+            presences.clear()  # what was sent may be lost, or was ignored by nodes that another server had meanwhile
         elif scheduler().monotonic() - looked >= _SLICE:
             looked = scheduler().monotonic()
-            for node in _look(hub, waiting, known, gone):
+            for node in _look(hub, waiting, presences, gone):
                 del waiting[node]
-    wait.close(scheduler().monotonic() - start)
     return replies
+
+
+def wait_for_others(seconds: float, deadline: float, limits: ReplyLimits) -> float:
+    """Return when a round ends at the latest, once more than half of its nodes have answered within `seconds`.
+
+    Examples
+    --------
+    >>> [wait_for_others(t, 60.0, ReplyLimits(patience=3.0, grace=2.0)) for t in (0.1, 1.0, 30.0)]
+    [2.0, 3.0, 60.0]
+    """
+    return min(deadline, max(limits.grace, limits.patience * seconds)) if limits.patience else deadline
 
 
 def _answers(question: NodeQuestion, frame: bytes) -> bool:
@@ -69,7 +81,7 @@ def _answers(question: NodeQuestion, frame: bytes) -> bool:
 
 
 def _look(
-    hub: Hub, waiting: Mapping[str, NodeQuestion], known: dict[str, NodePresence], gone: dict[str, float]
+    hub: Hub, waiting: Mapping[str, NodeQuestion], presences: dict[str, NodePresence], gone: dict[str, float]
 ) -> list[str]:
     """Ask nodes whose presence has changed again, and return the nodes that are gone for good."""
     present, now = hub.present(), scheduler().monotonic()
@@ -78,7 +90,7 @@ def _look(
             gone.setdefault(node, now)
             continue
         gone.pop(node, None)
-        if present[node] != known.get(node):
-            known[node] = present[node]
+        if present[node] != presences.get(node):
+            presences[node] = present[node]
             hub.send(node, question.frame)
     return [node for node in waiting if now - gone.get(node, now) >= _GONE]

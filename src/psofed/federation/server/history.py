@@ -54,7 +54,7 @@ class RoundHistory:
     def __init__(self, checkpoint: Path, rounds_per_file: int = ROUNDS_PER_FILE) -> None:
         self.checkpoint = checkpoint
         self.rounds_per_file = rounds_per_file
-        self._saved = 0  # the last round that was written or read
+        self._saved = ("", 0)  # session and number of the last round that was written or read
         self._is_whole = False  # whether the last line certainly ends with a line feed
 
     def paths(self) -> list[Path]:
@@ -65,7 +65,8 @@ class RoundHistory:
 
     def save(self, state: "ServerState") -> None:
         """Write the entries of new rounds, ahead of the checkpoint: an entry too many is not read."""
-        new = [entry for entry in state.history if entry["round"] > self._saved]
+        last = self._saved[1] if self._saved[0] == state.session else 0
+        new = [entry for entry in state.history if entry["round"] > last]
         data = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in new).encode()
         path = self._path(state, self._number(state))
         if not disk().exists(path):
@@ -77,7 +78,7 @@ class RoundHistory:
                 disk().sync(path)
             except OSError as error:
                 raise PsofedError(f"{path}: cannot be written ({reason_of(error)})") from error
-        self._saved, self._is_whole = state.round_number, True
+        self._saved, self._is_whole = (state.session, state.round_number), True
 
     def load_recent(self, state: "ServerState") -> list[dict[str, Any]]:
         """Return the entries of the latest completed rounds."""
@@ -87,7 +88,7 @@ class RoundHistory:
             if len(recent) >= RECENT_ROUNDS:
                 break
         forget_old(recent)
-        self._saved = state.round_number
+        self._saved = state.session, state.round_number
         return recent
 
     def entries(self, state: "ServerState") -> Iterator[dict[str, Any]]:

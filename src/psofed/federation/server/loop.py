@@ -175,7 +175,7 @@ class Server:
 
         With ``num_rounds=0`` it runs until it is stopped, and waits for nodes however long it takes. A round ends at
         its deadline even if replies are missing, and sooner if only slow nodes are
-        (:mod:`psofed.federation.server.patience`). If the checkpoint cannot be written, say because the disk is
+        (:mod:`psofed.federation.server.exchange`). If the checkpoint cannot be written, say because the disk is
         full, the run pauses and continues by itself.
 
         Parameters
@@ -276,7 +276,7 @@ class Server:
         self._started = scheduler().monotonic()
         refused = self.registry.refused
         questions = ask(state, participants, self.sharing, self.rounds, n, sequences, refused, config)
-        frames = exchange(hub, questions, deadline, self.strikes.patience, self._attend)
+        frames = exchange(hub, questions, deadline, self.limits, self._attend)
         self._join(n, questions, frames)
 
     def _join(self, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
