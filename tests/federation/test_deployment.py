@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
 from psofed.federation.deploy.outcome import FederationOutcome
 from psofed.federation.deploy.result import save_dataset_of
-from psofed.federation.deploy.runs import FederationRun
+from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines
 from psofed.federation.server.checkpoint import CheckpointStore
@@ -141,10 +142,33 @@ def test_a_failed_run_says_why_and_can_be_continued(home):
     assert carry_out(home, synthetic(wait_for_nodes=0.1), hub) == FAILED
     assert "no node is available" in federation_status(home)["run"]["reason"]
     request = operate.resume(home)
-    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(nodes())) == FINISHED
     assert [record["event"] for record in audit.read_records(home.runs)] == [
         "started", "failed", "started", "finished",
     ]  # fmt: skip
+
+
+def test_a_request_with_settings_that_cannot_be_read_fails_and_says_why(home):
+    request = operate.submit(home, synthetic())
+    damaged = replace(request, settings={**request.settings, "deadline": -1})
+    assert FederationRun(RunStatus(home), damaged).carry_out(LocalHub(nodes())) == FAILED
+    assert "deadline must be" in federation_status(home)["run"]["reason"]
+
+
+def test_a_full_disk_delays_that_a_run_is_said_to_be_stopped(server, monkeypatch):
+    write, fails = Home.write_status, iter([True] * 3)
+    request = operate.submit(server.home, synthetic())
+    request = server.home.ask(replace(request, wanted=STOPPED))
+
+    def full(home, status):
+        if status.get("state") == STOPPED and next(fails, False):
+            raise PsofedError("status.json: cannot be written (No space left on device)")
+        write(home, status)
+
+    monkeypatch.setattr(Home, "write_status", full)
+    server.start()
+    wait_until(lambda: server.home.read_status().get("run") == request.number, what="the status")
+    assert federation_status(server.home)["run"]["state"] == STOPPED
 
 
 def test_a_second_run_never_replaces_a_result_unasked(home):
@@ -168,11 +192,11 @@ def test_a_runs_threshold_is_that_of_clients_compared_with_their_own_past(home):
 def test_a_replaced_run_is_not_continued_by_its_successor_that_has_completed_no_round(home):
     carry_out(home, synthetic())
     settings = synthetic(scenario=SCENARIO.replace(iterations=3))
-    assert carry_out(home, settings, LocalHub(nodes()), force=True, attend=lambda status: True) == STOPPED
+    assert carry_out(home, settings, LocalHub(nodes()), force=True, attend=lambda: True) == STOPPED
     assert CheckpointStore(home.checkpoint).load().round_number == 8  # still the earlier run's
     request = operate.resume(home)
     assert not home.has_begun(request)
-    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(nodes())) == FINISHED
     assert read_json(home.result)["rounds"] == 3
 
 
@@ -184,7 +208,7 @@ def test_a_rolled_back_run_continues_from_there_to_the_same_end(home, finished):
         operate.rollback(home, 99)
     workers = nodes()
     request = operate.resume(home)
-    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(workers)) == FINISHED
+    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(workers)) == FINISHED
     assert read_json(home.result)["rounds"] == 8
     assert CheckpointStore(home.checkpoint).load().epoch == 1
 
@@ -192,7 +216,7 @@ def test_a_rolled_back_run_continues_from_there_to_the_same_end(home, finished):
 def test_a_resumed_run_may_be_longer(home):
     carry_out(home, synthetic())
     request = operate.resume(home, rounds=11)
-    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(nodes())) == FINISHED
     assert read_json(home.result)["rounds"] == 11
 
 

@@ -149,19 +149,6 @@ def test_a_revoked_certificate_is_refused_at_once_and_audited(deployment):
     wait_for_round(deployment, done + 3)
 
 
-def test_values_that_are_not_finite_are_strikes_and_ban_their_node(deployment):
-    deployment.start_server()
-    deployment.start_node(0, "--byzantine", "--attack", "non-finite", "--attack-probability", "1")
-    for k in (1, 2):
-        deployment.start_node(k)
-    submit(deployment, "--synthetic", "--min-nodes", "3")
-    assert deployment.status()["run"]["banned"] == ["node-0"]
-    told = deployment.command("status", "--audit")
-    assert told.count("strike  client node-0") == 3
-    assert told.count("banned  client node-0") == 1
-    assert np.isfinite(read_json(deployment.home.result)["model"]).all()
-
-
 def table(path, clients=("",), rows=80):
     rng, lines = np.random.default_rng(0), []
     for _ in range(rows):

@@ -91,13 +91,13 @@ def run_demo(
         else:
             hub = stack.enter_context(_started(home, names, settings.scenario.num_byzantine, processes, say))
 
-        def attend(_: RunStatus) -> bool:
+        def attend() -> bool:
             dead = [name for name, child in zip(names, processes, strict=False) if child.poll() is not None]
             if dead:
                 raise PsofedError(f"{dead[0]} has ended: see {home.logs / dead[0]}.log")
             return False
 
-        run = FederationRun(home, request, attend, observers=(on_round,))
+        run = FederationRun(RunStatus(home), request, attend, on_round=on_round)
         if run.carry_out(hub) != FINISHED:
             raise PsofedError(f"the demo has failed: {run.status.values['reason']}")
         memory = [_memory_of(child.pid) for child in processes]
