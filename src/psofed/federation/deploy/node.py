@@ -19,11 +19,11 @@ from psofed.federation.client.sources import GeneratorSource, Position, open_sou
 from psofed.federation.deploy.home import RUN_FILE, Home
 from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.options import ClientOptions
+from psofed.federation.protocol.column_names import listed
 from psofed.federation.protocol.corruption import check_rehearsal
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.hub import RUN, Arrival
 from psofed.federation.transport.mqtt import Endpoint, MqttLink, Topics
-from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
 
@@ -123,16 +123,12 @@ def _with_data(options: ClientOptions) -> ClientOptions:
         _log.info("%s has no .parquet file yet." if path.is_dir() else "%s is still empty.", path)
         return options
     features, target = source.chosen()
-    shown = ", ".join(features[:8]) + (f", … ({len(features)})" if len(features) > 8 else "")
-    _log.info(
-        "Features: %s. Target: %s. Both are scaled online. A run may name other columns.", shown, target
-    )
+    about = f"Features: {listed(features)}. Target: {target}."
+    _log.info("%s Both are scaled online. A run may name other columns.", about)
     if options.is_gateway:
         names = SharedTable(source).names()
-        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-        _log.info("A gateway for %d clients%s.", len(names), f": {shown}" if names else ", as yet")
-        return options
-    if options.client is not None and not source.read(Position(), 1):
+        _log.info("A gateway for %d clients%s.", len(names), f": {listed(names)}" if names else ", as yet")
+    elif options.client is not None and not source.read(Position(), 1):
         names = SharedTable(dataclasses.replace(source, client="")).names()
         _log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))
     return options
