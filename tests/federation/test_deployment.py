@@ -23,7 +23,6 @@ from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.deploy import audit, operate
 from psofed.federation.deploy.demo import (
     DemoComparison,
-    compare_unprotected,
     demo_settings,
     run_demo,
 )
@@ -403,15 +402,6 @@ def test_a_resumed_run_does_not_wait_for_nodes_that_were_revoked_meanwhile(serve
     wait_until(lambda: server.round_now() > done + 1, 20.0, "rounds of the two that are left")
 
 
-def test_health_is_a_lock_and_a_sign_of_life(server):
-    assert not server.home.is_healthy()
-    server.start()
-    wait_until(server.home.is_healthy, what="a sign of life")
-    server.home.alive.write_text("-1000")
-    server.crash()
-    assert not server.home.is_healthy()
-
-
 def test_only_one_follower_of_a_stopped_run_is_told_so(server):
     server.start()
     request = operate.submit(server.home, synthetic(scenario=SCENARIO.replace(iterations=500), interval=0.05))
@@ -444,18 +434,6 @@ def test_figures_for_prometheus_have_expiry_and_sample_lag(server):
 
 
 # --- the demo -------------------------------------------------------------------------------------------------------
-
-
-def test_the_demo_says_what_the_protection_was_worth(home):
-    settings, said = demo_settings(DemoOptions()), []
-    result = run_demo(settings, home, said.append, lambda status: None, in_process=True)
-    compared = compare_unprotected(result, settings)
-    assert compared.headline == (
-        "node-0 is Byzantine and was caught in round 3. Protected, the server's error ends at −11.6 dB; "
-        "unprotected, at 0.6 dB."
-    )
-    assert said == ["running 4 nodes within this process (as asked for)"]
-    assert FederationOutcome(result, comparison=compared).to_json()["payoff"]["found"] == 3
 
 
 def test_a_loss_is_not_told_as_a_win():
