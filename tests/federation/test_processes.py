@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import numpy as np
+import psutil
 import pytest
 from deployments import COMMAND, NAMES, Deployment, LocalHub, carry_out, nodes, synthetic, wait_until
 
@@ -147,6 +148,19 @@ def test_a_revoked_certificate_is_refused_at_once_and_audited(deployment):
     assert statuses == {"node-0": "online", "node-1": "online", "node-2": "revoked"}
     done = round_now(deployment)
     wait_for_round(deployment, done + 3)
+
+
+def test_the_processes_of_a_killed_demo_end_with_it(deployment):
+    home = Home(deployment.folder / "demo")
+    words = ("demo", "--home", str(home.folder), "--nodes", "2", "--rounds", "100000")
+    demo = deployment.start("demo", *words)
+    wait_until(lambda: home.read_status().get("round", 0) >= 2, what="rounds")
+    children = psutil.Process(demo.pid).children()
+    assert len(children) == 3
+    deployment.kill("demo")
+    wait_until(
+        lambda: not any(child.is_running() for child in children), 20.0, "the end of mosquitto and nodes"
+    )
 
 
 def table(path, clients=("",), rows=80):
