@@ -19,7 +19,7 @@ from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.deploy.home import Home
 from psofed.federation.deploy.operate import submit
-from psofed.federation.deploy.runs import FederationRun
+from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.deploy.server import FederationServer, free_port
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.transport.broker import find_mosquitto
@@ -71,10 +71,10 @@ class Crash(BaseException):
     """Ends a server as kill -9 does: nothing is written any more."""
 
 
-def carry_out(home, settings, hub=None, *, force=False, attend=lambda status: False, observers=()):
+def carry_out(home, settings, hub=None, *, force=False, attend=lambda: False):
     """Run within this process, and return how it ended."""
     request = submit(home, settings, force=force)
-    return FederationRun(home, request, attend, observers=observers).carry_out(hub or LocalHub(nodes()))
+    return FederationRun(RunStatus(home), request, attend).carry_out(hub or LocalHub(nodes()))
 
 
 class LocalServer:

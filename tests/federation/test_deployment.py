@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,6 @@ from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.deploy import audit, operate
 from psofed.federation.deploy.demo import (
     DemoComparison,
-    compare_unprotected,
     demo_settings,
     run_demo,
 )
@@ -30,7 +30,7 @@ from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
 from psofed.federation.deploy.outcome import FederationOutcome
 from psofed.federation.deploy.result import save_dataset_of
-from psofed.federation.deploy.runs import FederationRun
+from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines
 from psofed.federation.server.checkpoint import CheckpointStore
@@ -141,10 +141,33 @@ def test_a_failed_run_says_why_and_can_be_continued(home):
     assert carry_out(home, synthetic(wait_for_nodes=0.1), hub) == FAILED
     assert "no node is available" in federation_status(home)["run"]["reason"]
     request = operate.resume(home)
-    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(nodes())) == FINISHED
     assert [record["event"] for record in audit.read_records(home.runs)] == [
         "started", "failed", "started", "finished",
     ]  # fmt: skip
+
+
+def test_a_request_with_settings_that_cannot_be_read_fails_and_says_why(home):
+    request = operate.submit(home, synthetic())
+    damaged = replace(request, settings={**request.settings, "deadline": -1})
+    assert FederationRun(RunStatus(home), damaged).carry_out(LocalHub(nodes())) == FAILED
+    assert "deadline must be" in federation_status(home)["run"]["reason"]
+
+
+def test_a_full_disk_delays_that_a_run_is_said_to_be_stopped(server, monkeypatch):
+    write, fails = Home.write_status, iter([True] * 3)
+    request = operate.submit(server.home, synthetic())
+    request = server.home.ask(replace(request, wanted=STOPPED))
+
+    def full(home, status):
+        if status.get("state") == STOPPED and next(fails, False):
+            raise PsofedError("status.json: cannot be written (No space left on device)")
+        write(home, status)
+
+    monkeypatch.setattr(Home, "write_status", full)
+    server.start()
+    wait_until(lambda: server.home.read_status().get("run") == request.number, what="the status")
+    assert federation_status(server.home)["run"]["state"] == STOPPED
 
 
 def test_a_second_run_never_replaces_a_result_unasked(home):
@@ -168,11 +191,11 @@ def test_a_runs_threshold_is_that_of_clients_compared_with_their_own_past(home):
 def test_a_replaced_run_is_not_continued_by_its_successor_that_has_completed_no_round(home):
     carry_out(home, synthetic())
     settings = synthetic(scenario=SCENARIO.replace(iterations=3))
-    assert carry_out(home, settings, LocalHub(nodes()), force=True, attend=lambda status: True) == STOPPED
+    assert carry_out(home, settings, LocalHub(nodes()), force=True, attend=lambda: True) == STOPPED
     assert CheckpointStore(home.checkpoint).load().round_number == 8  # still the earlier run's
     request = operate.resume(home)
     assert not home.has_begun(request)
-    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(nodes())) == FINISHED
     assert read_json(home.result)["rounds"] == 3
 
 
@@ -184,7 +207,7 @@ def test_a_rolled_back_run_continues_from_there_to_the_same_end(home, finished):
         operate.rollback(home, 99)
     workers = nodes()
     request = operate.resume(home)
-    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(workers)) == FINISHED
+    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(workers)) == FINISHED
     assert read_json(home.result)["rounds"] == 8
     assert CheckpointStore(home.checkpoint).load().epoch == 1
 
@@ -192,7 +215,7 @@ def test_a_rolled_back_run_continues_from_there_to_the_same_end(home, finished):
 def test_a_resumed_run_may_be_longer(home):
     carry_out(home, synthetic())
     request = operate.resume(home, rounds=11)
-    assert FederationRun(home, request, lambda status: False).carry_out(LocalHub(nodes())) == FINISHED
+    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(nodes())) == FINISHED
     assert read_json(home.result)["rounds"] == 11
 
 
@@ -379,15 +402,6 @@ def test_a_resumed_run_does_not_wait_for_nodes_that_were_revoked_meanwhile(serve
     wait_until(lambda: server.round_now() > done + 1, 20.0, "rounds of the two that are left")
 
 
-def test_health_is_a_lock_and_a_sign_of_life(server):
-    assert not server.home.is_healthy()
-    server.start()
-    wait_until(server.home.is_healthy, what="a sign of life")
-    server.home.alive.write_text("-1000")
-    server.crash()
-    assert not server.home.is_healthy()
-
-
 def test_only_one_follower_of_a_stopped_run_is_told_so(server):
     server.start()
     request = operate.submit(server.home, synthetic(scenario=SCENARIO.replace(iterations=500), interval=0.05))
@@ -420,18 +434,6 @@ def test_figures_for_prometheus_have_expiry_and_sample_lag(server):
 
 
 # --- the demo -------------------------------------------------------------------------------------------------------
-
-
-def test_the_demo_says_what_the_protection_was_worth(home):
-    settings, said = demo_settings(DemoOptions()), []
-    result = run_demo(settings, home, said.append, lambda status: None, in_process=True)
-    compared = compare_unprotected(result, settings)
-    assert compared.headline == (
-        "node-0 is Byzantine and was caught in round 3. Protected, the server's error ends at −11.6 dB; "
-        "unprotected, at 0.6 dB."
-    )
-    assert said == ["running 4 nodes within this process (as asked for)"]
-    assert FederationOutcome(result, comparison=compared).to_json()["payoff"]["found"] == 3
 
 
 def test_a_loss_is_not_told_as_a_win():

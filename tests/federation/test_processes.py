@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import numpy as np
+import psutil
 import pytest
 from deployments import COMMAND, NAMES, Deployment, LocalHub, carry_out, nodes, synthetic, wait_until
 
@@ -149,17 +150,17 @@ def test_a_revoked_certificate_is_refused_at_once_and_audited(deployment):
     wait_for_round(deployment, done + 3)
 
 
-def test_values_that_are_not_finite_are_strikes_and_ban_their_node(deployment):
-    deployment.start_server()
-    deployment.start_node(0, "--byzantine", "--attack", "non-finite", "--attack-probability", "1")
-    for k in (1, 2):
-        deployment.start_node(k)
-    submit(deployment, "--synthetic", "--min-nodes", "3")
-    assert deployment.status()["run"]["banned"] == ["node-0"]
-    told = deployment.command("status", "--audit")
-    assert told.count("strike  client node-0") == 3
-    assert told.count("banned  client node-0") == 1
-    assert np.isfinite(read_json(deployment.home.result)["model"]).all()
+def test_the_processes_of_a_killed_demo_end_with_it(deployment):
+    home = Home(deployment.folder / "demo")
+    words = ("demo", "--home", str(home.folder), "--nodes", "2", "--rounds", "100000")
+    demo = deployment.start("demo", *words)
+    wait_until(lambda: home.read_status().get("round", 0) >= 2, what="rounds")
+    children = psutil.Process(demo.pid).children()
+    assert len(children) == 3
+    deployment.kill("demo")
+    wait_until(
+        lambda: not any(child.is_running() for child in children), 20.0, "the end of mosquitto and nodes"
+    )
 
 
 def table(path, clients=("",), rows=80):

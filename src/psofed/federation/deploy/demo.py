@@ -91,13 +91,13 @@ def run_demo(
         else:
             hub = stack.enter_context(_started(home, names, settings.scenario.num_byzantine, processes, say))
 
-        def attend(_: RunStatus) -> bool:
+        def attend() -> bool:
             dead = [name for name, child in zip(names, processes, strict=False) if child.poll() is not None]
             if dead:
                 raise PsofedError(f"{dead[0]} has ended: see {home.logs / dead[0]}.log")
             return False
 
-        run = FederationRun(home, request, attend, observers=(on_round,))
+        run = FederationRun(RunStatus(home), request, attend, on_round=on_round)
         if run.carry_out(hub) != FINISHED:
             raise PsofedError(f"the demo has failed: {run.status.values['reason']}")
         memory = [_memory_of(child.pid) for child in processes]
@@ -142,6 +142,7 @@ def _started(
     """Start a server and the node processes, which end with the block."""
     from psofed.federation.deploy.options import ServerOptions
     from psofed.federation.deploy.server import serve
+    from psofed.federation.transport.broker import bound_command
     from psofed.federation.transport.certificates import Certificates
 
     certificates = Certificates(home.credentials)
@@ -152,26 +153,19 @@ def _started(
         endpoint = str(server.hub.endpoint)
         say(f"starting {len(names)} node processes against {endpoint} (TLS, loopback)")
         home.logs.mkdir(exist_ok=True, mode=0o700)
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         for k, name in enumerate(names):
             log = stack.enter_context((home.logs / f"{name}.log").open("ab"))
-            command = client_command(endpoint, certificates.bundle(name), home.folder / name)
-            command += ["--partition", str(k), *(["--byzantine"] if k < num_byzantine else [])]
+            words = [sys.executable, "-c", "from psofed.cli import main; main()", "federation", "client"]
+            words += ["--broker", endpoint, "--certificate", str(certificates.bundle(name))]
+            words += ["--home", str(home.folder / name), "--partition", str(k)]
+            words += ["--byzantine"] if k < num_byzantine else []
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_environment()
+                bound_command(*words), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
             processes.append(child)
             stack.callback(_end, child)
         yield server.hub
-
-
-def client_command(broker: str, certificate: Path, home: Path) -> list[str]:
-    """Return the command of a node."""
-    command = [sys.executable, "-c", "from psofed.cli import main; main()", "federation", "client"]
-    return [*command, "--broker", broker, "--certificate", str(certificate), "--home", str(home)]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:

@@ -122,9 +122,9 @@ class Home:
         """Return what the server has said last of the run; empty if there was none."""
         return _read_table(self.status)
 
-    def write_status(self, status: Mapping[str, Any], **changes: Any) -> None:
-        """Replace the status, with some changes."""
-        write_json(self.status, {**status, **changes})
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Replace the status."""
+        write_json(self.status, status)
 
     def read_server(self) -> dict[str, Any]:
         """Return where the server that was started last has its broker; empty if there was none."""

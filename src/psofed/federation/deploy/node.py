@@ -18,11 +18,11 @@ from psofed.federation.client.sources import GeneratorSource, Position, open_sou
 from psofed.federation.deploy.home import RUN_FILE, Home
 from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.options import ClientOptions
+from psofed.federation.protocol.column_names import listed
 from psofed.federation.protocol.corruption import check_rehearsal
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.hub import RUN, Arrival
 from psofed.federation.transport.mqtt import Endpoint, MqttLink, Topics
-from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
 
@@ -124,10 +124,8 @@ def _with_data(options: ClientOptions) -> ClientOptions:
     _log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))
     if options.is_gateway:
         names = SharedTable(source).names()
-        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-        _log.info("A gateway for %d clients%s.", len(names), f": {shown}" if names else ", as yet")
-        return options
-    if options.client is not None and not source.read(Position(), 1):
+        _log.info("A gateway for %d clients%s.", len(names), f": {listed(names)}" if names else ", as yet")
+    elif options.client is not None and not source.read(Position(), 1):
         names = SharedTable(dataclasses.replace(source, client="")).names()
         _log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))
     return options

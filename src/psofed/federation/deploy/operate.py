@@ -1,5 +1,6 @@
 """The operator's commands: start, follow, stop, continue and roll back runs, with or without a running server."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from psofed.federation.deploy.home import (
     Home,
     RunRequest,
 )
-from psofed.federation.deploy.runs import write_result
+from psofed.federation.deploy.runs import RunStatus, write_result
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.suspects import with_threshold
@@ -95,30 +96,30 @@ def stop(home: Home) -> tuple[str, int]:
         request = home.ask(replace(before, wanted=STOPPED))
     deadline = time.monotonic() + _STOP_SECONDS
     while home.read_status().get("run") != request.number:
+        if time.monotonic() > deadline:
+            raise PsofedError(f"the run has not stopped within {_STOP_SECONDS:g} s; see the server's log")
         if not home.is_served:
-            try:
-                with only_one(home.server_lock, "a server has started meanwhile"):
-                    acknowledge_stop(home, request)
-            except PsofedError:
-                continue
-        elif time.monotonic() > deadline:
-            raise PsofedError(f"the server has not stopped the run within {_STOP_SECONDS:g} s; see its log")
+            with (
+                contextlib.suppress(PsofedError),
+                only_one(home.server_lock, "a server has started meanwhile"),
+            ):
+                acknowledge_stop(RunStatus(home), request)
         time.sleep(_LOOK_EVERY)
     return STOPPED, int(home.read_status().get("round", 0))
 
 
-def acknowledge_stop(home: Home, request: RunRequest) -> None:
+def acknowledge_stop(status: RunStatus, request: RunRequest) -> None:
     """Let the status say that the run is stopped; a run without an end has its result then."""
-    status = {"round": 0, "rounds": 0, **home.read_status()}
+    home, values = status.home, status.values
     if home.has_begun(request):
         settings, store = request.run_settings(), CheckpointStore(home.checkpoint)
-        status["round"] = store.load().round_number
-        if status.get("state") == RUNNING:  # its server was killed
-            about = {"round": status["round"], "session": store.session() or ""}
-            add_record(home.runs, STOPPED, run=status.get("run", ""), **about)
+        values["round"] = store.load().round_number
+        if values.get("state") == RUNNING:  # its server was killed
+            about = {"round": values["round"], "session": store.session() or ""}
+            add_record(home.runs, STOPPED, run=values.get("run", ""), **about)
         if not settings.num_rounds:
-            write_result(home, settings, status.get("began") or {"time": time.time()})
-    home.write_status(status, state=STOPPED, run=request.number, reason="")
+            write_result(home, settings, values.get("began") or {"time": time.time()})
+    status.set(state=STOPPED, run=request.number, reason="")
 
 
 def rollback(home: Home, to_round: int) -> int:
@@ -129,7 +130,7 @@ def rollback(home: Home, to_round: int) -> int:
         if before is not None:  # the run that the checkpoint belongs to is the one to continue
             request = home.ask(replace(before, wanted=STOPPED, replaces=None))
             about = {"round": state.round_number, "state": ROLLED_BACK, "run": request.number, "last": None}
-            home.write_status(home.read_status(), **about)
+            home.write_status({**home.read_status(), **about})
     return state.round_number
 
 

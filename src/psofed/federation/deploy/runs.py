@@ -1,12 +1,13 @@
 """One run of the ready-made nodes over any hub: rounds, status, audit, history of runs and result."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_json
+from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.audit import RoundAudit, add_record
 from psofed.federation.deploy.home import FAILED, FINISHED, RUNNING, STOPPED, Home, RunRequest
@@ -22,42 +23,44 @@ _log = logging.getLogger("psofed.federation")
 _WRITE_EVERY = 0.5  # seconds between two statuses, unless the run's state changes
 
 
-@dataclass
 class RunStatus:
-    """Progress of a run as the server tells it, kept in a file for other processes.
+    """Progress of the latest run as the server sees it, kept in a file for other processes.
 
     Attributes
     ----------
+    home : Home
+        Whose status it is; what the file says is where it begins.
     values : dict
         As ``status.json`` holds them.
-    observers : list of callable
-        Told the values after each round.
     """
 
-    home: Home
-    values: dict[str, Any]
-    observers: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
-    _written: float = -1e9
-    _problem: str = ""
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.values: dict[str, Any] = {"round": 0, "rounds": 0}
+        self._written, self._is_news = -1e9, OncePerChange()
+        try:
+            self.values |= home.read_status()
+        except PsofedError as error:
+            _log.warning("%s", error)
 
     def set(self, **changes: Any) -> None:
         """Change some values, and write them now."""
         self.values |= changes
-        self.write(at_once=True)
+        self._written = -1e9
+        self.write()
 
-    def write(self, *, at_once: bool = False) -> None:
+    def write(self) -> None:
         """Write the file, but not too often; a disk that is full does not stop the run."""
-        now = scheduler().monotonic()
-        if not at_once and now - self._written < _WRITE_EVERY:
+        now, problem = scheduler().monotonic(), ""
+        if now - self._written < _WRITE_EVERY:
             return
         self._written = now
         try:
             self.home.write_status(self.values)
-            self._problem = ""
         except PsofedError as error:
-            if str(error) != self._problem:
-                _log.warning("%s", error)
-            self._problem = str(error)
+            problem = str(error)
+        if self._is_news("status", problem) and problem:
+            _log.warning("%s", problem)
 
 
 @dataclass
@@ -66,43 +69,43 @@ class FederationRun:
 
     Parameters
     ----------
-    home : Home
-        Its files.
+    status : RunStatus
+        Where its progress is written; its files are in the same home.
     request : RunRequest
         What was asked for.
     attend : callable
-        Called at least once a second, with the status; returns True to stop the run.
+        Called at least once a second; returns True to stop the run.
     clients_allowed : callable, optional
         How many clients a node may have, by name.
-    observers : iterable of callable
-        Told the status after each round.
+    on_round : callable, optional
+        Called with the values of the status after each round.
     """
 
-    home: Home
+    status: RunStatus
     request: RunRequest
-    attend: Callable[["RunStatus"], bool]
+    attend: Callable[[], bool] = lambda: False
     clients_allowed: Callable[[str], int] | None = None
-    observers: Iterable[Callable[[dict[str, Any]], None]] = ()
+    on_round: Callable[[dict[str, Any]], object] = lambda _: None
+    _errors: dict[str, float] = field(default_factory=dict)
+    _sampled: dict[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        before = self.home.read_status()
-        if not self.home.has_begun(self.request):  # what is known of the nodes does not depend on the run
-            before = {name: before[name] for name in ("nodes", "certificates") if name in before}
-        began = before.get("began") or {"time": scheduler().time()}
-        about = {"round": 0, "rounds": self.request.settings.get("rounds") or 0, **before}
-        self.status: RunStatus = RunStatus(
-            self.home, {**about, "began": began, "run": self.request.number}, list(self.observers)
-        )
-        self._errors: dict[str, float] = {}
-        self._sampled: dict[str, float] = {}
+    @property
+    def home(self) -> Home:
+        """Its files."""
+        return self.status.home
 
     def carry_out(self, hub: Hub) -> str:
         """Run the rounds, and return how the run has ended; whatever goes wrong is a status."""
-        began = scheduler().monotonic()
+        began, has_begun = scheduler().monotonic(), self.home.has_begun(self.request)
+        values = self.status.values
+        if not has_begun:  # what is known of the nodes does not depend on the run
+            values = {name: values[name] for name in ("nodes", "certificates") if name in values}
+        first = {"round": 0, "rounds": 0, "began": {"time": scheduler().time()}}
+        self.status.values = {**first, **values, "run": self.request.number}
         try:
             settings = self.request.run_settings()
             self.status.set(state=RUNNING, reason="", rounds=settings.num_rounds)
-            event = "resumed" if self.home.has_begun(self.request) else "started"
+            event = "resumed" if has_begun else "started"
             add_record(self.home.runs, event, run=self.request.number, rounds=settings.num_rounds)
             word, reason = self._rounds(hub, settings), ""
         except PsofedError as error:
@@ -133,7 +136,7 @@ class FederationRun:
             checkpoint=store,
             clients_allowed=self.clients_allowed,
             on_round=lambda state: self._note(state, settings),
-            attend=lambda: self.attend(self.status),
+            attend=self.attend,
         )
         state = run_ready_made(server, hub, settings)
         if state.round_number and (not server.was_stopped or not settings.num_rounds):
@@ -168,8 +171,7 @@ class FederationRun:
             "sample_lag": {name: round(now - then, 1) for name, then in self._sampled.items()},
         }
         self.status.write()
-        for observe in self.status.observers:
-            observe(self.status.values)
+        self.on_round(self.status.values)
 
 
 _ENDED: Mapping[str, str] = {FAILED: "failed", FINISHED: "finished", STOPPED: "been stopped"}

@@ -53,6 +53,7 @@ class FederationServer:
         self.hub: MqttHub = hub
         self.certificates: Certificates = certificates
         self.broker: Mosquitto | None = broker
+        self.status: RunStatus = RunStatus(home)
         self._is_news = OncePerChange()
         self._tended = self._looked = -1e9
         self._admission: tuple[frozenset[str], object] = frozenset(), None
@@ -62,36 +63,29 @@ class FederationServer:
 
     def work(self) -> None:
         """Obey requests until interrupted."""
-        status = self._status()
-        done = status.values.get("run", "") if status.values.get("state") in ENDED else ""
+        values = self.status.values
+        done = values.get("run", "") if values.get("state") in ENDED else ""
         while True:
-            self._tend(status)
+            self._tend()
             request = self._request
             if request is None or request.number == done:
                 self.hub.receive(_TEND_EVERY)  # replies to nothing
                 continue
             done = request.number
             if request.wanted == RUNNING:
-                attend = partial(self._attend, number=done)
-                run = FederationRun(self.home, request, attend, self.certificates.clients_allowed)
-                run.carry_out(self.hub)
-                status = run.status
+                attend = partial(self._is_superseded, done)
+                FederationRun(self.status, request, attend, self.certificates.clients_allowed).carry_out(
+                    self.hub
+                )
             else:
-                status.set()
-                self._guarded("stop", partial(acknowledge_stop, self.home, request))
-                status = self._status()
+                self._guarded("stop", partial(acknowledge_stop, self.status, request))
 
-    def _status(self) -> RunStatus:
-        values: dict[str, Any] = {"round": 0, "rounds": 0}
-        self._guarded("status", lambda: values.update(self.home.read_status()))
-        return RunStatus(self.home, values)
-
-    def _attend(self, status: RunStatus, number: str) -> bool:
+    def _is_superseded(self, number: str) -> bool:
         """Return whether the operator wants something else than the current run."""
-        self._tend(status)
+        self._tend()
         return self._request is not None and self._request.number != number
 
-    def _tend(self, status: RunStatus) -> None:
+    def _tend(self) -> None:
         now = scheduler().monotonic()
         if now - self._tended < _TEND_EVERY:
             return
@@ -105,10 +99,10 @@ class FederationServer:
             for name, reason in self.hub.dropped.keys() - self._audited:
                 self._audited.add((name, reason))
                 add_record(self.home.audit, "refused", node=name, reason=reason)
-            status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
+            self.status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
             self.home.beat()
             notify("WATCHDOG=1")
-        status.write()
+        self.status.write()
 
     def _read_request(self) -> None:
         self._request = self.home.read_request()

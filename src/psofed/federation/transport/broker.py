@@ -98,7 +98,12 @@ try:
 except (OSError, ValueError):
     pass
 os.execv(sys.argv[2], sys.argv[2:])
-"""  # becomes the command, which is killed with its parent and may have many connections
+"""
+
+
+def bound_command(*words: str) -> list[str]:
+    """Return a command that Linux kills with this process, and that may have many connections."""
+    return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *words]
 
 
 def find_mosquitto() -> str:
@@ -224,7 +229,7 @@ class Mosquitto:
     def _launch(self) -> None:
         self._started = time.monotonic()
         self._child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), self._path, "-c", str(self._config)],
+            bound_command(self._path, "-c", str(self._config)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

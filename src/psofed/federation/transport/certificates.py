@@ -295,8 +295,6 @@ class Identity:
     ----------
     name : str
         The certificate's common name.
-    until : datetime
-        When it ends.
     certificate : bytes
         The certificate (DER), by which others recognise signatures.
     """
@@ -314,7 +312,6 @@ class Identity:
             raise PsofedError(problem) from None
         self._issued: dict[bytes, ec.EllipticCurvePublicKey] = {}
         self.name: str = _common_name(certificate)
-        self.until: datetime.datetime = certificate.not_valid_after_utc
         self.certificate: bytes = certificate.public_bytes(serialization.Encoding.DER)
 
     def tls(self, authority: Path | None = None) -> ssl.SSLContext:

@@ -247,7 +247,9 @@ class Connection:
             self._client.subscribe(self._subscriptions)
 
     def _on_connect_fail(self, *_: Any) -> None:
-        self._say(f"cannot connect to {self.endpoint}: {self._client.failure}")
+        is_foreign = "CERTIFICATE_VERIFY_FAILED" in self._client.failure and self.endpoint.authority is None
+        hint = "; if its certificate is of another authority, name that with --ca" if is_foreign else ""
+        self._say(f"cannot connect to {self.endpoint}: {self._client.failure}{hint}")
 
     def _on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: Any, _properties: Any) -> None:
         self.is_connected = not any(reason.is_failure for reason in reasons)
