@@ -197,8 +197,8 @@ def _recent(advice: "Advice") -> str:
     if len(advice.stations) == 1 or not fades:
         return ""
     return (
-        f"The gain fades: in the later half of these rows it is {change(recent)}. Expect this from now on; "
-        "federations gain most while models still learn."
+        f"The gain fades: in the later half of these rows the federation has {change(recent)}. Expect this from now "
+        "on; federations gain most while models still learn."
     )
 
 
