@@ -1,4 +1,4 @@
-"""What in a table should be looked at before any answer: measured oddities, not their causes."""
+"""Oddities of a table to look at before any answer: measured, without a cause."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Whether the relation between columns and target is linear: random features, and trees boosted on the pooled rows."""
+"""Tests whether the relation between columns and target is linear: random features, and trees boosted on all rows."""
 
 from importlib.util import find_spec
 from itertools import pairwise

@@ -124,7 +124,7 @@ class SweepResult(Reported):
 
     @property
     def defence_names(self) -> list[str]:
-        """What is known of a defence at any of the points."""
+        """Names of the numbers that sum up a defence at any of the points."""
         return list(dict.fromkeys(name for cell in self.cells for name in cell.defence))
 
     @property
