@@ -14,6 +14,7 @@ import numpy as np
 import psofed
 from psofed.fleet.measured import table_samples
 from psofed.simulation.baselines import lms_errors
+from psofed.studies.advice.judging import Gain
 from psofed.studies.advice.running import run_federation
 
 WARMUP = 20  # rows that only feed the means
@@ -95,10 +96,10 @@ def check_intervals(tables: int) -> None:
 
 
 def check_groups(tables: int) -> None:
-    """Print the verdicts and the sizes of the groups in the answers, and their mean gain."""
+    """Print verdicts and groups, and for the most frequent groups how often the interval holds their mean gain."""
     for kind in ("15 alike", "8 and 7 alike", "12 alike and 3 others", "all different", "15 alike, few rows"):
         answers: Counter[tuple[str, str]] = Counter()
-        gains = []
+        gains: dict[str, list[Gain]] = {}
         for seed in range(tables):
             rng = np.random.default_rng((seed, 11))
             rows = 60 if kind.endswith("few rows") else 200
@@ -112,11 +113,14 @@ def check_groups(tables: int) -> None:
             advice = psofed.advise(data, byzantine=0, trials=8)
             sizes = " + ".join(str(len(group.clients)) for group in advice.groups)
             answers[advice.verdict + (f" ({advice.winner})" if advice.winner else ""), sizes] += 1
-            gains.append(advice.federation.gain.value)
+            gains.setdefault(sizes, []).append(advice.federation.gain)
         listed = "; ".join(
             f"{count} × {verdict}: {sizes}" for (verdict, sizes), count in answers.most_common()
         )
-        print(f"| {kind} | {listed} | {100 * np.mean(gains):+.1f} % |", flush=True)
+        most = max(gains.values(), key=len)
+        mean = float(np.mean([gain.value for gain in most]))
+        holds = np.mean([gain.interval[0] <= mean <= gain.interval[1] for gain in most])
+        print(f"| {kind} | {listed} | {100 * mean:+.1f} % | {100 * holds:.0f} % |", flush=True)
 
 
 def two_others(rng: np.random.Generator, later: int = 0) -> tuple[psofed.OwnData, int]:

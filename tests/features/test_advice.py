@@ -328,7 +328,7 @@ def test_rates_are_compared_by_time_where_the_table_has_times(tmp_path) -> None:
     rows += [f"2024-{1 + n // 28:02d}-{1 + n % 28:02d} 00:00,slow,{n % 7},{n % 5}" for n in range(60)]
     (tmp_path / "t.csv").write_text("time,who,x,y\n" + "\n".join(rows), encoding="utf-8")
     (note,) = cautions(psofed.read_data(tmp_path / "t.csv", "who", "y"))
-    assert note.startswith("Clients measure at different rates: fast every 3,600 s, slow every 86,400 s.")
+    assert note.startswith("fast has a row every 3,600 s and slow every 86,400 s: their n-th rows")
 
 
 def curved(clients: int = 12, rows: int = 220):
@@ -342,7 +342,7 @@ def test_a_relation_that_is_not_linear_is_mentioned_and_how_far_random_features_
     advice = advise(curved(), byzantine=0, trials=1)
     assert advice.method("rff").error < 0.6 * advice.alone.error
     assert "The relation is not linear: 100 random features would have " in advice.answer
-    assert 'add `model.kind = "rff"` and `model.features = 100`.' in advice.answer
+    assert 'add `model.kind = "rff"`, `model.features = 100`' in advice.answer
     pytest.importorskip("sklearn")
     assert "Even so, gradient boosting of trees on the pooled rows has " in advice.answer
     monkeypatch.setattr(relation, "find_spec", lambda name: None)

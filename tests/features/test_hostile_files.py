@@ -172,13 +172,7 @@ def test_forged_shapes_of_a_result_are_refused(simulation: Path, sweep: Path) ->
     assert "diverged_at has dimensions" in forged(data.assign(diverged_at=data["network_mse"]))
     data = open_dataset(sweep)
     assert "num_shared is 1, expected 2" in forged(data.isel(num_shared=[0]))
-    for name, value in {
-        "seconds": "[]",
-        "axes": "{}",
-        "base": "x = 1",
-        "defence": "[1]",
-        "engine": "7",
-    }.items():
+    for name, value in {"cells": "[]", "axes": "{}", "base": "x = 1", "settings": "[1]"}.items():
         forged(data.assign_attrs({name: value}))
 
 
@@ -213,9 +207,9 @@ def test_a_forged_cell_is_computed_again(tmp_path: Path) -> None:
         packed(about=np.array(json.dumps({**about, "seed": 7}))), packed(diverged_at=None), bomb.getvalue(),
         packed(about=np.array(json.dumps({**about, "seconds": "x"}))), packed(diverged_at=np.zeros(3)),
         packed(about=np.array(json.dumps({**about, "defence": {"x": []}}))),
-        packed(**{"steady_state/network_mse": np.zeros(4)}),
-        packed(**{"steady_state/network_mse": np.array(["a", "b", "c"])}),
-        packed(**{"steady_state/network_mse": np.zeros((3, 10**5))}),
+        packed(network_mse=np.zeros(4)),
+        packed(network_mse=np.array(["a", "b", "c"])),
+        packed(network_mse=np.zeros((3, 10**5))),
     ]  # fmt: skip
     for number, content in enumerate(wrong):
         assert load(content) is None, number
@@ -223,7 +217,7 @@ def test_a_forged_cell_is_computed_again(tmp_path: Path) -> None:
         result = load(flipped(payload, number))
         if result is not None:  # of what is in a ZIP file, some bits have no meaning
             for metric, values in result.steady_state.items():
-                assert values.tobytes() == right[f"steady_state/{metric}"].tobytes()
+                assert values.tobytes() == right[metric].tobytes()
 
 
 def test_a_damaged_archive_of_the_federation_is_one_line(tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ class LearningMethod:
         Values sent per iteration, up and down, by all participants; 0 if nothing is sent.
     rule : str
         How the server combines what arrives; empty without a server.
+    model : dict
+        The scenario's model, if it is not linear.
     """
 
     name: str
@@ -67,6 +69,7 @@ class LearningMethod:
     gain: Gain
     numbers: float = 0
     rule: str = ""
+    model: dict[str, Any] = field(default_factory=dict)
 
 
 def describe(way: Way, alone: Way, of_gain: Judge, of_error: Judge) -> LearningMethod:
@@ -77,11 +80,11 @@ def describe(way: Way, alone: Way, of_gain: Judge, of_error: Judge) -> LearningM
         stepsize = way.stepsizes[judged.last] if way.stepsizes else None
         return LearningMethod(way.name, way.title, None, stepsize, error, gain)
     setting = way.scenarios[judged.last]
-    rule, stepsize = setting.aggregation.kind, setting.common_stepsize
+    rule = setting.aggregation.kind
     title = f"{way.title}, M = {setting.num_shared}" + ("" if rule == "mean" else f", {rule}")
-    return LearningMethod(
-        way.name, title, setting.num_shared, stepsize, error, gain, values_sent(setting), rule
-    )
+    model = {} if setting.is_linear else setting.model.to_mapping()
+    how = setting.num_shared, setting.common_stepsize, error, gain, values_sent(setting), rule, model
+    return LearningMethod(way.name, title, *how)
 
 
 def values_sent(scenario: Scenario) -> float:

@@ -1,7 +1,7 @@
 """Asks a table whether federating helps: what is compared, run and judged, and how the answer is put together."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pandas
 
 _FORGETTING = (1.0, 0.995, 0.98, 0.95)
+_HEAVY_NOTE = "the table is large: fewer stepsizes and numbers of shared parameters were tried."
 
 
 @takes(AdviceSettings)
@@ -120,56 +121,55 @@ def _compare(runner: Runner, threat: Threat) -> Advice:
     """Run every way to learn, judge them, and put the answer together."""
     judge, data, everybody = runner.judge, runner.data, runner.everybody
     is_several = len(everybody) > 1
-    alone, pooled = (
-        runner.lms(runner.stepsizes()),
-        runner.lms(runner.stepsizes() / len(everybody), pooled=True),
-    )
+    alone, pooled = runner.lms(runner.stepsizes()), runner.lms(runner.stepsizes(), pooled=True)
     whole = runner.federation(everybody, runner.stepsizes(runner.scenario.num_participants), runner.shared())
+    together, own = judge.choose(whole), judge.choose(alone)
     plan = _follow(runner, whole, alone)
     members = np.isin(everybody, [k for group, _ in plan.groups for k in group])
-    together, own = judge.choose(whole), judge.choose(alone)
+    of_members, judged = (
+        Judge(runner.blocks, members),
+        Judged(plan.errors[judge.first :]).filled(members, own),
+    )
     title = "federation" + (f", {len(plan.groups)} groups" if len(plan.groups) > 1 else "")
     title += f" of {members.sum()} clients" if not members.all() else ""
-    judged = Judged(plan.errors[judge.first :]).filled(members, own)
-    filled = np.concatenate([np.zeros_like(plan.errors[: judge.first]), judged.errors])
-    federation = Way("federation", title, filled[None], (plan.groups[0][1],))
-    of_members = Judge(runner.blocks, members)
-    described = [
-        describe(alone, alone, judge, judge),
-        replace(
-            describe(federation, alone, of_members, judge),
-            numbers=sum(values_sent(setting) for _, setting in plan.groups),
-        ),
-        *(describe(whole.only(count), alone, judge, judge) for count in dict.fromkeys(whole.costs)),
-    ]
-    gain = described[1].gain
+    errors = np.concatenate([np.zeros_like(plan.errors[: judge.first]), judged.errors])
+    federation = Way("federation", title, errors[None], (plan.groups[0][1],))
     robust, what_if = ask_what_if(runner, threat, plan.groups[0][0], alone)
-    rivals = _rivals(runner)
-    features, trees = random_features(runner), boosted_trees(runner)
+    rivals, features, trees = _rivals(runner), random_features(runner), boosted_trees(runner)
+    parts = [whole.only(count) for count in dict.fromkeys(whole.costs)]
     others = [way for way in (pooled, *rivals, features, trees) if way is not None]
-    described += [*robust, *(describe(way, alone, judge, judge) for way in others)]
-    best = min((judge.choose(way) for way in (federation, whole, alone, pooled)), key=judge.error)
+    first = describe(federation, alone, of_members, judge)
+    methods = (
+        describe(alone, alone, judge, judge),
+        replace(first, numbers=sum(values_sent(setting) for _, setting in plan.groups)),
+        *(describe(way, alone, judge, judge) for way in parts),
+        *robust,
+        *(describe(way, alone, judge, judge) for way in others),
+    )
+    best = min((judged, together, own, judge.choose(pooled)), key=judge.error)
     rff_gain = boosting_gain = Gain()
     if features is not None:
-        rff_gain, best = (
-            judge.gain(judge.choose(features), best),
-            min(best, judge.choose(features), key=judge.error),
-        )
+        curved = judge.choose(features)
+        rff_gain, best = judge.gain(curved, best), min(best, curved, key=judge.error)
     if trees is not None:
         boosting_gain = judge.gain(judge.choose(trees), best)
+    gain, average, extremes = first.gain, judge.choose(rivals[-1]), extreme_rows(data)
     federates = gain.helps and is_several
     winner, winner_gain = _winner(judge, rivals, judged if federates else own)
-    verdict = _verdict(gain, winner, is_several)
-    bounded_gain, extremes, average = gain, extreme_rows(data), judge.choose(rivals[-1])
-    if extremes and is_several:
-        bounded_gain = _bounded_gain(runner, plan)
-        sign = {"federate": 1.0, "stay alone": 0.0 if winner else -1.0}.get(verdict, 0.0)
-        verdict = "depends on extreme rows" if sign * bounded_gain.value < 0 else verdict
+    bounded_gain = _bounded_gain(runner, plan) if extremes and is_several else gain
+    if winner:
+        verdict = "stay alone" if winner == "rls" else "naive"
+    elif is_several and not gain.matters:
+        verdict = "no clear difference"
+    elif is_several and gain.value * bounded_gain.value < 0:
+        verdict = "depends on extreme rows"
+    else:
+        verdict = "federate" if federates else "stay alone"
     return Advice(
         verdict=verdict,
         winner=winner,
         winner_gain=winner_gain,
-        methods=tuple(described),
+        methods=methods,
         groups=tuple(
             ClientGroup(tuple(data.clients[k] for k in group), setting.num_shared, setting.common_stepsize)
             for group, setting in plan.groups
@@ -190,7 +190,7 @@ def _compare(runner: Runner, threat: Threat) -> Advice:
         rows=int(judge.rows.sum()),
         data=data.describe(),
         cautions=tuple(cautions(data)),
-        notes=(*data.notes(), *_notes(runner)),
+        notes=(*data.notes(), *([_HEAVY_NOTE] if runner.is_heavy else [])),
     )
 
 
@@ -263,24 +263,3 @@ def _stations(runner: Runner, alone: Judged, federation: Judged, average: Judged
             flag = "too few rows"
         stations.append(Station(name, len(targets), error, joined, gain, flag))
     return tuple(stations)
-
-
-def _notes(runner: Runner) -> Iterator[str]:
-    unjudged = [name for name, rows in zip(runner.data.clients, runner.judge.rows, strict=True) if not rows]
-    if unjudged:
-        yield (
-            f"{len(unjudged)} clients ({', '.join(unjudged[:3])}{', …' if len(unjudged) > 3 else ''}) learn, "
-            "but their rows end before the judged part begins."
-        )
-    if runner.is_heavy:
-        yield "the table is large: fewer stepsizes and numbers of shared parameters were tried."
-
-
-def _verdict(gain: Gain, winner: str, several: bool) -> str:
-    if winner:
-        return "stay alone" if winner == "rls" else "naive"
-    if not several:
-        return "stay alone"
-    if not gain.matters:
-        return "no clear difference"
-    return "federate" if gain.value > 0 else "stay alone"

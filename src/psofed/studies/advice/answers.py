@@ -1,5 +1,6 @@
 """The answer of an advice in sentences."""
 
+import json
 import math
 from typing import TYPE_CHECKING
 
@@ -20,17 +21,13 @@ _MOST_LISTED = 4  # groups whose sizes are listed
 
 def answer(advice: "Advice") -> str:
     """Return the answer in some sentences."""
-    return " ".join(
-        filter(
-            None, (_winner(advice), _federating(advice), _newcomer(advice), _model(advice), _relation(advice))
-        )
-    )
+    parts = (_winner(advice), _federating(advice), _newcomer(advice), _model(advice), _relation(advice))
+    return " ".join(filter(None, parts))
 
 
 def more_sentences(advice: "Advice") -> tuple[str, ...]:
     """Return what else to know: extreme rows, whether the gain fades, pooled data, and an attack."""
-    found = (_bounded(advice), _recent(advice), _pooled(advice), _under_attack(advice))
-    return tuple(filter(None, found))
+    return tuple(filter(None, (_bounded(advice), _recent(advice), _pooled(advice), _under_attack(advice))))
 
 
 def brief(gain: Gain) -> str:
@@ -90,7 +87,7 @@ def _federating(advice: "Advice") -> str:
     if gain.helps:
         start = "The federation gains on LMS alone" if advice.winner else "Federate"
         text = f"{start}: {_how(advice)}, {who} have {change(gain)} than each alone."
-        return text + _leave_out(advice) + _losers(advice)
+        return text + _others(advice)
     if advice.winner:
         return ""
     if gain.matters:
@@ -123,16 +120,12 @@ def _how(advice: "Advice") -> str:
     return f"sharing {what} with stepsize {stepsizes} and the mean"
 
 
-def _leave_out(advice: "Advice") -> str:
+def _others(advice: "Advice") -> str:
     members = {name for group in advice.groups for name in group.clients}
     out = [s.name + (f" ({s.flag})" if s.flag else "") for s in advice.stations if s.name not in members]
-    return f" Leave out {listed(out)}." if out else ""
-
-
-def _losers(advice: "Advice") -> str:
-    members = {name for group in advice.groups for name in group.clients}
-    losers = [s.name for s in advice.stations if s.name in members and s.gain.matters and s.gain.value < 0]
-    return f" Clearly better alone: {listed(losers)}." if losers else ""
+    losers = [s.name for s in advice.stations if s.name in members and "better alone" in s.note]
+    text = f" Leave out {listed(out)}." if out else ""
+    return f"{text} Clearly better alone: {listed(losers)}." if losers else text
 
 
 def _winner(advice: "Advice") -> str:
@@ -170,18 +163,22 @@ def _model(advice: "Advice") -> str:
 
 
 def _relation(advice: "Advice") -> str:
-    features, trees = advice.rff_gain, advice.boosting_gain
-    helps = features.helps and features.value > _CLEARLY_CURVED
-    text = ""
-    if helps:
-        many = next(method.num_shared for method in advice.methods if method.name == "rff")
-        text = f"The relation is not linear: {many} random features would have {change(features)}; add "
-        text += f'`model.kind = "rff"` and `model.features = {many}`.'
+    features, trees, sentences = advice.rff_gain, advice.boosting_gain, []
+    if features.helps and features.value > _CLEARLY_CURVED:
+        method = advice.method("rff")
+        model = [f"`model.{name} = {json.dumps(value)}`" for name, value in method.model.items()]
+        sentences.append(
+            f"The relation is not linear: {method.num_shared} random features would have {change(features)}; add "
+            f"{listed(model)}."
+        )
     if trees.helps and trees.value > _CLEARLY_CURVED:
-        start = "Even so, gradient" if helps else "The relation is not linear: gradient"
-        more = "" if helps else ", which random features do not reach"
-        text += f" {start} boosting of trees on the pooled rows has {change(trees)}{more}."
-    return text.strip()
+        start = (
+            "Even so, gradient"
+            if sentences
+            else "The relation is not linear, and random features miss it: gradient"
+        )
+        sentences.append(f"{start} boosting of trees on the pooled rows has {change(trees)}.")
+    return " ".join(sentences)
 
 
 def _bounded(advice: "Advice") -> str:
@@ -200,8 +197,8 @@ def _recent(advice: "Advice") -> str:
     if len(advice.stations) == 1 or not fades:
         return ""
     return (
-        f"The gain fades: in the later half of these rows it is {change(recent)}. Expect this from now on; "
-        "federations gain most while models still learn."
+        f"The gain fades: in the later half of these rows the federation has {change(recent)}. Expect this from now "
+        "on; federations gain most while models still learn."
     )
 
 

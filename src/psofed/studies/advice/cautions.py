@@ -1,4 +1,4 @@
-"""What in a table should be looked at before any answer: measured oddities, not their causes."""
+"""Oddities of a table to look at before any answer: measured, without a cause."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from psofed.common.types import FloatArray
 from psofed.data.own_data import OwnData
 from psofed.render.numbers import counted, significant
 
-_COPY = 0.99999  # correlation of an input with the target from which on it is a copy
+_COPY = 0.9999  # correlation of an input with the target from which on it is a copy
 _UNEVEN = 1.5  # ratio of the numbers of rows of two clients
 _FEWEST, _NEAR = 8, 4  # rows on each side of a jump, and those next to it
 _RATIO = 1.5  # of two levels with different units
@@ -39,14 +39,14 @@ def extreme_rows(data: OwnData) -> tuple[str, ...]:
     for k, (name, scaled) in enumerate(zip(data.clients, data.targets, strict=True)):
         first = len(data.table.targets[k]) - len(scaled)  # the rows before only feed the means
         for row in np.flatnonzero(np.abs(scaled) > BOUND) + first:
-            where = f"row {row + 1}"
-            if data.table.times:
-                where = (
-                    str(np.datetime64(int(data.table.times[k][row]), "s"))
-                    .removesuffix(":00")
-                    .replace("T00:00", "")
+            times = data.table.times
+            where = str(np.datetime64(int(times[k][row]), "s")) if times else f"row {row + 1}"
+            extreme.append(
+                (
+                    -abs(float(scaled[row - first])),
+                    f"{name} {where.removesuffix(':00').removesuffix('T00:00')}",
                 )
-            extreme.append((-abs(float(scaled[row - first])), f"{name} {where}"))
+            )
     return tuple(text for _, text in sorted(extreme))
 
 
@@ -63,23 +63,15 @@ def _correlation(first: FloatArray, second: FloatArray) -> float:
 
 
 def _rates(data: OwnData) -> Iterator[str]:
-    """Yield a note if clients measure at different rates: from times where there are any, else from row counts."""
-    times = data.table.times
-    if times:
-        steps = {name: float(np.median(np.diff(t))) for name, t in zip(data.clients, times, strict=True)}
-        slowest, fastest = max(steps, key=lambda name: steps[name]), min(steps, key=lambda name: steps[name])
-        if steps[slowest] > _UNEVEN * steps[fastest]:
-            yield (
-                f"Clients measure at different rates: {fastest} every {steps[fastest]:,g} s, {slowest} every "
-                f"{steps[slowest]:,g} s. Their n-th rows, which meet in one iteration, are from different times."
-            )
-        return
+    """Yield a note if clients measure at different rates: by their times where there are any, else by row counts."""
+    meet = "their n-th rows, which meet in one iteration, are from different times."
+    steps = [abs(float(np.median(np.diff(times)))) for times in data.table.times]
     rows = list(map(len, data.table.targets))
-    if max(rows) > _UNEVEN * min(rows):
-        yield (
-            f"Clients have {min(rows):,} to {max(rows):,} rows. If they measure at different rates, their n-th rows, "
-            "which meet in one iteration, are from different times."
-        )
+    if steps and max(steps) > _UNEVEN * min(steps):
+        slow, fast = data.clients[int(np.argmax(steps))], data.clients[int(np.argmin(steps))]
+        yield f"{fast} has a row every {min(steps):,g} s and {slow} every {max(steps):,g} s: {meet}"
+    elif not steps and max(rows) > _UNEVEN * min(rows):
+        yield f"Clients have {min(rows):,} to {max(rows):,} rows. If they measure at different rates, {meet}"
 
 
 def _jumps(data: OwnData) -> Iterator[str]:

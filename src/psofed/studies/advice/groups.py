@@ -49,7 +49,7 @@ class Laws:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What clients do from a block on: errors (blocks, K), zero for clients without a plan, and federations."""
+    """A decision for some clients from a block on: errors (blocks, K), zero for all others, and federations."""
 
     errors: FloatArray
     groups: tuple[tuple[Clients, Scenario], ...] = ()

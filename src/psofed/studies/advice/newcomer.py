@@ -1,4 +1,4 @@
-"""What a client that joins later gains: how many rows it needs alone to predict as well as with a given model.
+"""Rows that a client which joins later needs alone to predict as well as with a given model.
 
 Up to twelve clients of the federation are left out in turn. The others federate during the first half of the time.
 Then the client joins: after its own warm-up it predicts with the federation's model as it is, or learns alone by

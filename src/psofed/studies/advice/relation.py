@@ -1,4 +1,4 @@
-"""Whether the relation between columns and target is linear: random features, and trees boosted on the pooled rows."""
+"""Tests whether the relation between columns and target is linear: random features, and trees boosted on all rows."""
 
 from importlib.util import find_spec
 from itertools import pairwise
@@ -9,6 +9,7 @@ from psofed.parts.models.rff import Rff
 from psofed.studies.advice.judging import Way
 from psofed.studies.advice.running import Runner
 
+_BANDWIDTHS = (1.5, 0.5)  # times √d, the typical distance of inputs from their mean
 _MOST_FEATURES, _MOST_NUMBERS = 100, 20_000_000  # of random features, and of them in the whole table
 _STEPSIZES = np.array([0.05, 0.15, 0.45, 1.0])  # E‖z‖² = 1
 _MOST_ROWS, _STAGES = 50_000, 3  # that trees learn from, and how often they do
@@ -20,15 +21,15 @@ def random_features(runner: Runner) -> Way | None:
         return None
     rows, columns = sum(runner.data.samples), runner.data.num_columns
     count = int(np.clip(_MOST_NUMBERS // rows, 10, _MOST_FEATURES))
-    tried = [
+    models = [Rff(features=count, bandwidth=round(scale * columns**0.5, 2)) for scale in _BANDWIDTHS]
+    ways = [
         runner.federation(
-            runner.everybody, _STEPSIZES, [count], "rff", dimension=count, num_shared=count,
-            model=Rff(features=count, bandwidth=round(scale * columns**0.5, 2)),
+            runner.everybody, _STEPSIZES, [count], dimension=count, num_shared=count, model=model
         )
-        for scale in (1.5, 0.5)
-    ]  # fmt: skip
-    errors = np.concatenate([way.errors for way in tried])
-    return Way("rff", "random features", errors, tuple(setting for way in tried for setting in way.scenarios))
+        for model in models
+    ]
+    errors = np.concatenate([way.errors for way in ways])
+    return Way("rff", "random features", errors, tuple(s for way in ways for s in way.scenarios))
 
 
 def boosted_trees(runner: Runner) -> Way | None:

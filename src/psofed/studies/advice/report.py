@@ -28,7 +28,6 @@ _METHOD_COLUMNS = (
 _CLIENT_COLUMNS = (
     Column("client"),
     Column("rows", Kind.COUNT, minor=3),
-    Column("group", Kind.COUNT, minor=2),
     Column("alone", Kind.NUMBER, digits=3),
     Column("federation", Kind.NUMBER, digits=3),
     Column("gain", Kind.PERCENT, interval=True),
@@ -98,15 +97,16 @@ def _clients(advice: "Advice") -> Table:
     stations = list(advice.stations)
     if len(stations) > MOST_NAMED:
         stations.sort(key=lambda s: (not s.note, s.gain.value if math.isfinite(s.gain.value) else 9.0))
-    group_of = {name: at + 1 for at, group in enumerate(advice.groups) for name in group.clients}
-    rows = tuple(
-        (s.name, s.rows, group_of.get(s.name), s.alone, s.federation, _measured(s.gain), s.note)
-        for s in stations
-    )
+    group_of = {name: f"group {at}" for at, group in enumerate(advice.groups, 1) for name in group.clients}
+    rows = []
+    for s in stations:
+        group = group_of.get(s.name, "left out") if len(advice.groups) > 1 or advice.left_out else ""
+        remark = "; ".join(filter(None, (group, s.note)))
+        rows.append((s.name, s.rows, s.alone, s.federation, _measured(s.gain), remark))
     notes = ["All intervals in this table hold at once, with 95 % confidence."]
     if len(group_of) < len(stations):
-        notes.append("For a client in no group, this column shows its error in a federation of everyone.")
-    return Table("Error of each client", _CLIENT_COLUMNS, rows, tuple(notes))
+        notes.append("For a client that is left out, federation is its error in a federation of everyone.")
+    return Table("Error of each client", _CLIENT_COLUMNS, tuple(rows), tuple(notes))
 
 
 def _next_step(advice: "Advice") -> NextStep | None:

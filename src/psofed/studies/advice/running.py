@@ -78,7 +78,8 @@ class Runner:
         return tuple(sorted({1, -(-dimension // 4), dimension} | more))
 
     def lms(self, grid: FloatArray, pooled: bool = False) -> Way:
-        """Run each client alone, or one model of all data."""
+        """Run each client alone, or one model of all data, which takes a step for each client in an iteration."""
+        grid = grid / len(self.everybody) if pooled else grid
         fleet, samples = table_samples(self.scenario)
         clients, iterations = len(self.everybody), self.scenario.iterations
         sums = []

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,8 @@ _BYSTANDERS = (
     "testing",
     "theory",
 )
+
+_CHANGE = "_tail_change"
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,45 @@ class CellResult:
     defence: dict[str, float] = field(default_factory=dict)
     confidence: float = CONFIDENCE
 
+    @classmethod
+    def restored(cls, about: Mapping[str, Any], read: Callable[[str], NDArray[Any]]) -> "CellResult":
+        """Return the result of which :attr:`about` tells, with arrays as in :attr:`arrays`; any exception if forged."""
+        if not all(isinstance(value, int | float) for value in about["defence"].values()):
+            raise ValueError("a defence is summarised by numbers")
+        diverged_at = read("diverged_at")
+        arrays = {name: read(name) for metric in about["metrics"] for name in (metric, metric + _CHANGE)}
+        for values in arrays.values():
+            if (
+                values.shape != diverged_at.shape
+                or values.dtype != np.float64
+                or diverged_at.dtype != np.int64
+            ):
+                raise ValueError(f"an array has shape {values.shape} and type {values.dtype}")
+        return cls(
+            steady_state={metric: arrays[metric] for metric in about["metrics"]},
+            tail_change={metric: arrays[metric + _CHANGE] for metric in about["metrics"]},
+            diverged_at=diverged_at,
+            engine=str(about["engine"]),
+            seconds=float(about["seconds"]),
+            notes=tuple(map(str, about["notes"])),
+            defence=about["defence"],
+            confidence=float(about["confidence"]),
+        )
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Everything but the arrays, as plain values."""
+        named = {
+            name: getattr(self, name) for name in ("engine", "seconds", "notes", "defence", "confidence")
+        }
+        return {"trials": self.trials, "metrics": list(self.steady_state), **named}
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name: a metric's changes over the tail are its name with ``_tail_change``."""
+        changes = {metric + _CHANGE: values for metric, values in self.tail_change.items()}
+        return {**self.steady_state, **changes, "diverged_at": self.diverged_at}
+
     @property
     def trials(self) -> int:
         """Number of trials."""
@@ -133,6 +175,10 @@ class CellResult:
     def values(self, metric: str) -> NDArray[np.float64]:
         """Return a metric's steady state in every trial; without Byzantine clients all clients are honest."""
         return self.steady_state["network_mse" if metric not in self.steady_state else metric]
+
+    def change(self, metric: str) -> NDArray[np.float64]:
+        """Return by how much a metric changes over the tail in every trial."""
+        return self.tail_change["network_mse" if metric not in self.tail_change else metric]
 
     def estimate(self, metric: str) -> Estimate:
         """Mean and standard error of a metric's steady state over the trials."""

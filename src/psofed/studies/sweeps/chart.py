@@ -6,6 +6,7 @@ with a hollow marker, so neither flattens the rest. All panels share their axes.
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -70,33 +71,32 @@ def sweep_chart(
     check_choice("metric", metric, result.titles)
     layout, unit = choose_layout(result, **fields), label_of(metric).shown_unit
     columns, rows = _size(result, layout.col), _size(result, layout.row)
-    series = {
-        place: _panel(result, metric, layout, place, theory)
-        for place in itertools.product(range(rows), range(columns))
-    }
-    if theory and not any(curve.label == _THEORY for panel in series.values() for curve in panel):
+    places = list(itertools.product(range(rows), range(columns)))
+    panels = [_panel(result, metric, layout, place, theory) for place in places]
+    if theory and not any(curve.label == _THEORY for panel in panels for curve in panel):
         _refuse_theory(result, metric, result.grid.axes[layout.x])
-    places, names, is_log = _abscissa(result.grid.axes[layout.x])
-    ticks = None if names is None else tuple(zip(places.tolist(), names, strict=True))
-    limits = _limits([curve for panel in series.values() for curve in panel])
-    scales = Scale(log=is_log, ticks=ticks), Scale(limits=limits)
-    charts = {place: Chart(_title(result, layout, place), *scales, panel) for place, panel in series.items()}
-    wrapped = layout.row is None and columns > _MOST_COLUMNS
-    across = _wrap(columns) if wrapped else columns
-    down = -(-columns // across) if wrapped else rows
-    order = list(charts.values()) + [None] * (down * across - len(charts))
-    panel = (6.0, 3.9) if columns * rows == 1 else (max(2.1, 9.5 / across), max(1.9, min(2.6, 9.0 / down)))
+    positions, names, is_log = _abscissa(result.grid.axes[layout.x])
+    ticks = None if names is None else tuple(zip(positions.tolist(), names, strict=True))
+    scales = Scale(log=is_log, ticks=ticks), Scale(limits=_limits(list(itertools.chain(*panels))))
+    charts: list[Chart | None] = [
+        Chart(_title(result, layout, place), *scales, panel)
+        for place, panel in zip(places, panels, strict=True)
+    ]
+    across = columns
+    if layout.row is None and columns > _MOST_COLUMNS:
+        across = min(_MOST_COLUMNS, max(math.ceil(math.sqrt(columns)), 3))
+    down = -(-len(charts) // across)
+    charts += [None] * (down * across - len(charts))
+    size = (6.0, 3.9) if len(places) == 1 else (max(2.1, 9.5 / across), max(1.9, min(2.6, 9.0 / down)))
     return Panels(
         title="",
-        charts=tuple(tuple(order[row * across : (row + 1) * across]) for row in range(down)),
+        charts=tuple(tuple(charts[row * across : (row + 1) * across]) for row in range(down)),
         shared=True,
         x=field_title(result.grid.axes[layout.x].name),
         y=f"steady-state {result.titles[metric]}{f' ({unit})' if unit else ''}",
         legend=", ".join(field_title(result.grid.axes[number].name) for number in layout.hue),
-        right=()
-        if layout.row is None
-        else tuple(_named(result, layout.row, place, 30) for place in range(rows)),
-        size=(panel[0] * across + 0.5, panel[1] * down + 0.6),
+        right=() if layout.row is None else tuple(_named(result, layout.row, at, 30) for at in range(rows)),
+        size=(size[0] * across + 0.5, size[1] * down + 0.6),
     )
 
 
@@ -115,21 +115,18 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
         elif field is not None:
             raise InvalidValueError(role, field, "the name of a field of this sweep")
     left = [number for number in range(len(axes)) if number not in given.values()]
-
     count, numeric = result.grid.shape, [axis.is_numeric for axis in axes]
-    if "x" not in given:
-        if not left:
-            raise InvalidValueError("x", None, "a field that is not a colour or a panel already")
-        given["x"] = max(left, key=lambda n: (numeric[n], count[n], -n))
-        left.remove(given["x"])
-    if "hue" not in given and left:
-        given["hue"] = max(
-            left, key=lambda n: (count[n] > 1, numeric[n], count[n] <= len(COLOURS), count[n], -n)
-        )
-        left.remove(given["hue"])
-    for role in ("col", "row"):
+    if "x" not in given and not left:
+        raise InvalidValueError("x", None, "a field that is not a colour or a panel already")
+    preferences: dict[str, Callable[[int], tuple[float, ...]]] = {
+        "x": lambda n: (numeric[n], count[n], -n),
+        "hue": lambda n: (count[n] > 1, numeric[n], count[n] <= len(COLOURS), count[n], -n),
+        "col": lambda n: (count[n], -n),
+        "row": lambda n: (count[n], -n),
+    }
+    for role, preference in preferences.items():
         if role not in given and left:
-            given[role] = max(left, key=lambda n: (count[n], -n))
+            given[role] = max(left, key=preference)
             left.remove(given[role])
     hues = tuple(given[role] for role in ("hue",) if role in given) + tuple(left)
     layout = FacetLayout(given["x"], hues, given.get("col"), given.get("row"))
@@ -151,48 +148,38 @@ def _panel(
     result: "SweepResult", metric: str, layout: FacetLayout, place: tuple[int, int], theory: bool
 ) -> tuple[Series, ...]:
     """Return the curves of one panel, a colour for each combination of the hues; `theory` as lines beside points."""
-    shape, axis = result.grid.shape, result.grid.axes[layout.x]
-    cells = np.arange(len(result.cells)).reshape(shape)
-    scenarios = [cell.scenario for cell in result.grid.cells()] if theory else []
+    axis, shown = result.grid.axes[layout.x], label_of(metric).shown
+    cells = np.arange(len(result.cells)).reshape(result.grid.shape)
+    scenarios = [cell.scenario for cell in result.grid.cells()] if theory and axis.is_numeric else []
     positions, _, _ = _abscissa(axis)
     order = np.argsort(positions, kind="stable")
-    is_named = not axis.is_numeric
     hues = [range(_size(result, number)) for number in layout.hue]
-    count = math.prod(map(len, hues))
-    made, is_predicted = [], False
+    count, curves, lines = math.prod(map(len, hues)), [], []
     for index, (chosen, label) in enumerate(
         zip(itertools.product(*hues), _hue_labels(result, layout), strict=True)
     ):
-        where: list[Any] = [slice(None)] * len(shape)
+        where: list[Any] = [slice(None)] * cells.ndim
         for number, at in zip((layout.row, layout.col, *layout.hue), (*place, *chosen), strict=True):
             if number is not None:
                 where[number] = at
-        points = cells[tuple(where)][order]
-        line = [result.cells[at] for at in points]
-        values = [cell.estimate(metric) for cell in line]
-        shown = label_of(metric).shown
-        middle, low, high = (
-            shown(np.array(column)) for column in zip(*(v.typical for v in values), strict=True)
-        )
+        points = cells[tuple(where)][order].tolist()
+        estimates = [result.cells[at].estimate(metric) for at in points]
+        middle, low, high = (shown(np.array(c)) for c in zip(*(e.typical for e in estimates), strict=True))
         # Names have no order to be joined by a line: their points stand beside each other.
-        shift = (index - (count - 1) / 2) * min(0.14, 0.7 / count) if is_named else 0.0
-        style = _style(result, layout, index, count, is_named or theory)
-        predicted = (
-            _predicted([scenarios[at] for at in points], metric) if theory and not is_named else np.empty(0)
-        )
+        shift = 0.0 if axis.is_numeric else (index - (count - 1) / 2) * min(0.14, 0.7 / count)
+        style = _style(result, layout, index, count, theory or not axis.is_numeric)
+        predicted = _predicted([scenarios[at] for at in points if scenarios], metric)
         if np.isfinite(predicted).any():
-            made.append(Series("", positions[order], to_decibels(predicted), colour=style["colour"]))
-            is_predicted = True
-        made.append(
+            lines.append(Series("", positions[order], to_decibels(predicted), colour=style["colour"]))
+        curves.append(
             Series(
                 label, positions[order] + shift, middle, low, high, **style,
-                is_median=np.array([not value.is_typical for value in values]),
-                is_lost=np.array([cell.num_diverged > 0 for cell in line]),
+                is_median=np.array([not estimate.is_typical for estimate in estimates]),
+                is_lost=np.array([result.cells[at].num_diverged > 0 for at in points]),
             )
         )  # fmt: skip
-    if is_predicted:
-        made.append(Series(_THEORY, np.empty(0), np.empty(0), colour="0.35"))
-    return tuple(made)
+    legend = [Series(_THEORY, np.empty(0), np.empty(0), colour="0.35")] if lines else []
+    return (*lines, *curves, *legend)
 
 
 def _refuse_theory(result: "SweepResult", metric: str, axis: "Axis") -> None:
@@ -286,10 +273,6 @@ def _abscissa(axis: "Axis") -> tuple[FloatArray, list[str] | None, bool]:
 
 def _size(result: "SweepResult", number: int | None) -> int:
     return 1 if number is None else len(result.grid.axes[number].values)
-
-
-def _wrap(panels: int) -> int:
-    return min(_MOST_COLUMNS, max(math.ceil(math.sqrt(panels)), 3))
 
 
 def _text(label: Any) -> str:

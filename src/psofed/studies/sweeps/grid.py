@@ -19,7 +19,6 @@ from psofed.common.toml import read_toml
 from psofed.common.validation import check_tail
 from psofed.parts.metric import Metric
 from psofed.parts.part import Part
-from psofed.parts.registry import find_part
 from psofed.results.metrics import find_metrics, is_measured_by_client, metric_name
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
@@ -158,20 +157,11 @@ class Grid:
 
     def cells(self) -> list[Cell]:
         """Return the cell of every point, in the order of the axes."""
-        metrics, precision = (
-            find_metrics(self.metrics),
-            None if self.precision is None else float(self.precision),
-        )
+        metrics = find_metrics(self.metrics)
+        precision = None if self.precision is None else float(self.precision)
         return [
-            Cell(
-                scenario,
-                self.trials,
-                self.seed,
-                check_tail(self.tail, scenario.iterations),
-                metrics,
-                precision,
-            )
-            for scenario in self.scenarios()
+            Cell(s, self.trials, self.seed, check_tail(self.tail, s.iterations), metrics, precision)
+            for s in self.scenarios()
         ]
 
 
@@ -202,9 +192,7 @@ def checked_grid(grid: Grid) -> Grid:
     metrics = find_metrics(grid.metrics)
     for scenario in grid.scenarios():
         check_tail(grid.tail, scenario.iterations)
-        is_measured_by_client(
-            scenario, metrics
-        )  # refuses those without honest clients, where they are asked for
+        is_measured_by_client(scenario, metrics)  # refuses the honest MSE where nobody is honest
     return grid
 
 
@@ -235,10 +223,10 @@ def read_grid(path: str | Path) -> Grid:
 
 
 def axes_to_json(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:
-    """Return the axes as plain values that :func:`axes_from_json` reads back, parts included."""
+    """Return the axes as plain values that :func:`axes_from_json` reads back; parts as in a file."""
     return [
-        {"fields": list(axis.fields), "values": [list(map(_encode, point)) for point in axis.values]}
-        | ({"names": list(axis.names)} if axis.names else {})
+        {"fields": axis.fields, "names": axis.names}
+        | {"values": [[v.to_mapping() if isinstance(v, Part) else v for v in point] for point in axis.values]}
         for axis in axes
     ]
 
@@ -248,8 +236,8 @@ def axes_from_json(plain: list[dict[str, Any]]) -> tuple[Axis, ...]:
     return tuple(
         Axis(
             tuple(axis["fields"]),
-            tuple(tuple(map(_decode, point)) for point in axis["values"]),
-            tuple(axis.get("names", ())),
+            tuple(tuple(map(part_or_value, axis["fields"], point)) for point in axis["values"]),
+            tuple(axis["names"]),
         )
         for axis in plain
     )
@@ -281,23 +269,9 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     if not isinstance(grid, Mapping) or not grid:
         allowed = "a table [grid] with a list of values for at least one field"
         raise MissingValueError("grid", allowed) if grid is None else InvalidValueError("grid", grid, allowed)
-    numbers = {key: values[key] for key in _KEYS if key in values and key not in ("base", "grid")}
+    settings = {key: value for key, value in values.items() if key not in ("base", "grid")}
     axes = tuple(_axis_from_table(key, value) for key, value in _flatten(grid))
-    return checked_grid(Grid(scenario, axes, **numbers))
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, Part):
-        return {"part": value.family, "kind": value.kind, "options": value.to_mapping()}
-    return value
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, dict) and "part" in value:
-        return find_part(value["part"], value["kind"]).from_mapping(
-            {name: entry for name, entry in value["options"].items() if name != "kind"}
-        )
-    return value
+    return checked_grid(Grid(scenario, axes, **settings))
 
 
 def _label(value: Any) -> Any:
@@ -308,20 +282,14 @@ def _label(value: Any) -> Any:
 
 def _tell_apart(values: list[Any]) -> list[Any]:
     """Label parts by kind and by the options in which those of one kind differ."""
-    options: dict[str, dict[str, set[str]]] = {}
-    for part in values:
-        if isinstance(part, Part):
-            for name, value in part.to_mapping().items():
-                options.setdefault(part.kind, {}).setdefault(name, set()).add(repr(value))
+    options = [value.to_mapping() if isinstance(value, Part) else {} for value in values]
     labels = []
-    for part in values:
-        if not isinstance(part, Part):
-            labels.append(_label(part))
-            continue
-        plain = part.to_mapping()
-        told = [name for name, seen in options[part.kind].items() if len(seen) > 1 and name in plain]
-        inside = ", ".join(f"{name}={plain[name]}" for name in told)
-        labels.append(f"{part.kind}({inside})" if inside else part.kind)
+    for value, plain in zip(values, options, strict=True):
+        others = [other for other in options if other.get("kind") == plain.get("kind")]
+        differing = [
+            f"{name}={plain[name]}" for name in plain if any(o.get(name) != plain[name] for o in others)
+        ]
+        labels.append(f"{_label(value)}({', '.join(differing)})" if differing else _label(value))
     return labels
 
 

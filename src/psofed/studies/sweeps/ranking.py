@@ -143,9 +143,14 @@ def _varying(axes: Sequence[Axis]) -> Sequence[Axis]:
 
 
 def _names(axes: Sequence[Axis]) -> list[str]:
-    names = [axis.name for axis in _varying(axes)]
-    points = itertools.product(*(axis.labels for axis in _varying(axes)))
-    return [name_point(dict(zip(names, labels, strict=True))) for labels in points]
+    points = [
+        [
+            name_point(dict(zip(axis.fields, (label, *values[1:]), strict=True)))
+            for label, values in zip(axis.labels, axis.values, strict=True)
+        ]
+        for axis in _varying(axes)
+    ]
+    return [", ".join(names) for names in itertools.product(*points)]
 
 
 def _all(number: int, singular: str) -> str:

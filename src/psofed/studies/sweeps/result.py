@@ -123,6 +123,11 @@ class SweepResult(Reported):
         return tuple(dict.fromkeys(note for cell in self.cells for note in cell.notes))
 
     @property
+    def defence_names(self) -> list[str]:
+        """Names of the numbers that sum up a defence at any of the points."""
+        return list(dict.fromkeys(name for cell in self.cells for name in cell.defence))
+
+    @property
     def titles(self) -> dict[str, str]:
         """Metrics that were measured, with their titles; the one that decides first."""
         names = dict.fromkeys(

@@ -5,7 +5,6 @@ import hashlib
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import atomic_path
 from psofed.studies.sweeps.cell import Cell, CellResult
 
-_MAGIC = b"psofed cell 1\n"
+_MAGIC = b"psofed cell 2\n"
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
@@ -86,18 +85,10 @@ class CellStore:
 
 
 def _encode(cell: Cell, result: CellResult) -> bytes:
-    about = {
-        "scenario": cell.identity, "trials": cell.trials, "seed": cell.seed, "tail": cell.tail,
-        "version": __version__, "engine": result.engine, "seconds": result.seconds, "notes": result.notes,
-        "defence": result.defence, "metrics": list(result.steady_state), "confidence": result.confidence,
-    }  # fmt: skip
-    arrays: dict[str, Any] = {
-        f"steady_state/{metric}": values for metric, values in result.steady_state.items()
-    }
-    arrays |= {f"tail_change/{metric}": values for metric, values in result.tail_change.items()}
-    arrays |= {"about": np.array(json.dumps(about)), "diverged_at": result.diverged_at}
+    about = {"scenario": cell.identity, "seed": cell.seed, "tail": cell.tail, "version": __version__}
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    text = np.array(json.dumps(about | result.about))
+    np.savez(buffer, allow_pickle=False, about=text, **result.arrays)
     payload = buffer.getvalue()
     return _MAGIC + hashlib.sha256(payload).digest() + payload
 
@@ -112,40 +103,17 @@ def _decode(content: bytes, cell: Cell) -> CellResult | None:
     # anything. Such a cell is computed again, like a damaged one.
     try:
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-            return _result(arrays, cell, len(payload))
+            # Cells are not compressed, so an archive that unpacks to more than its own size is forged.
+            if sum(member.file_size for member in arrays.zip.infolist()) > len(payload):
+                return None
+            about = json.loads(str(arrays["about"]))
+            # A file may have been renamed to another cell's key.
+            if about["scenario"] != json.loads(json.dumps(cell.identity)) or about["seed"] != cell.seed:
+                return None
+            result = CellResult.restored(about, arrays.__getitem__)
     except Exception:
         return None
-
-
-def _result(arrays: Any, cell: Cell, limit: int) -> CellResult | None:
-    # Cells are not compressed, so an archive that unpacks to more than its own size is forged.
-    if sum(member.file_size for member in arrays.zip.infolist()) > limit:
-        return None
-    about = json.loads(str(arrays["about"]))
-    # A file may have been renamed to another cell's key.
-    if about["scenario"] != json.loads(json.dumps(cell.identity)) or about["seed"] != cell.seed:
-        return None
-
-    shape, metrics = arrays["diverged_at"].shape, list(map(str, about["metrics"]))
-    if shape != (cell.trials,) and (cell.precision is None or not 0 < shape[0] <= cell.trials):
-        return None
-
-    def numbers(name: str, dtype: Any = np.float64) -> Any:
-        values = arrays[name]
-        if values.shape != shape or values.dtype != dtype:
-            raise ValueError(f"{name} has shape {values.shape} and type {values.dtype}")
-        return values
-
-    defence = about.get("defence", {})
-    if not all(isinstance(value, int | float) for value in defence.values()):
-        return None
-    return CellResult(
-        steady_state={metric: numbers(f"steady_state/{metric}") for metric in metrics},
-        tail_change={metric: numbers(f"tail_change/{metric}") for metric in metrics},
-        diverged_at=numbers("diverged_at", np.int64),
-        engine=str(about["engine"]),
-        seconds=float(about["seconds"]),
-        notes=tuple(map(str, about.get("notes", ()))),
-        defence=defence,
-        confidence=float(about["confidence"]),
+    is_whole = result.trials == cell.trials or (
+        cell.precision is not None and 0 < result.trials <= cell.trials
     )
+    return result if is_whole else None
