@@ -132,6 +132,8 @@ def _for_print(panels: Panels, width: float) -> Panels:
 
 
 def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure:
+    if not isinstance(axes, Axes):
+        raise InvalidValueError("ax", axes, "axes of Matplotlib, such as those of plt.subplots()")
     if width is not None:
         raise InvalidValueError("width", width, "absent where ax is given: the axes have their size")
     if isinstance(chart, Panels):

@@ -64,10 +64,9 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
         place, _, key = dotted.rpartition(".")
         table, number = _split_number(place)
         if table and table not in _TABLES:
-            hint = NAMED.get(table) or closest(table, _TABLES)
-            raise UnknownFieldError(
-                dotted, TABLE_NAMES, elsewhere=[f"{hint}.{key}"] if hint else field_names()
-            )
+            options = NAMED.get(table) or closest(table, _TABLES)
+            likely = [table if key == "kind" and table in NAMED else f"{options}.{key}"]
+            raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=likely if options else field_names())
         if not table:
             if key in NAMED and changes[dotted] != changed.get(key):
                 changed.pop(NAMED[key], None)

@@ -65,6 +65,8 @@ def scenario_from_mapping(
     A mapping may name the modules of custom parts (``plugins = ["my_parts"]``). Reading a file never imports them: the
     caller does (:func:`psofed.load_plugin`, ``--plugin``), and the error says so if it did not.
     """
+    if not isinstance(mapping, Mapping):
+        raise InvalidValueError("mapping", mapping, "nested dicts, as Scenario.to_mapping returns")
     try:
         return _from_mapping(mapping, folder, opening)
     except InvalidValueError as error:
