@@ -144,7 +144,7 @@ def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure
         chart = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
     with styled():
         draw_any(axes, chart)
-        handles = legend_of((chart,))
+        handles = legend_of((axes,), (chart,))
         if handles:
             axes.legend(handles=handles)
     figure: Any = axes.get_figure(root=True)
@@ -218,7 +218,7 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
 
 def _add_legend(figure: Figure, panels: Panels) -> None:
     """Add the legend below the charts, in as many columns as fit; the figure grows by its height."""
-    handles = legend_of(tuple(chart for row in panels.charts for chart in row if chart is not None))
+    handles = legend_of(figure.axes, [chart for row in panels.charts for chart in row if chart is not None])
     width, height = panels.size
     for columns in range(min(len(handles), 5), 0, -1):
         legend = figure.legend(

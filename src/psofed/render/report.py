@@ -123,6 +123,11 @@ class Table:
             if len(row) != len(self.columns):
                 raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns")
 
+    def select(self, places: Sequence[int]) -> "Table":
+        """Return a table with some of the columns, by number."""
+        rows = tuple(tuple(row[at] for at in places) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[at] for at in places), rows=rows)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values: a unit for each column, and numbers as they are, not rounded."""
         columns = [{"title": column.title, "unit": _unit(column)} for column in self.columns]

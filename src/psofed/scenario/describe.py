@@ -1,13 +1,14 @@
 """Scenarios for people: in a few words, as short Python, and as a table of settings."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.options import option_of
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.part import Part
 from psofed.render import Column, Report, Table
-from psofed.render.numbers import sentence_case, significant
+from psofed.render.numbers import sentence_case, shortened, significant
 
 if TYPE_CHECKING:
     from psofed.common.per_client import PerClient
@@ -111,21 +112,32 @@ def _short_value(held: Any) -> str:
 
 def scenario_report(scenario: "Scenario") -> Report:
     """Return the settings that a scenario file would hold."""
+    settings = dotted_fields(scenario.to_mapping())
     rows = tuple(
-        (f"{prefix}{key}", text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
-        for prefix, mapping in _tables(scenario.to_mapping())
-        for key, text in ((key, str(value)) for key, value in mapping.items())
+        (name, shortened(str(settings[name]), _LONGEST))
+        for name in sorted(settings, key=lambda name: "." in name)
     )
     table = Table("", (Column("setting"), Column("value")), rows)
     return Report(f"{sentence_case(describe_scenario(scenario))}.", tables=(table,))
 
 
-def _tables(mapping: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    plain = {key: value for key, value in mapping.items() if not isinstance(value, dict) and key != "attack"}
-    tables = {key: value for key, value in mapping.items() if isinstance(value, dict)}
-    for place, group in enumerate(mapping["attack"] if isinstance(mapping.get("attack"), list) else ()):
-        tables[f"attack[{place}]"] = group
-    return [("", plain), *((f"{key}.", value) for key, value in tables.items())]
+def dotted_fields(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the fields of nested tables by their full names.
+
+    Examples
+    --------
+    >>> dotted_fields({"stepsize": 0.1, "attack": [{"kind": "mimic"}, {"kind": "sign-flip"}]})
+    {'stepsize': 0.1, 'attack[0].kind': 'mimic', 'attack[1].kind': 'sign-flip'}
+    """
+    fields: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for place, table in enumerate(value):
+                fields |= dotted_fields(table, f"{prefix}{key}[{place}].")
+        else:
+            is_table = isinstance(value, Mapping)
+            fields |= dotted_fields(value, f"{prefix}{key}.") if is_table else {f"{prefix}{key}": value}
+    return fields
 
 
 def _same(value: Any, default: Any) -> bool:
