@@ -80,8 +80,8 @@ class OwnData(Reported):
     @cached_property
     def source(self) -> "DataSource":
         """Where the samples come from, without the samples."""
-        table, held = self.table, self.settings.shared_with(StreamSettings).to_mapping()
-        reading = DataSettings(table.client_column, table.target_column, table.features, **held)
+        table, streaming = self.table, self.settings.shared_with(StreamSettings).to_mapping()
+        reading = DataSettings(table.client_column, table.target_column, table.features, **streaming)
         return DataSource(table.file, reading, table.clients, self.samples, self.digest)
 
     @property

@@ -290,19 +290,19 @@ class Reported:
         """Return the result's picture as a value."""
         raise NotImplementedError
 
-    def plot(self, *given: Any, **named: Any) -> "Figure":
+    def plot(self, *arguments: Any, **named: Any) -> "Figure":
         """Draw the result; returns a Matplotlib figure that displays itself in a notebook.
 
         Parameters
         ----------
-        *given, **named
+        *arguments, **named
             Those of `chart`. Besides, ``ax=`` draws into Matplotlib axes of yours, and ``width=`` sets the width:
             ``"column"`` or ``"page"`` of a journal (3.5 and 7.16 inches), or inches.
         """
         from psofed.render.figures import draw_chart, show_after_cell
 
         axes, width = named.pop("ax", None), named.pop("width", None)
-        figure = draw_chart(self.chart(*given, **named), axes, width)
+        figure = draw_chart(self.chart(*arguments, **named), axes, width)
         if axes is None:
             show_after_cell(figure)
         return figure

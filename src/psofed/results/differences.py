@@ -159,8 +159,8 @@ def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None
     >>> from psofed.attacks import Gaussian
     >>> fleet = Scenario(num_clients=10, dimension=4, iterations=300, attack=Gaussian(num_byzantine=3))
     >>> few, all_ = (simulate(fleet.replace(num_shared=m), trials=24) for m in (1, 4))
-    >>> found = difference(few, all_)
-    >>> found.paired, found.network_mse.is_significant, found.network_mse.decibels < 0
+    >>> saving = difference(few, all_)
+    >>> saving.paired, saving.network_mse.is_significant, saving.network_mse.decibels < 0
     (True, True, True)
     """
     from psofed.results.simulation import SimulationResult

@@ -218,7 +218,7 @@ def find_unsteady(
     >>> {metric: round(ratio, 3) for metric, ratio in find_unsteady({"mse": level}, {"mse": change}).items()}
     {'mse': 0.1}
     """
-    found = {}
+    unsteady = {}
     for metric, change in tail_change.items():
         level, count = float(np.mean(steady_state[metric])), len(change)
         if not (math.isfinite(level) and level > 0 and count > 1):
@@ -226,8 +226,8 @@ def find_unsteady(
         mean, error = float(np.mean(change)), float(np.std(change, ddof=1)) / math.sqrt(count)
         ratio = mean / level
         if error > 0 and abs(ratio) > _DRIFT_RATIO and abs(mean) > _DRIFT_SCORE * error:
-            found[metric] = ratio
-    return found
+            unsteady[metric] = ratio
+    return unsteady
 
 
 def _is_skewed(relative: FloatArray) -> bool:

@@ -84,7 +84,7 @@ def short_repr(value: Any, **defaults: Any) -> str:
     >>> Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     """
-    texts = {name: _short_value(held) for name, held in changed_fields(value, **defaults).items()}
+    texts = {name: _short_value(content) for name, content in changed_fields(value, **defaults).items()}
     shown = [
         f"{name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
         for name, text in texts.items()
@@ -96,18 +96,18 @@ def changed_fields(value: Any, **defaults: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults, or from those given."""
     changed = {}
     for field in dataclasses.fields(value):
-        held = getattr(value, field.name)
+        content = getattr(value, field.name)
         default = field.default_factory() if callable(field.default_factory) else field.default
-        if field.repr and field.init and not _same(held, defaults.get(field.name, default)):
-            changed[field.name] = held
+        if field.repr and field.init and not _same(content, defaults.get(field.name, default)):
+            changed[field.name] = content
     return changed
 
 
-def _short_value(held: Any) -> str:
-    if isinstance(held, OwnData | DataSource):
-        source = held.source
+def _short_value(content: Any) -> str:
+    if isinstance(content, OwnData | DataSource):
+        source = content.source
         return f"{source.num_clients} clients of {source.name}" if source.clients else source.name
-    return short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
+    return short_repr(content) if dataclasses.is_dataclass(content) else repr(content)
 
 
 def scenario_report(scenario: "Scenario") -> Report:
