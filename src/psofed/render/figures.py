@@ -47,17 +47,9 @@ class Figure(MatplotlibFigure):
         return figure_to_png(self), {"width": _SCREEN * width, "height": _SCREEN * height}
 
 
-def make_figure(width: float, height: float, *, laid_out: bool = True) -> Figure:
-    """Return an empty figure (safe in threads, nothing to close).
-
-    Parameters
-    ----------
-    width, height : float
-        In inches.
-    laid_out : bool
-        Make space for titles and legends automatically, which takes longer than the drawing.
-    """
-    figure = Figure(figsize=(width, height), layout="constrained" if laid_out else None)
+def make_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of this size in inches (safe in threads, nothing to close)."""
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -163,11 +155,6 @@ def finish_axes(axes: Axes, x_label: str, y_label: str) -> None:
 def figure_to_png(figure: MatplotlibFigure) -> bytes:
     """Return a figure as PNG, at twice the size of a screen."""
     return _picture(figure, ".png")
-
-
-def figure_to_svg(figure: MatplotlibFigure) -> str:
-    """Return a figure as SVG."""
-    return _picture(figure, ".svg").decode()
 
 
 def _picture(figure: MatplotlibFigure, suffix: str) -> bytes:
