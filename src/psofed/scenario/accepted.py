@@ -47,9 +47,8 @@ def as_part(family: str, value: Any, field_name: str = "") -> Any:
         return _part_from_table(family, dict(value), name)
     if not isinstance(value, Part) or value.family != family:
         hint = f" Make a value of the class: {value.__name__}(…)." if isinstance(value, type) else ""
-        raise InvalidValueError(
-            name, value, f"one of psofed.{FAMILIES[family]}, its name, or its table", hint
-        )
+        allowed = f"one of psofed.{FAMILIES[family]}, its name, or a table of its options"
+        raise InvalidValueError(name, value, allowed, hint)
     return value
 
 
