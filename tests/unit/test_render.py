@@ -194,6 +194,8 @@ def test_a_chart_fits_a_journals_column_and_axes_of_ones_own() -> None:
             draw_chart(chart(), width=width)
     with pytest.raises(InvalidValueError, match="absent where ax is given"):
         draw_chart(chart(), axes, "page")
+    with pytest.raises(InvalidValueError, match="ax must be axes of Matplotlib"):
+        draw_chart(chart(), 3)
 
 
 def test_the_same_chart_is_saved_as_the_same_bytes(tmp_path) -> None:
