@@ -247,7 +247,7 @@ class DataSource:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What is known of the table's content, as plain values."""
+        """Content of the table, as far as it is known, as plain values."""
         content = {"clients": list(self.clients), "samples": list(self.samples), "digest": self.digest}
         return {name: value for name, value in content.items() if value}
 
