@@ -171,7 +171,7 @@ def test_a_row_beyond_the_axis_shows_its_number_and_the_rest_of_its_interval() -
     chart = RowChart("t", scale, ("far", "near"), (Rows("", values, values - 7, values + 7),))
     axes = draw_chart(chart).axes[0]
     assert [(text.get_text(), text.xy) for text in axes.texts] == [("−22.5", (-15.5, 0))]
-    assert (-29.5, -15.5) in [tuple(line.get_xdata()) for line in axes.lines]
+    assert [tuple(ends[:, 0]) for ends in axes.collections[0].get_segments()] == [(-29.5, -15.5), (-5.0, 9.0)]
 
 
 def test_a_chart_fits_a_journals_column_and_axes_of_ones_own() -> None:
@@ -194,6 +194,8 @@ def test_a_chart_fits_a_journals_column_and_axes_of_ones_own() -> None:
             draw_chart(chart(), width=width)
     with pytest.raises(InvalidValueError, match="absent where ax is given"):
         draw_chart(chart(), axes, "page")
+    with pytest.raises(InvalidValueError, match="ax must be axes of Matplotlib"):
+        draw_chart(chart(), 3)
 
 
 def test_the_same_chart_is_saved_as_the_same_bytes(tmp_path) -> None:

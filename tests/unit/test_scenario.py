@@ -208,3 +208,19 @@ def test_fields_are_set_also_where_a_name_stands_for_the_table() -> None:
     assert changed["attack"] == {"num_byzantine": 3}
     with pytest.raises(psofed.PsofedError, match=r"selection must be a table, \[selection\]; got 5"):
         set_values({"selection": 5}, {"selection.pattern": "random"})
+
+
+def test_parts_and_tables_may_be_mappings_as_in_toml() -> None:
+    tables = {
+        "attack": [{"kind": "sign-flip", "clients": [0]}, {"clients": [1, 2], "strength": 2.0}],
+        "selection": {"pattern": "round-robin", "coordinated": False},
+        "channel": {"up": {"kind": "lossy", "probability": 0.1}},
+        "data": {"stream": {"kind": "delay-line", "pole": 0.3}},
+    }
+    scenario = Scenario(**SIZES, **tables)
+    assert scenario == Scenario.from_mapping({**SIZES, **tables})
+    assert Scenario.from_mapping(scenario.to_mapping()) == scenario
+    with pytest.raises(UnknownFieldError, match=r"channel\.sideways`. Name the direction"):
+        Scenario(**SIZES, channel={"sideways": "lossy"})
+    with pytest.raises(InvalidValueError, match="mapping must be nested dicts"):
+        Scenario.from_mapping(3)

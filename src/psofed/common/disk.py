@@ -77,10 +77,10 @@ class Disk:
         with ExitStack() as stack:
             try:
                 stack.enter_context(FileLock(path, timeout=0, mode=0o600, thread_local=False))
-                held = True
+                is_held = True
             except Timeout:
-                held = False
-            yield held
+                is_held = False
+            yield is_held
 
     def new_name(self) -> str:
         """Return a name for a temporary file that nobody else uses."""

@@ -101,11 +101,11 @@ class Settings:
     @classmethod
     def check_names(cls, values: Mapping[str, Any]) -> None:
         """Refuse fields that do not exist, and missing ones that are required."""
-        known = cls.options()
+        options = cls.options()
         for name in values:
-            if name not in known:
-                raise UnknownFieldError(cls.full_name(name), tuple(known), hint=cls.advice)
-        for name, field in known.items():
+            if name not in options:
+                raise UnknownFieldError(cls.full_name(name), tuple(options), hint=cls.advice)
+        for name, field in options.items():
             if is_required(field) and name not in values:
                 raise MissingValueError(cls.full_name(name), _wanted(field))
 

@@ -80,8 +80,8 @@ class OwnData(Reported):
     @cached_property
     def source(self) -> "DataSource":
         """Where the samples come from, without the samples."""
-        table, held = self.table, self.settings.shared_with(StreamSettings).to_mapping()
-        reading = DataSettings(table.client_column, table.target_column, table.features, **held)
+        table, streaming = self.table, self.settings.shared_with(StreamSettings).to_mapping()
+        reading = DataSettings(table.client_column, table.target_column, table.features, **streaming)
         return DataSource(table.file, reading, table.clients, self.samples, self.digest)
 
     @property
@@ -247,7 +247,7 @@ class DataSource:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What is known of the table's content, as plain values."""
+        """Content of the table, as far as it is known, as plain values."""
         content = {"clients": list(self.clients), "samples": list(self.samples), "digest": self.digest}
         return {name: value for name, value in content.items() if value}
 

@@ -136,11 +136,11 @@ class Standardiser:
 
     def _with(self, inputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return counts, means and squares after one more row (Welford's algorithm, which avoids cancellation)."""
-        there = ~np.isnan(inputs)
-        counts = self.counts + there
-        step = np.where(there, inputs - self.means, 0.0)
+        is_present = ~np.isnan(inputs)
+        counts = self.counts + is_present
+        step = np.where(is_present, inputs - self.means, 0.0)
         means = self.means + step / np.maximum(counts, 1.0)
-        return counts, means, self.squares + step * np.where(there, inputs - means, 0.0)
+        return counts, means, self.squares + step * np.where(is_present, inputs - means, 0.0)
 
 
 def standardise(
@@ -196,22 +196,24 @@ def _running(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     Sums are of distances from each column's first value, and squares of (x − m_{n−1})(x − m_n), as Welford's: so
     neither cancels, however far the mean is from 0.
     """
-    there = ~np.isnan(values)
-    counts = np.cumsum(there, axis=0).astype(np.float64)
+    is_present = ~np.isnan(values)
+    counts = np.cumsum(is_present, axis=0).astype(np.float64)
     columns = np.arange(values.shape[1])
     first = (
-        np.nan_to_num(values[np.argmax(there, axis=0), columns]) if len(values) else np.zeros(columns.size)
+        np.nan_to_num(values[np.argmax(is_present, axis=0), columns])
+        if len(values)
+        else np.zeros(columns.size)
     )
-    shifted = np.where(there, values - first, 0.0)
+    shifted = np.where(is_present, values - first, 0.0)
     means = np.cumsum(shifted, axis=0) / np.maximum(counts, 1.0)
     previous = np.vstack([np.zeros((1, columns.size)), means[:-1]])[: len(values)]
-    squares = np.cumsum(np.where(there, (shifted - previous) * (shifted - means), 0.0), axis=0)
+    squares = np.cumsum(np.where(is_present, (shifted - previous) * (shifted - means), 0.0), axis=0)
     return counts, first + means, squares
 
 
 def _scaled(
     inputs: FloatArray, counts: FloatArray, means: FloatArray, squares: FloatArray, clip: float
 ) -> FloatArray:
-    there = ~np.isnan(inputs) & (squares > 0.0)
-    deviations = np.sqrt(np.where(there, squares, 1.0) / np.maximum(counts, 1.0))
-    return np.clip(np.where(there, (inputs - means) / deviations, 0.0), -clip, clip)
+    is_present = ~np.isnan(inputs) & (squares > 0.0)
+    deviations = np.sqrt(np.where(is_present, squares, 1.0) / np.maximum(counts, 1.0))
+    return np.clip(np.where(is_present, (inputs - means) / deviations, 0.0), -clip, clip)

@@ -13,7 +13,7 @@ import numpy as np
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
-from psofed.paper.model import CellResults, Figure, FigureData, FigureSeries, Quality
+from psofed.paper.model import CellResults, FigureData, FigureSeries, FigureSubject, Quality
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.results import METRIC_TITLES
 from psofed.scenario import UPLINKS, Data, Scenario
@@ -59,7 +59,7 @@ def stepsize_axis() -> Axis:
 
 
 @dataclass(frozen=True)
-class Curve:
+class PlannedCurve:
     """A curve of a figure.
 
     Attributes
@@ -83,19 +83,19 @@ class Curve:
 
 def curves_over(field: str, label: str, *values: float) -> dict[str, Any]:
     """Return the curves of a plan that differ in one field; `label` is a format for its value."""
-    curves = tuple(Curve(label.format(value), {field: value}, {field: value}) for value in values)
+    curves = tuple(PlannedCurve(label.format(value), {field: value}, {field: value}) for value in values)
     return {"curve_field": field, "curves": curves}
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigurePlan(Figure):
+class FigurePlan(FigureSubject):
     """Plan of a figure.
 
     Attributes
     ----------
     x_axis : Axis
         What varies along the abscissa.
-    curves : tuple of Curve
+    curves : tuple of PlannedCurve
     curve_field : str
         The field that tells the curves apart.
     small_stepsize : bool
@@ -107,7 +107,7 @@ class FigurePlan(Figure):
     """
 
     x_axis: Axis
-    curves: tuple[Curve, ...]
+    curves: tuple[PlannedCurve, ...]
     curve_field: str
     small_stepsize: bool = False
     trials: int = 192
@@ -160,7 +160,7 @@ class FigurePlan(Figure):
             series.append(self._from_trials(number, uplink, trials))
             series += self._predictions(number, uplink)
         return FigureData(
-            **{name: getattr(self, name) for name in Figure.__dataclass_fields__},
+            **{name: getattr(self, name) for name in FigureSubject.__dataclass_fields__},
             varied=self.varied,
             series=(*series, *self._published()),
             trials=quality.choose(self.trials, QUICK_TRIALS),

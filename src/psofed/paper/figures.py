@@ -10,7 +10,7 @@ but with M = D PSO-Fed's server is Online-Fed's; so that panel, and the theories
 from typing import Any
 
 from psofed.common.validation import check_choice
-from psofed.paper.curves import Curve, FigurePlan, axis, curves_over, paper_scenario, stepsize_axis
+from psofed.paper.curves import FigurePlan, PlannedCurve, axis, curves_over, paper_scenario, stepsize_axis
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import Scenario
 
@@ -44,13 +44,13 @@ _FIGURES = (
         x_label="Byzantine clients |S_B|",
         curve_field="algorithm",
         curves=(
-            Curve("PSO-Fed", {}, {}),
-            Curve("Online-Fed", {"algorithm": "online-fed"}, {"num_shared": 5}),
-            Curve("SignSGD", {**_SIGN, "iterations": 4500}),
-            Curve("CS-Fed", {"algorithm": "cs-fed"}),
-            Curve("QS-Fed", {"algorithm": "qs-fed"}),
-            Curve("SignSGD, plain signs, majority", _PLAIN_SIGN),
-            Curve("SignSGD, plain signs, mean", {**_PLAIN_SIGN, "algorithm_options.vote": "mean"}),
+            PlannedCurve("PSO-Fed", {}, {}),
+            PlannedCurve("Online-Fed", {"algorithm": "online-fed"}, {"num_shared": 5}),
+            PlannedCurve("SignSGD", {**_SIGN, "iterations": 4500}),
+            PlannedCurve("CS-Fed", {"algorithm": "cs-fed"}),
+            PlannedCurve("QS-Fed", {"algorithm": "qs-fed"}),
+            PlannedCurve("SignSGD, plain signs, majority", _PLAIN_SIGN),
+            PlannedCurve("SignSGD, plain signs, mean", {**_PLAIN_SIGN, "algorithm_options.vote": "mean"}),
         ),
         metric="test_mse",
         trials=_TEST_TRIALS,
@@ -143,9 +143,9 @@ _FIGURES = (
         x_label="shared parameters M",
         curve_field="attack.num_byzantine",
         curves=(
-            Curve("E_φ (data)", _WITHOUT_ATTACK, _WITHOUT_ATTACK, "data"),
+            PlannedCurve("E_φ (data)", _WITHOUT_ATTACK, _WITHOUT_ATTACK, "data"),
             *(
-                Curve(
+                PlannedCurve(
                     f"E_ω (attack), |S_B| = {n}",
                     {"attack.num_byzantine": n},
                     {"attack.num_byzantine": n},

@@ -86,8 +86,8 @@ class FigureSeries:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
-    """What a figure shows, in our words.
+class FigureSubject:
+    """Subject of a figure, in our words.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FigureData(Figure):
+class FigureData(FigureSubject):
     """A finished figure, with a panel for each uplink.
 
     Attributes

@@ -4,17 +4,16 @@ import itertools
 import math
 import re
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
 from psofed.render.charts import Chart, RowChart, Rows, Scale, Series, Span
 from psofed.render.numbers import fixed, shortened
 from psofed.render.style import COLOURS
@@ -51,10 +50,10 @@ def broken(text: str, inches: float) -> str:
 
 def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
     top = _top(chart)
-    for span in chart.spans:
-        _draw_span(axes, span)
     for series in chart.series:
         _draw_one(axes, series, top)
+    for span in chart.spans:
+        _draw_span(axes, span)
     _scale(axes, chart.x, chart.y, space)
 
 
@@ -66,7 +65,9 @@ def _draw_one(axes: Axes, series: Series, top: float) -> None:
     if series.low is not None and series.high is not None:
         # An interval without an end reaches beyond the picture.
         reach = 50.0 + np.nanmax(np.abs(np.append(y, 0.0)))
-        low, high = (np.where(np.isnan(y), np.nan, _clipped(end, reach)) for end in (series.low, series.high))
+        low, high = (
+            np.where(np.isnan(y), np.nan, np.clip(end, -reach, reach)) for end in (series.low, series.high)
+        )
         if series.line:
             axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0)
         else:
@@ -74,11 +75,11 @@ def _draw_one(axes: Axes, series: Series, top: float) -> None:
     axes.plot(
         x, y, color=colour, ls=series.line or "none", lw=series.width, marker=series.marker or None, ms=series.size,
         markevery=list(np.flatnonzero(~hollow)) if series.marker else None, mfc="none" if series.hollow else None,
+        label=with_symbols(series.label) or None,
     )  # fmt: skip
     if hollow.any():
-        axes.plot(
-            x[hollow], y[hollow], ls="none", marker=series.marker or "o", color=colour, mfc="white", zorder=3
-        )
+        marker = series.marker or "o"
+        axes.plot(x[hollow], y[hollow], ls="none", marker=marker, color=colour, mfc="white", zorder=3)
     for marker in (_LOST, _BEYOND):
         at = flags[marker]
         if at.any():
@@ -98,24 +99,15 @@ def _flags(series: Series, top: float) -> dict[str, NDArray[np.bool_]]:
     return {_LOST: lost, _BEYOND: beyond & ~lost, _MEDIAN: medians & np.isfinite(series.y) & ~beyond}
 
 
-def _clipped(values: FloatArray, reach: float) -> FloatArray:
-    return np.asarray(np.clip(values, -reach, reach), dtype=np.float64)
-
-
 def _draw_span(axes: Axes, span: Span) -> None:
-    colour = _colour(span.colour)
+    colour, label = _colour(span.colour), with_symbols(span.label) or None
     if span.low == span.high:
-        (axes.axvline if span.axis == "x" else axes.axhline)(span.low, color=colour, lw=1.2, zorder=1)
+        draw = axes.axvline if span.axis == "x" else axes.axhline
+        draw(span.low, color=colour, lw=1.2, zorder=1, label=label)
     else:
+        alpha = None if isinstance(span.colour, str) else 0.2
         shade = axes.axvspan if span.axis == "x" else axes.axhspan
-        shade(
-            span.low,
-            span.high,
-            color=colour,
-            lw=0,
-            alpha=None if isinstance(span.colour, str) else 0.2,
-            zorder=0.5,
-        )
+        shade(span.low, span.high, color=colour, lw=0, alpha=alpha, zorder=0.5, label=label)
 
 
 def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
@@ -144,109 +136,66 @@ def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
 
 
 def _draw_rows(axes: Axes, chart: RowChart, space: tuple[float, float], longest: int) -> None:
-    places = range(len(chart.names))
+    places = np.arange(len(chart.names))
     if chart.zero:
         axes.axvline(0.0, color="black", lw=0.9)
     if chart.joined:
-        first, second = chart.rows[:2]
-        for at in places:
-            colour = _FLAG if at in chart.flagged else "0.6"
-            axes.plot([first.values[at], second.values[at]], [at, at], color=colour, lw=1.6, zorder=1)
-    for at, rows in enumerate(chart.rows):
-        _draw_row_values(axes, rows, chart.starred, chart.x.limits, 48 * at * chart.joined)
-    names = [with_symbols(shortened(name, longest)) for name in chart.names]
-    axes.set_yticks(places, names)
+        first, second = (rows.values for rows in chart.rows[:2])
+        colours = [_FLAG if at in chart.flagged else "0.6" for at in places]
+        axes.hlines(places, first, second, color=colours, lw=1.6, zorder=1)
+    for number, rows in enumerate(chart.rows):
+        _draw_row_values(axes, chart, rows, 48 * number * chart.joined)
+    axes.set_yticks(places, [with_symbols(shortened(name, longest)) for name in chart.names])
     for at, label in enumerate(axes.get_yticklabels()):
         if at in chart.flagged:
-            label.set_color(_FLAG)
-            label.set_fontweight("bold")
-    axes.set_ylim(len(names) - 0.5, -0.5)
+            label.set(color=_FLAG, fontweight="bold")
+    axes.set_ylim(len(places) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     _scale(axes, chart.x, Scale(), space)
 
 
-def _row_style(rows: Rows) -> dict[str, Any]:
-    colour = _colour(rows.colour)
-    return {
-        "marker": rows.marker,
-        "color": colour,
-        "mfc": "white" if rows.hollow else colour,
-        "mec": colour,
-        "ms": 5.5,
-        "mew": 1.2,
-    }
+def _draw_row_values(axes: Axes, chart: RowChart, rows: Rows, shift: int) -> None:
+    """Draw a value for each row with its interval: a star where it is starred, an arrow where it is off the axis."""
+    colour, places, values = _colour(rows.colour), np.arange(len(rows.values)), rows.values
+    style: dict[str, Any] = {"mfc": "white" if rows.hollow else colour, "ms": 5.5, "mew": 1.2}
+    style |= {"ls": "none", "marker": rows.marker, "color": colour, "mec": colour, "zorder": 3}
+    low, high = chart.x.limits or (-math.inf, math.inf)
+    ends = [values if end is None else end for end in (rows.low, rows.high)]
+    if rows.low is not None and rows.high is not None:
+        shown = np.isfinite(rows.low) & np.isfinite(values)
+        lines = places[shown], rows.low[shown], rows.high[shown]
+        axes.hlines(*lines, color=colour, lw=2.2, alpha=0.55, capstyle="butt", zorder=1)
+    inside = np.isfinite(values) & (values >= low) & (values <= high)
+    starred = inside & np.isin(places, list(chart.starred))
+    plain = inside & ~starred
+    axes.plot(values[plain], places[plain], label=with_symbols(rows.label) or None, **style)
+    axes.plot(values[starred], places[starred], **(style | {"marker": "*", "ms": 10}))
+    for at in places[np.isinf(values)]:
+        axes.annotate("diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=colour)
+    for at in places[np.isfinite(values) & ~inside]:
+        value = float(values[at])
+        is_low = value < low
+        arrow = style | {"marker": "<" if is_low else ">"}
+        axes.plot([low if is_low else high], [at], clip_on=False, **arrow)
+        inner = ends[int(is_low)][at]  # the number stands inside of the interval
+        inner = float(np.clip(inner if math.isfinite(inner) else value, low, high))
+        number = f"{rows.label} {fixed(value, 2 if abs(value) < 10 else int(abs(value) < 100))}".strip()
+        axes.annotate(
+            number, (inner, at), xytext=(6 + shift if is_low else -6 - shift, 0), textcoords="offset points",
+            ha="left" if is_low else "right", va="center", fontsize=8,
+        )  # fmt: skip
 
 
-def _draw_row_values(
-    axes: Axes, rows: Rows, starred: frozenset[int], limits: tuple[float, float] | None, shift: int
-) -> None:
-    style = _row_style(rows)
-    for at, value in enumerate(rows.values):
-        if limits is not None and math.isfinite(value) and not limits[0] <= value <= limits[1]:
-            # Beyond the axis: an arrow at its end, with the number, and what is inside of the interval.
-            low = bool(value < limits[0])
-            axes.plot(
-                [limits[not low]], [at], clip_on=False, zorder=3, **(style | {"marker": "<" if low else ">"})
-            )
-            inner = _draw_interval(axes, rows, at, style["color"])
-            end = max(limits[0], min(inner[low], limits[1])) if inner else limits[not low]
-            number = f"{rows.label} {fixed(value, 2 if abs(value) < 10 else int(abs(value) < 100))}".strip()
-            axes.annotate(
-                number, (end, at), xytext=(6 + shift if low else -6 - shift, 0), textcoords="offset points",
-                ha="left" if low else "right", va="center", fontsize=8,
-            )  # fmt: skip
-            continue
-        if math.isinf(value):
-            axes.annotate(
-                "diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=style["color"]
-            )
-            continue
-        _draw_interval(axes, rows, at, style["color"])
-        star = {"marker": "*", "ms": 10} if at in starred else {}
-        axes.plot([value], [at], ls="none", zorder=3, **(style | star))
-
-
-def _draw_interval(axes: Axes, rows: Rows, at: int, colour: str) -> tuple[float, float] | None:
-    """Draw the interval of a row, if it has one, and return its ends."""
-    if rows.low is None or rows.high is None or not math.isfinite(rows.low[at]):
-        return None
-    ends = (float(rows.low[at]), float(rows.high[at]))
-    axes.plot(ends, [at, at], color=colour, lw=2.2, alpha=0.55, solid_capstyle="butt", zorder=1)
-    return ends
-
-
-def legend_of(charts: tuple[Chart | RowChart, ...]) -> list[Any]:
-    """Return an entry for each label, and for each mark that occurs."""
-    handles: dict[str, Any] = {
-        rows.label: Line2D([], [], **_row_style(rows), ls="none", label=with_symbols(rows.label))
-        for chart in charts
-        if isinstance(chart, RowChart)
-        for rows in chart.rows
-        if rows.label
-    }
-    curves = [chart for chart in charts if isinstance(chart, Chart)]
-    for chart in curves:
-        for series in chart.series:
-            if series.label and series.label not in handles:
-                handles[series.label] = Line2D(
-                    [], [], color=_colour(series.colour), ls=series.line or "none", lw=series.width,
-                    marker=series.marker or None, ms=series.size, label=with_symbols(series.label),
-                    mfc="none" if series.hollow else None,
-                )  # fmt: skip
-        for span in chart.spans:
-            if span.label and span.label not in handles:
-                colour, label = _colour(span.colour), with_symbols(span.label)
-                handles[span.label] = (
-                    Line2D([], [], color=colour, lw=1.2, label=label)
-                    if span.low == span.high
-                    else Patch(
-                        color=colour, alpha=None if isinstance(span.colour, str) else 0.2, lw=0, label=label
-                    )
-                )
-    flags = [_flags(series, _top(chart)) for chart in curves for series in chart.series]
+def legend_of(every: Iterable[Axes], charts: Iterable[Chart | RowChart]) -> list[Any]:
+    """Return an entry for each label in some axes, and for each mark that occurs in their charts."""
+    handles: dict[str, Any] = {}
+    for axes in every:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    flags = [_flags(series, _top(one)) for one in charts if isinstance(one, Chart) for series in one.series]
     words = {_LOST: "some trials diverged", _BEYOND: "above the picture", _MEDIAN: "median, heavy tails"}
     for marker, text in words.items():
-        if any(found[marker].any() for found in flags):
+        if any(marks[marker].any() for marks in flags):
             fill = "white" if marker == _MEDIAN else "0.3"
             handles[text] = Line2D(
                 [], [], ls="none", marker=marker, color="0.3", mfc=fill, mew=1.5, label=text

@@ -36,20 +36,16 @@ def write_table(table: Table, most: int | None = None) -> Written:
 
     Columns of words without any are left out.
     """
-    headings, is_text = [], []
-    kept = [
+    used = [
         at for at, column in enumerate(table.columns) if column.kind is not Kind.TEXT or _is_used(table, at)
     ]
-    columns = [table.columns[at] for at in kept]
-    for column in columns:
-        headings.append(column.heading)
-        is_text.append(column.kind is Kind.TEXT)
-        if column.interval:
-            headings.append("95 % interval")
-            is_text.append(False)
+    table, headings, is_text = table.select(used), [], []
+    for column in table.columns:
+        headings += [column.heading, "95 % interval"][: 1 + column.interval]
+        is_text += [column.kind is Kind.TEXT, False][: 1 + column.interval]
     shown = table.rows[:most]
     rows = [
-        [text for at, column in zip(kept, columns, strict=True) for text in _texts(row[at], column)]
+        [text for cell, column in zip(row, table.columns, strict=True) for text in _texts(cell, column)]
         for row in shown
     ]
     marked = [number in table.marked for number in range(len(shown))]

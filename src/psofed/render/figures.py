@@ -47,17 +47,9 @@ class Figure(MatplotlibFigure):
         return figure_to_png(self), {"width": _SCREEN * width, "height": _SCREEN * height}
 
 
-def make_figure(width: float, height: float, *, laid_out: bool = True) -> Figure:
-    """Return an empty figure (safe in threads, nothing to close).
-
-    Parameters
-    ----------
-    width, height : float
-        In inches.
-    laid_out : bool
-        Make space for titles and legends automatically, which takes longer than the drawing.
-    """
-    figure = Figure(figsize=(width, height), layout="constrained" if laid_out else None)
+def make_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of this size in inches (safe in threads, nothing to close)."""
+    figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -132,6 +124,8 @@ def _for_print(panels: Panels, width: float) -> Panels:
 
 
 def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure:
+    if not isinstance(axes, Axes):
+        raise InvalidValueError("ax", axes, "axes of Matplotlib, such as those of plt.subplots()")
     if width is not None:
         raise InvalidValueError("width", width, "absent where ax is given: the axes have their size")
     if isinstance(chart, Panels):
@@ -142,7 +136,7 @@ def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure
         chart = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
     with styled():
         draw_any(axes, chart)
-        handles = legend_of((chart,))
+        handles = legend_of((axes,), (chart,))
         if handles:
             axes.legend(handles=handles)
     figure: Any = axes.get_figure(root=True)
@@ -161,11 +155,6 @@ def finish_axes(axes: Axes, x_label: str, y_label: str) -> None:
 def figure_to_png(figure: MatplotlibFigure) -> bytes:
     """Return a figure as PNG, at twice the size of a screen."""
     return _picture(figure, ".png")
-
-
-def figure_to_svg(figure: MatplotlibFigure) -> str:
-    """Return a figure as SVG."""
-    return _picture(figure, ".svg").decode()
 
 
 def _picture(figure: MatplotlibFigure, suffix: str) -> bytes:
@@ -216,7 +205,7 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
 
 def _add_legend(figure: Figure, panels: Panels) -> None:
     """Add the legend below the charts, in as many columns as fit; the figure grows by its height."""
-    handles = legend_of(tuple(chart for row in panels.charts for chart in row if chart is not None))
+    handles = legend_of(figure.axes, [chart for row in panels.charts for chart in row if chart is not None])
     width, height = panels.size
     for columns in range(min(len(handles), 5), 0, -1):
         legend = figure.legend(

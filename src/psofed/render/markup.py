@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from psofed.common.errors import InvalidValueError
 from psofed.render.cells import write_table
@@ -57,9 +56,7 @@ def _only(tables: tuple[Table, ...], columns: Sequence[str]) -> list[Table]:
     for table in tables:
         titles = [column.title for column in table.columns]
         if set(columns) <= set(titles):
-            places = [titles.index(name) for name in columns]
-            rows = tuple(tuple(row[at] for at in places) for row in table.rows)
-            chosen.append(replace(table, columns=tuple(table.columns[at] for at in places), rows=rows))
+            chosen.append(table.select([titles.index(name) for name in columns]))
     if not chosen:
         known = "; ".join(", ".join(c.title for c in table.columns if c.title) for table in tables)
         raise InvalidValueError("columns", ", ".join(columns), f"columns of one table: {known}")

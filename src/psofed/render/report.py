@@ -123,6 +123,11 @@ class Table:
             if len(row) != len(self.columns):
                 raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns")
 
+    def select(self, places: Sequence[int]) -> "Table":
+        """Return a table with some of the columns, by number."""
+        rows = tuple(tuple(row[at] for at in places) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[at] for at in places), rows=rows)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values: a unit for each column, and numbers as they are, not rounded."""
         columns = [{"title": column.title, "unit": _unit(column)} for column in self.columns]
@@ -285,19 +290,19 @@ class Reported:
         """Return the result's picture as a value."""
         raise NotImplementedError
 
-    def plot(self, *given: Any, **named: Any) -> "Figure":
+    def plot(self, *arguments: Any, **named: Any) -> "Figure":
         """Draw the result; returns a Matplotlib figure that displays itself in a notebook.
 
         Parameters
         ----------
-        *given, **named
+        *arguments, **named
             Those of `chart`. Besides, ``ax=`` draws into Matplotlib axes of yours, and ``width=`` sets the width:
             ``"column"`` or ``"page"`` of a journal (3.5 and 7.16 inches), or inches.
         """
         from psofed.render.figures import draw_chart, show_after_cell
 
         axes, width = named.pop("ax", None), named.pop("width", None)
-        figure = draw_chart(self.chart(*given, **named), axes, width)
+        figure = draw_chart(self.chart(*arguments, **named), axes, width)
         if axes is None:
             show_after_cell(figure)
         return figure

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 import textwrap
-from dataclasses import replace
 from typing import TextIO
 
 from psofed.render.cells import write_table
@@ -62,32 +61,21 @@ def table_to_text(table: Table, most: int = MOST_ROWS, width: int = 100, wide: b
 
     Unless it may be `wide`, columns that do not fit are left out and named.
     """
-    lines, grid = (
-        [] if not table.title else [_wrapped(table.title, width, _INDENT)],
-        _grid(table, most, width),
-    )
-    shown = table
+    shown, grid = table, _grid(table, most, width)
     while not wide and max(map(len, grid), default=0) > width and len(shown.columns) > 2:
-        shown = _without(
-            shown, max(range(1, len(shown.columns)), key=lambda at: (shown.columns[at].minor, at))
-        )
+        places = range(len(shown.columns))
+        dropped = max(places[1:], key=lambda at: (shown.columns[at].minor, at))
+        shown = shown.select([at for at in places if at != dropped])
         grid = _grid(shown, most, width)
+    lines = [_wrapped(table.title, width, _INDENT)] if table.title else []
     lines += _grid(table, most) if wide else grid
     if len(table.rows) > most:
         lines.append(f"{_INDENT}… {counted(len(table.rows) - most, 'more row')}")
-    dropped = [column.title for column in table.columns if column not in shown.columns]
-    if dropped:
-        lines.append(
-            _wrapped(f"Not shown (--wide or wide=True shows all): {', '.join(dropped)}.", width, _INDENT)
-        )
+    left_out = ", ".join(column.title for column in table.columns if column not in shown.columns)
+    if left_out:
+        lines.append(_wrapped(f"Not shown (--wide or wide=True shows all): {left_out}.", width, _INDENT))
     lines += [_wrapped(note, width, _INDENT) for note in table.notes]
     return "\n".join(lines)
-
-
-def _without(table: Table, place: int) -> Table:
-    kept = [at for at in range(len(table.columns)) if at != place]
-    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)
 
 
 def next_step_text(step: NextStep, file: str = "", width: int = 120) -> str:

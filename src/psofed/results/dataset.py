@@ -214,10 +214,10 @@ def read_metrics(data: "xarray.Dataset") -> list[str]:
 
 def numbers(data: "xarray.Dataset", name: str, dims: tuple[str, ...], kind: str = "f") -> Any:
     """Return a variable's values; refuse other dimensions, or another kind of number than NumPy's `kind`."""
-    found = data[name]
-    if found.dims != dims or found.dtype.kind != kind:
-        raise PsofedError(f"{name} has dimensions {found.dims} and type {found.dtype}, expected {dims}")
-    return found.values
+    stored = data[name]
+    if stored.dims != dims or stored.dtype.kind != kind:
+        raise PsofedError(f"{name} has dimensions {stored.dims} and type {stored.dtype}, expected {dims}")
+    return stored.values
 
 
 def check_size(data: "xarray.Dataset", dim: str, expected: int) -> None:

@@ -17,6 +17,7 @@ from psofed.results.metric_difference import (
     unpaired_difference,
 )
 from psofed.results.metrics import label_of
+from psofed.scenario.describe import dotted_fields
 
 if TYPE_CHECKING:
     import pandas
@@ -158,8 +159,8 @@ def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None
     >>> from psofed.attacks import Gaussian
     >>> fleet = Scenario(num_clients=10, dimension=4, iterations=300, attack=Gaussian(num_byzantine=3))
     >>> few, all_ = (simulate(fleet.replace(num_shared=m), trials=24) for m in (1, 4))
-    >>> found = difference(few, all_)
-    >>> found.paired, found.network_mse.is_significant, found.network_mse.decibels < 0
+    >>> saving = difference(few, all_)
+    >>> saving.paired, saving.network_mse.is_significant, saving.network_mse.decibels < 0
     (True, True, True)
     """
     from psofed.results.simulation import SimulationResult
@@ -206,7 +207,7 @@ def name_by_settings(first: "Scenario", second: "Scenario") -> tuple[str, str]:
     >>> name_by_settings(fleet, fleet.replace(num_shared=4))
     ('num_shared = 1', 'num_shared = 4')
     """
-    a, b = (_flat(scenario.to_mapping()) for scenario in (first, second))
+    a, b = (dotted_fields(scenario.to_mapping()) for scenario in (first, second))
     changed = [key for key in {**a, **b} if a.get(key) != b.get(key)]
     if "attack.kind" in changed:  # then its other fields follow
         changed = [key for key in changed if not key.startswith("attack.") or key == "attack.kind"]
@@ -216,13 +217,6 @@ def name_by_settings(first: "Scenario", second: "Scenario") -> tuple[str, str]:
         ", ".join(f"{key} = {_plain(a.get(key))}" for key in changed),
         ", ".join(f"{key} = {_plain(b.get(key))}" for key in changed),
     )
-
-
-def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in mapping.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _plain(value: Any) -> str:

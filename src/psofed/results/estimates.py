@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from psofed.common.numbers import student_quantile, to_decibels
+from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
 from psofed.render.numbers import decibels, significant
 
@@ -182,13 +182,10 @@ def sign_test_rank(count: int, confidence: float = CONFIDENCE) -> int:
     >>> [sign_test_rank(count) for count in (5, 6, 100)]
     [0, 1, 40]
     """
-    # P(median outside) = 2 P(Binomial(n, 1/2) ≤ r − 1), a number that grows with r.
-    outside, whole = 0.0, math.lgamma(count + 1) - count * math.log(2)
-    for rank in range(count // 2):
-        outside += 2 * math.exp(whole - math.lgamma(rank + 1) - math.lgamma(count - rank + 1))
-        if outside > 1 - confidence + 1e-12:
-            return rank
-    return count // 2
+    from scipy.special import bdtr
+
+    outside = 2 * bdtr(np.arange(count // 2, dtype=np.float64), count, 0.5)  # P(median outside), for r − 1
+    return int(np.count_nonzero(outside <= 1 - confidence + 1e-12))
 
 
 def lower_bound_of_mean(values: FloatArray, confidence: float = CONFIDENCE) -> float:
@@ -205,7 +202,9 @@ def lower_bound_of_mean(values: FloatArray, confidence: float = CONFIDENCE) -> f
 
 def students_factor(count: int, confidence: float = CONFIDENCE) -> float:
     """Return how many standard errors reach as far as an interval over `count` trials; 1.96 for many."""
-    return student_quantile((1 + confidence) / 2, count - 1) if count > 1 else math.nan
+    from scipy.special import stdtrit
+
+    return float(stdtrit(count - 1, (1 + confidence) / 2)) if count > 1 else math.nan
 
 
 def find_unsteady(
@@ -219,7 +218,7 @@ def find_unsteady(
     >>> {metric: round(ratio, 3) for metric, ratio in find_unsteady({"mse": level}, {"mse": change}).items()}
     {'mse': 0.1}
     """
-    found = {}
+    unsteady = {}
     for metric, change in tail_change.items():
         level, count = float(np.mean(steady_state[metric])), len(change)
         if not (math.isfinite(level) and level > 0 and count > 1):
@@ -227,8 +226,8 @@ def find_unsteady(
         mean, error = float(np.mean(change)), float(np.std(change, ddof=1)) / math.sqrt(count)
         ratio = mean / level
         if error > 0 and abs(ratio) > _DRIFT_RATIO and abs(mean) > _DRIFT_SCORE * error:
-            found[metric] = ratio
-    return found
+            unsteady[metric] = ratio
+    return unsteady
 
 
 def _is_skewed(relative: FloatArray) -> bool:

@@ -106,8 +106,8 @@ def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDEN
 
     Examples
     --------
-    >>> found = paired_difference(np.array([0.9, 1.1, 1.0]), np.array([9.0, 11.0, 10.0]))
-    >>> round(found.decibels, 6), found.statistic
+    >>> gap = paired_difference(np.array([0.9, 1.1, 1.0]), np.array([9.0, 11.0, 10.0]))
+    >>> round(gap.decibels, 6), gap.statistic
     (-10.0, 'ratio of means')
     """
     diverged = int(np.sum(~np.isfinite(a))), int(np.sum(~np.isfinite(b)))

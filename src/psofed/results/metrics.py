@@ -81,9 +81,9 @@ def label_of(name: str) -> MetricLabel:
         return LABELS[name]
     kind = name.replace("_", "-")
     if kind in part_names("metric"):
-        found: type[Metric] = find_part("metric", kind)
-        title = found.title or name.replace("_", " ")
-        return MetricLabel(title, title, found.unit, found.in_decibels)
+        part: type[Metric] = find_part("metric", kind)
+        title = part.title or name.replace("_", " ")
+        return MetricLabel(title, title, part.unit, part.in_decibels)
     return _FROM_FILES.get(name, MetricLabel(name, name))
 
 
@@ -103,26 +103,26 @@ def find_metrics(metrics: "Iterable[str | Metric] | str | Metric") -> tuple[str 
     >>> find_metrics("honest_mse")
     ('honest_mse',)
     """
-    found: dict[str, str | Metric] = {}
+    chosen: dict[str, str | Metric] = {}
     for metric in (metrics,) if isinstance(metrics, str | Metric) else metrics:
         if isinstance(metric, Metric):
             value: str | Metric = metric
         elif metric in LABELS:
             value = metric
         else:
-            known = (*LABELS, *(kind.replace("-", "_") for kind in part_names("metric")))
-            if not isinstance(metric, str) or metric not in known:
-                expected = f"one of {', '.join(known)}, or your own psofed.Metric"
-                raise InvalidValueError("metric", metric, expected, did_you_mean(str(metric), known))
+            names = (*LABELS, *(kind.replace("-", "_") for kind in part_names("metric")))
+            if not isinstance(metric, str) or metric not in names:
+                expected = f"one of {', '.join(names)}, or your own psofed.Metric"
+                raise InvalidValueError("metric", metric, expected, did_you_mean(str(metric), names))
             value = find_part("metric", metric.replace("_", "-"))()
         name = metric_name(value)
         if name in LABELS and isinstance(value, Metric):
             raise InvalidValueError("metric", name, "another name than that of a built-in metric")
-        if found.setdefault(name, value) != value:
+        if chosen.setdefault(name, value) != value:
             raise InvalidValueError(
                 "metric", name, "given once; a class with other options needs another `kind`"
             )
-    return tuple(found.values())
+    return tuple(chosen.values())
 
 
 def metric_name(metric: str | Metric) -> str:

@@ -74,17 +74,17 @@ def measure_tracking(result: SimulationResult) -> Tracking:
     """Say how well the server of a simulation with drift followed its target."""
     scenario, drift, msd = result.scenario, result.scenario.drift, result.server_msd
     assert drift is not None
-    known = (drift.kind, msd.mean, msd.standard_error)
+    about = (drift.kind, msd.mean, msd.standard_error)
     variance, swing, jump = drift.increment_variance(), drift.mean_square(), drift.jump_iteration()
     if variance is not None:
         power = scenario.dimension * variance
-        return Tracking(*known, lag=msd.mean / power if power > 0 else math.inf)
+        return Tracking(*about, lag=msd.mean / power if power > 0 else math.inf)
     if swing is not None:
-        return Tracking(*known, untracked=msd.mean / swing if swing > 0 else math.inf)
+        return Tracking(*about, untracked=msd.mean / swing if swing > 0 else math.inf)
     if jump is None:
-        return Tracking(*known)
+        return Tracking(*about)
     recovery = _recovery(result.curve["server_msd"], jump, result.bin_width)
-    return Tracking(*known, recovery=recovery, jumped=True)
+    return Tracking(*about, recovery=recovery, jumped=True)
 
 
 def _recovery(curve: np.ndarray[Any, Any], at: int, bin_width: int) -> int | None:

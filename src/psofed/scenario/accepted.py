@@ -9,7 +9,7 @@ from typing import Any
 
 from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
 from psofed.common.options import Check
-from psofed.common.per_client import Uniform
+from psofed.common.per_client import plain_per_client
 from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.attack_groups import AttackGroups
@@ -47,9 +47,8 @@ def as_part(family: str, value: Any, field_name: str = "") -> Any:
         return _part_from_table(family, dict(value), name)
     if not isinstance(value, Part) or value.family != family:
         hint = f" Make a value of the class: {value.__name__}(…)." if isinstance(value, type) else ""
-        raise InvalidValueError(
-            name, value, f"one of psofed.{FAMILIES[family]}, its name, or its table", hint
-        )
+        allowed = f"one of psofed.{FAMILIES[family]}, its name, or a table of its options"
+        raise InvalidValueError(name, value, allowed, hint)
     return value
 
 
@@ -160,11 +159,9 @@ def as_channels(name: str, value: Any) -> tuple[Channel, ...]:
 
 def plain_value(value: Any) -> Any:
     """Return a field's value as in TOML and JSON."""
-    if isinstance(value, Uniform):
-        return {"uniform": [value.low, value.high]}
     if isinstance(value, Part):
         options = value.to_mapping()
         return {"kind": value.kind, **options} if options else value.kind
     if isinstance(value, Settings):
         return value.to_mapping()
-    return [plain_value(entry) for entry in value] if isinstance(value, tuple) else value
+    return [plain_value(entry) for entry in value] if isinstance(value, tuple) else plain_per_client(value)

@@ -64,10 +64,9 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
         place, _, key = dotted.rpartition(".")
         table, number = _split_number(place)
         if table and table not in _TABLES:
-            hint = NAMED.get(table) or closest(table, _TABLES)
-            raise UnknownFieldError(
-                dotted, TABLE_NAMES, elsewhere=[f"{hint}.{key}"] if hint else field_names()
-            )
+            options = NAMED.get(table) or closest(table, _TABLES)
+            likely = [table if key == "kind" and table in NAMED else f"{options}.{key}"]
+            raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=likely if options else field_names())
         if not table:
             if key in NAMED and changes[dotted] != changed.get(key):
                 changed.pop(NAMED[key], None)
@@ -88,8 +87,8 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
 
 def _split_number(place: str) -> tuple[str, int | None]:
     """Split the number of a group or channel from its table: ``attack.1`` and ``attack[1]`` are the second group."""
-    found = re.fullmatch(r"(.+?)(?:\.(\d{1,6})|\[(\d{1,6})\])", place)
-    return (place, None) if found is None else (found[1], int(found[2] or found[3]))
+    match = re.fullmatch(r"(.+?)(?:\.(\d{1,6})|\[(\d{1,6})\])", place)
+    return (place, None) if match is None else (match[1], int(match[2] or match[3]))
 
 
 def _open_tables(
@@ -97,13 +96,13 @@ def _open_tables(
 ) -> list[dict[str, Any]]:
     """Return the tables to write a field into: one, or each of a list that has the field."""
     holder, name = _holder(changed, table)
-    held = holder.get(name, {})
-    if isinstance(held, list) and (table == "attack" or table in CHANNEL_TABLES):
-        tables = holder[name] = [_opened(table, entry) for entry in held]
+    value = holder.get(name, {})
+    if isinstance(value, list) and (table == "attack" or table in CHANNEL_TABLES):
+        tables = holder[name] = [_opened(table, entry) for entry in value]
         if number is None:
             return [values for values in tables if _has_option(PART_TABLES[table], values, key)] or tables
     else:
-        tables = [_opened(table, held)]
+        tables = [_opened(table, value)]
         holder[name] = tables[0]
         if number is None:
             return tables
@@ -142,10 +141,10 @@ def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
     >>> attack_from_mapping({"kind": "sign-flip", "num_byzantine": 1, "scale": 1.0, "strength": 3.0}).scale
     3.0
     """
-    given = dict(values)
-    if "strength" in given:
-        given = set_values({"attack": given}, {"attack.strength": given["strength"]})["attack"]
-    attack: Attack = as_part("attack", given)
+    fields = dict(values)
+    if "strength" in fields:
+        fields = set_values({"attack": fields}, {"attack.strength": fields["strength"]})["attack"]
+    attack: Attack = as_part("attack", fields)
     return attack
 
 

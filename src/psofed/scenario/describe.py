@@ -1,13 +1,14 @@
 """Scenarios for people: in a few words, as short Python, and as a table of settings."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.options import option_of
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.part import Part
 from psofed.render import Column, Report, Table
-from psofed.render.numbers import sentence_case, significant
+from psofed.render.numbers import sentence_case, shortened, significant
 
 if TYPE_CHECKING:
     from psofed.common.per_client import PerClient
@@ -83,7 +84,7 @@ def short_repr(value: Any, **defaults: Any) -> str:
     >>> Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     """
-    texts = {name: _short_value(held) for name, held in changed_fields(value, **defaults).items()}
+    texts = {name: _short_value(content) for name, content in changed_fields(value, **defaults).items()}
     shown = [
         f"{name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
         for name, text in texts.items()
@@ -95,37 +96,48 @@ def changed_fields(value: Any, **defaults: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults, or from those given."""
     changed = {}
     for field in dataclasses.fields(value):
-        held = getattr(value, field.name)
+        content = getattr(value, field.name)
         default = field.default_factory() if callable(field.default_factory) else field.default
-        if field.repr and field.init and not _same(held, defaults.get(field.name, default)):
-            changed[field.name] = held
+        if field.repr and field.init and not _same(content, defaults.get(field.name, default)):
+            changed[field.name] = content
     return changed
 
 
-def _short_value(held: Any) -> str:
-    if isinstance(held, OwnData | DataSource):
-        source = held.source
+def _short_value(content: Any) -> str:
+    if isinstance(content, OwnData | DataSource):
+        source = content.source
         return f"{source.num_clients} clients of {source.name}" if source.clients else source.name
-    return short_repr(held) if dataclasses.is_dataclass(held) else repr(held)
+    return short_repr(content) if dataclasses.is_dataclass(content) else repr(content)
 
 
 def scenario_report(scenario: "Scenario") -> Report:
     """Return the settings that a scenario file would hold."""
+    settings = dotted_fields(scenario.to_mapping())
     rows = tuple(
-        (f"{prefix}{key}", text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
-        for prefix, mapping in _tables(scenario.to_mapping())
-        for key, text in ((key, str(value)) for key, value in mapping.items())
+        (name, shortened(str(settings[name]), _LONGEST))
+        for name in sorted(settings, key=lambda name: "." in name)
     )
     table = Table("", (Column("setting"), Column("value")), rows)
     return Report(f"{sentence_case(describe_scenario(scenario))}.", tables=(table,))
 
 
-def _tables(mapping: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    plain = {key: value for key, value in mapping.items() if not isinstance(value, dict) and key != "attack"}
-    tables = {key: value for key, value in mapping.items() if isinstance(value, dict)}
-    for place, group in enumerate(mapping["attack"] if isinstance(mapping.get("attack"), list) else ()):
-        tables[f"attack[{place}]"] = group
-    return [("", plain), *((f"{key}.", value) for key, value in tables.items())]
+def dotted_fields(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the fields of nested tables by their full names.
+
+    Examples
+    --------
+    >>> dotted_fields({"stepsize": 0.1, "attack": [{"kind": "mimic"}, {"kind": "sign-flip"}]})
+    {'stepsize': 0.1, 'attack[0].kind': 'mimic', 'attack[1].kind': 'sign-flip'}
+    """
+    fields: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for place, table in enumerate(value):
+                fields |= dotted_fields(table, f"{prefix}{key}[{place}].")
+        else:
+            is_table = isinstance(value, Mapping)
+            fields |= dotted_fields(value, f"{prefix}{key}.") if is_table else {f"{prefix}{key}": value}
+    return fields
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -97,9 +97,9 @@ def _check_data_sizes(scenario: "Scenario") -> None:
     if data.covariances is not None:
         shape = (len(data.covariances), len(data.covariances[0]))
         if shape != (num_clients, scenario.input_dimension):
-            given = f"{shape[0]} matrices of {shape[1]} rows"
+            matrices = f"{shape[0]} matrices of {shape[1]} rows"
             allowed = f"{num_clients} matrices (num_clients) of {scenario.input_dimension} rows"
-            raise InvalidValueError("data.covariances", given, allowed)
+            raise InvalidValueError("data.covariances", matrices, allowed)
 
 
 def _check_attack(scenario: "Scenario") -> None:

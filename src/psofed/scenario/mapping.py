@@ -65,6 +65,8 @@ def scenario_from_mapping(
     A mapping may name the modules of custom parts (``plugins = ["my_parts"]``). Reading a file never imports them: the
     caller does (:func:`psofed.load_plugin`, ``--plugin``), and the error says so if it did not.
     """
+    if not isinstance(mapping, Mapping):
+        raise InvalidValueError("mapping", mapping, "nested dicts, as Scenario.to_mapping returns")
     try:
         return _from_mapping(mapping, folder, opening)
     except InvalidValueError as error:
@@ -111,10 +113,10 @@ def field_names() -> list[str]:
         ]
     names += [f"data.{name}" for name in ("file", *DataSettings.options())]
     # The attack first: among fields with the same name, users mean its field most often.
-    options = {"selection": "pattern", **{table: family for family, table in NAMED.items()}}
-    for table, family in {"attack": "attack", **PART_TABLES, **options}.items():
-        own = {name for kind in part_names(family) for name in find_part(family, kind).options()}
-        names += [f"{table}.{name}" for name in sorted(own)]
+    elsewhere = {"selection": "pattern", **{table: family for family, table in NAMED.items()}}
+    for table, family in {"attack": "attack", **PART_TABLES, **elsewhere}.items():
+        options = {name for kind in part_names(family) for name in find_part(family, kind).options()}
+        names += [f"{table}.{name}" for name in sorted(options)]
         if table in PART_TABLES:
             names.append(f"{table}.kind")
     return list(dict.fromkeys([*names, "attack.strength"]))
@@ -182,7 +184,7 @@ def _rows(values: dict[str, Any], folder: Path | None, opening: bool) -> OwnData
     file = values.pop("file")
     if not isinstance(file, str):
         raise InvalidValueError("data.file", file, "the path of a CSV or Parquet file")
-    known = {name: values.pop(name) for name in SEEN if name in values}
+    content = {name: values.pop(name) for name in SEEN if name in values}
     reading = {name: values.pop(name) for name in DataSettings.options() if name in values}
     for name in values:
         if name not in Data.options():
@@ -192,7 +194,11 @@ def _rows(values: dict[str, Any], folder: Path | None, opening: bool) -> OwnData
     except InvalidValueError as error:
         raise error.renamed(f"data.{error.field}") from None
     place = str(((folder or Path()) / file).absolute()) if file else ""
-    seen = tuple(known.get("clients", ())), tuple(known.get("samples", ())), str(known.get("digest", ""))
+    seen = (
+        tuple(content.get("clients", ())),
+        tuple(content.get("samples", ())),
+        str(content.get("digest", "")),
+    )
     source = DataSource(place, settings, *seen)
     return source.read() if opening else source
 

@@ -361,12 +361,12 @@ class Scenario(Settings):
     def parts(self) -> tuple[Part, ...]:
         """Return all parts of the scenario."""
         links = () if self.channel is None else (*self.channel.up, *self.channel.down)
-        held = (
+        parts = (
             self.algorithm, self.aggregation, self.pre_aggregation, self.selection.pattern, self.learner, self.model,
             self.data.stream, self.data.function, self.drift, *self.attacks, self.defence, self.availability,
             self.delay, *links,
         )  # fmt: skip
-        return tuple(part for part in held if part is not None)
+        return tuple(part for part in parts if part is not None)
 
     def __repr__(self) -> str:
         from psofed.scenario.describe import short_repr

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from psofed.results.differences import Difference
 
 
-def difference_report(found: "Difference") -> Report:
+def difference_report(compared: "Difference") -> Report:
     """Return by how much two results differ, metric by metric."""
-    first, second = found.names
+    first, second = compared.names
     columns = (
         Column(""),
         Column("difference", Kind.DECIBELS, interval=True, infinite="∞"),
@@ -33,27 +33,27 @@ def difference_report(found: "Difference") -> Report:
             value.statistic,
             "yes" if value.is_significant else "no",
         )
-        for metric, value in found.metrics.items()
+        for metric, value in compared.metrics.items()
     )
     notes = (f"Negative: {first} has the lower error, which is better.",)
     table = Table(f"{first} relative to {second}", columns, rows, notes)
-    is_clear = any(value.is_significant for value in found.metrics.values())
-    step = None if is_clear or not found.paired else NextStep(
-        "Narrow the interval with more trials", f"psofed.simulate(scenario, trials={4 * found.trials[0]})",
-        f"psofed simulate FILE --trials {4 * found.trials[0]}",
+    is_clear = any(value.is_significant for value in compared.metrics.values())
+    step = None if is_clear or not compared.paired else NextStep(
+        "Narrow the interval with more trials", f"psofed.simulate(scenario, trials={4 * compared.trials[0]})",
+        f"psofed simulate FILE --trials {4 * compared.trials[0]}",
     )  # fmt: skip
     return Report(
-        describe_difference(found.network_mse, "network MSE", first, second),
-        sentence_case(found.basis) + ".",
+        describe_difference(compared.network_mse, "network MSE", first, second),
+        sentence_case(compared.basis) + ".",
         (table,),
         (),
         step,
-        lambda: (difference_chart(found),) if found.paired else (),
+        lambda: (difference_chart(compared),) if compared.paired else (),
     )
 
 
 def describe_difference(
-    found: MetricDifference, title: str, first: str = "the first", second: str = "the second"
+    compared: MetricDifference, title: str, first: str = "the first", second: str = "the second"
 ) -> str:
     """Say a difference in one sentence.
 
@@ -63,31 +63,31 @@ def describe_difference(
     'The network MSE of a is 3.00 dB (49.9 %) below that of b (95 % interval: 2.90 to 3.10 dB).'
     """
     tail = ""
-    if any(found.diverged):
-        counts = [f"{n} of {name}" for name, n in zip((first, second), found.diverged, strict=True) if n]
+    if any(compared.diverged):
+        counts = [f"{n} of {name}" for name, n in zip((first, second), compared.diverged, strict=True) if n]
         tail = f" Diverged trials: {' and '.join(counts)}."
-    if found.is_heavy_tailed:
-        what = "pairs" if found.statistic == "median of ratios" else "trials"
+    if compared.is_heavy_tailed:
+        what = "pairs" if compared.statistic == "median of ratios" else "trials"
         tail = (
             f" Medians over the {what} are compared, because a few extreme trials dominate the means." + tail
         )
-    if math.isnan(found.decibels):
+    if math.isnan(compared.decibels):
         return f"The {title} cannot be compared: most trials of both diverged.{tail}"
-    if math.isinf(found.decibels):
-        better, worse = (first, second) if found.decibels < 0 else (second, first)
-        chance = "" if found.is_significant else ", but too few trials differ to rule out chance"
+    if math.isinf(compared.decibels):
+        better, worse = (first, second) if compared.decibels < 0 else (second, first)
+        chance = "" if compared.is_significant else ", but too few trials differ to rule out chance"
         return f"{sentence_case(worse)} diverges in most trials, {better} does not{chance}.{tail}"
-    low, high = found.interval
+    low, high = compared.interval
     share = (
-        percent(abs(found.percent) / 100, 1)
-        if abs(found.percent) < 1000
-        else f"a factor of {significant(1 + found.percent / 100, 3)}"
+        percent(abs(compared.percent) / 100, 1)
+        if abs(compared.percent) < 1000
+        else f"a factor of {significant(1 + compared.percent / 100, 3)}"
     )
-    side = "below" if found.decibels < 0 else "above"
-    size = f"{fixed(abs(found.decibels))} dB ({share}) {side} that of {second}"
+    direction = "below" if compared.decibels < 0 else "above"
+    size = f"{fixed(abs(compared.decibels))} dB ({share}) {direction} that of {second}"
     if math.isnan(low):
         return f"The {title} of {first} is {size}; there are too few trials for an interval.{tail}"
-    if not found.is_significant:
+    if not compared.is_significant:
         ends = f"{fixed(low, signed=True)} to {fixed(high, signed=True)} dB"
         return (
             f"No significant difference in {title}: that of {first} is {size} (95 % interval: {ends}).{tail}"
@@ -97,11 +97,11 @@ def describe_difference(
     return f"The {title} of {first} is {size} (95 % interval: {fixed(near)} to {reach}).{tail}"
 
 
-def difference_chart(found: "Difference", metric: str = "network_mse") -> Chart:
+def difference_chart(compared: "Difference", metric: str = "network_mse") -> Chart:
     """Return the pairs' differences in dB, from the lowest to the highest; diverged ones stand at the edges."""
-    pairs = np.sort(found.pairs(metric))
-    value, places = found[metric], np.arange(1.0, pairs.size + 1)
-    first, second = found.names
+    pairs = np.sort(compared.pairs(metric))
+    value, places = compared[metric], np.arange(1.0, pairs.size + 1)
+    first, second = compared.names
     finite = pairs[np.isfinite(pairs)]
     spans = [Span(0.0, 0.0, "y", colour="0.4")]
     if math.isfinite(value.decibels):
