@@ -1,9 +1,10 @@
-"""The page's settings: up to two scenarios in the layout of a scenario file, and the same as the query of a link.
+"""Drafts of scenarios: what the form holds, in the layout of a scenario file, and the same in the page's address.
 
 Nothing from a browser is trusted: every value passes the scenario's own checks, and sizes are bounded before anything
-is allocated. No setting names a file, so a link cannot make the explorer read one.
+is allocated. No setting names a file or a module, so an address cannot make the explorer read one.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import Field, dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,9 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.options import is_required, option_of, value_type
-from psofed.common.toml import toml_value
 from psofed.common.validation import check_choice, check_integer
-from psofed.paper.figures import figure_names
 from psofed.parts.registry import find_part, part_names
-from psofed.results import METRIC_TITLES
+from psofed.results.metrics import LABELS
 from psofed.scenario import Scenario
 from psofed.scenario.changes import parse_setting, set_values
 from psofed.scenario.mapping import (
@@ -24,7 +23,6 @@ from psofed.scenario.mapping import (
     KIND_TABLES,
     NAMED,
     OPTIONAL,
-    TABLE_NAMES,
     families_of_names,
     scenario_from_mapping,
 )
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 SIDES = ("A", "B")
 _LONGEST_QUERY = 20_000
 _LONGEST_VALUE = 4_000
-_MOST_FIELDS = 200
 _LARGEST_INTEGER = 2**53  # what a browser's numbers hold exactly
 
 
@@ -78,30 +75,8 @@ class Limits:
                     check_integer(f"{table}.{name}", sized[name], 1, 10_000, "the explorer's limit")
 
 
-@dataclass(frozen=True)
-class PageSettings:
-    """Everything that the page is set to.
-
-    Attributes
-    ----------
-    sides : mapping
-        The scenarios of A and, if there is one, B, in the layout of a scenario file.
-    own_data : frozenset of str
-        Sides whose clients learn from the user's table.
-    metric : str
-        ``"network_mse"``, ``"server_msd"`` or ``"test_mse"``.
-    figure : str
-        The paper's figure that is shown, if any.
-    """
-
-    sides: Mapping[str, Mapping[str, Any]]
-    own_data: frozenset[str] = frozenset()
-    metric: str = "network_mse"
-    figure: str = ""
-
-
 def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | None" = None) -> Scenario:
-    """Return the scenario of one side, fitted to `data` if given.
+    """Return the scenario of a draft; one without a table ``data`` learns from the user's `data`.
 
     Raises
     ------
@@ -109,19 +84,18 @@ def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | N
         If it is too large or invalid.
     """
     limits.check(mapping)
-    if data is not None:
+    table = mapping.get("data")
+    if data is not None and table is None:
         return scenario_from_mapping({**mapping, "data": {"rows": data}})
-    given = mapping.get("data")
-    if isinstance(given, Mapping) and "file" in given:
-        raise InvalidValueError(
-            "data.file", given["file"], "absent from links (start the explorer with --data)"
-        )
+    if isinstance(table, Mapping) and "file" in table:
+        raise InvalidValueError("data.file", table["file"], "left out (start the explorer with --data)")
     return scenario_from_mapping(mapping)
 
 
 def form_mapping(scenario: Scenario) -> dict[str, Any]:
     """Return a scenario as the form and links hold it: without the user's table, which the explorer has."""
     mapping = scenario.to_mapping()
+    mapping.pop("plugins", None)  # loaded already
     if scenario.data.rows is not None:
         del mapping["data"]
     return mapping
@@ -135,20 +109,14 @@ _OPTIONAL_KINDS |= {table: table for table in OPTIONAL if table in INNER}
 def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
     """Return a side's mapping with one field of the form set, unchecked.
 
-    Besides the scenario's own dotted names there are ``data.noise_variance.low`` and ``.high`` for the ends of a
-    range. ``attack.kind``, ``drift.kind`` and similar fields may be ``""`` for none. Required
-    options of a newly chosen part get an initial value.
+    ``attack.kind``, ``drift.kind`` and similar fields may be ``""`` for none. Required options of a newly chosen part
+    get an initial value.
 
     Examples
     --------
     >>> changed({"num_clients": 50, "dimension": 5}, "attack.kind", "sign-flip")["attack"]
     {'kind': 'sign-flip', 'num_byzantine': 15}
     """
-    table, _, key = name.rpartition(".")
-    if key in ("low", "high") and table in ("data.noise_variance", "data.input_variance"):
-        low, high = variance_range(mapping.get("data", {}).get(table[5:])) or (0.0, 0.0)
-        ends = [value, high] if key == "low" else [low, value]
-        return set_values(mapping, {table: ends[0] if ends[0] == ends[1] else {"uniform": ends}})
     if name in _OPTIONAL_KINDS and value == "":
         return set_values(mapping, {_OPTIONAL_KINDS[name]: None})
     if name == "attack.clients" and value in ("", []):
@@ -169,18 +137,17 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
     return result
 
 
-def variance_range(value: Any) -> tuple[float, float] | None:
-    """Return the ends of a variance that is a number or a range; None if each client has its own.
-
-    Examples
-    --------
-    >>> variance_range(0.5), variance_range({"uniform": [0.2, 1.2]}), variance_range([0.1, 0.2])
-    ((0.5, 0.5), (0.2, 1.2), None)
-    """
-    if isinstance(value, Mapping):
-        ends = value.get("uniform")
-        return (ends[0], ends[1]) if isinstance(ends, list | tuple) and len(ends) == 2 else None
-    return None if value is None or isinstance(value, list | tuple) else (value, value)
+def with_dependents(mapping: dict[str, Any], name: str) -> dict[str, Any]:
+    """Reduce the settings that may not exceed the one that was just reduced."""
+    bounded = {"dimension": ["num_shared"], "num_clients": ["num_participants", "attack.num_byzantine"]}
+    top = mapping.get(name)
+    if name in bounded and isinstance(top, int) and top >= 1:
+        for dotted in bounded[name]:
+            table, _, key = dotted.rpartition(".")
+            values = mapping.get(table, {}) if table else mapping
+            if isinstance(values.get(key), int) and values[key] > top:
+                values[key] = top
+    return mapping
 
 
 def parse_value(text: str) -> Any:
@@ -199,89 +166,42 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def to_query(settings: PageSettings) -> str:
-    """Return the settings as the query of a link.
+def to_address(scenarios: Mapping[str, Scenario], metric: str) -> str:
+    """Return the query of the page's address, which keeps the settings when the page is loaded again.
 
     Examples
     --------
-    >>> to_query(PageSettings({"A": {"num_clients": 9, "dimension": 2, "attack": {"kind": "drop-out"}}}))
-    'num_clients=9&dimension=2&attack.kind=drop-out'
+    >>> to_address({}, "test_mse")
+    'metric=test_mse'
     """
-    pairs: list[tuple[str, str]] = []
-    for side, mapping in settings.sides.items():
-        prefix = "" if side == "A" else f"{side}."
-        if side in settings.own_data:
-            pairs.append((f"{prefix}own_data", "true"))
-        for name, value in mapping.items():
-            if name == "plugins":
-                continue
-            if isinstance(value, Mapping) and name in TABLE_NAMES:
-                pairs += [(f"{prefix}{name}.{key}", _text(entry)) for key, entry in value.items()]
-            else:
-                pairs.append((f"{prefix}{name}", _text(value)))
-    if settings.metric != "network_mse":
-        pairs.append(("metric", settings.metric))
-    if settings.figure:
-        pairs.append(("figure", settings.figure))
-    return urlencode(pairs, quote_via=quote, safe="[]{},:")
+    mappings = {name: form_mapping(scenario) for name, scenario in scenarios.items()}
+    texts = {name: json.dumps(mapping, separators=(",", ":")) for name, mapping in mappings.items()}
+    return urlencode({**texts, "metric": metric}, quote_via=quote, safe="[]{},:")
 
 
-def from_query(query: str, has_data: bool = False) -> PageSettings | None:
-    """Return the settings in a link's query, not checked yet; None if there are none.
-
-    Parameters
-    ----------
-    query : str
-        The part of the address after ``?``; a ``token`` in it is skipped.
-    has_data : bool
-        Whether the explorer was started with the user's table.
+def from_address(query: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return the mapping of each side and the metric in an address, not checked yet; none without settings.
 
     Raises
     ------
     PsofedError
-        If it is too long, or names an unknown setting.
-
-    Examples
-    --------
-    >>> from_query("num_clients=9&dimension=2&B.num_clients=9&B.dimension=3").sides["B"]
-    {'num_clients': 9, 'dimension': 3}
+        If it is too long or holds anything else.
     """
     if len(query) > _LONGEST_QUERY:
-        raise PsofedError(f"The link has {len(query)} characters; the limit is {_LONGEST_QUERY}.")
+        raise PsofedError(f"it has {len(query)} characters; the limit is {_LONGEST_QUERY}.")
     try:
-        pairs = parse_qsl(
-            query.lstrip("?"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
-        )
-    except ValueError as error:
-        raise PsofedError(f"The link cannot be read ({error}).") from None
-    sides: dict[str, dict[str, Any]] = {}
-    own_data: set[str] = set()
-    shown: dict[str, str] = {}
-    choices = {"metric": METRIC_TITLES, "figure": figure_names()}
-    for name, text in pairs:
-        if name == "token":
-            continue
-        if name in choices:
-            shown[name] = check_choice(name, text, choices[name])
-            continue
-        side, field = ("B", name[2:]) if name.startswith("B.") else ("A", name)
-        if field == "plugins":
-            raise InvalidValueError("plugins", text, "absent from links (start the explorer with --plugin)")
-        if field == "own_data":
-            if not has_data:
-                raise InvalidValueError(
-                    "own_data", text, "absent unless the explorer was started with --data"
-                )
-            own_data.add(side)
-            sides.setdefault(side, {})
-            continue
-        sides[side] = set_values(sides.get(side, {}), {field: parse_value(text)})
-    if not sides:
-        return PageSettings({}, frozenset(), **shown) if shown else None
-    if "A" not in sides:
-        raise PsofedError("The link has settings for B but none for A.")
-    ordered = {name: sides[name] for name in SIDES if name in sides}
-    return PageSettings(ordered, frozenset(own_data), **shown)
+        pairs = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=8, errors="strict"))
+        pairs.pop("token", None)
+        metric = check_choice("metric", pairs.pop("metric", "network_mse"), tuple(LABELS))
+        sides = {name: json.loads(text) for name, text in pairs.items()}
+    except (ValueError, RecursionError) as error:
+        raise PsofedError(str(error)) from None
+    if (
+        not all(isinstance(mapping, dict) for mapping in sides.values())
+        or list(sides) != list(SIDES)[: len(sides)]
+    ):
+        raise PsofedError("it holds no scenario.")
+    return sides, metric
 
 
 def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> None:
@@ -323,7 +243,3 @@ def _starting_value(table: str, name: str, field: "Field[Any]", mapping: Mapping
 
 def _count(value: Any, default: int = 1) -> int:
     return value if isinstance(value, int) and 0 < value < 10**6 else default
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) and parse_value(value) == value else toml_value(value)
