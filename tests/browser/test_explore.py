@@ -1,6 +1,5 @@
 """The explorer in a real browser: what the page says is what the library says."""
 
-import json
 import math
 import threading
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ pytestmark = [pytest.mark.explore, pytest.mark.slow, pytest.mark.takes(100)]
 if find_spec("panel") is None:  # not imported here, where every worker collects
     pytest.skip("the explorer's extra is not installed", allow_module_level=True)
 
-READY = 120_000  # milliseconds: machines that run many tests at once are slow
+READY = 90_000  # milliseconds: machines that run many tests at once are slow
 
 
 @pytest.fixture(scope="module")
@@ -171,10 +170,11 @@ def test_sliders_presets_sides_and_downloads(
     for group in page.get_by_label("Settings", exact=True).locator("option").all_inner_texts():
         choose(page, "Settings", group)
     choose(page, "Settings", "Essentials")
-    page.locator(".field-num-shared").wait_for(timeout=READY)
+    page.locator(".field-attack-probability").wait_for(timeout=READY)
 
     # B beside A
     press(page, "Compare with B")
+    row(page, "values sent per iteration").locator("td").nth(2).wait_for(state="attached", timeout=READY)
     put(page, "num-shared", "4")
     expect_numbers(page, fleet, fleet.replace(num_shared=4))
     a, b = (psofed.predict(fleet.replace(num_shared=m)).network_mse for m in (2, 4))
@@ -184,15 +184,14 @@ def test_sliders_presets_sides_and_downloads(
     # What is downloaded is what is shown, of the side that is looked at
     page.get_by_text("Copy and download").click()
     assert sideways(page) == []
-    for name in ("scenario.toml", "numbers.json", "numbers.csv"):
+    for name in ("scenario.toml", "numbers.csv"):
         with page.expect_download() as saved:
             page.locator("a", has_text=name).click()
         text = Path(saved.value.path()).read_text(encoding="utf-8")
         if name == "scenario.toml":
             assert psofed.Scenario.from_toml(text) == fleet.replace(num_shared=4)
-        elif name == "numbers.json":
-            level = json.loads(text)["A"]["theory"]["present"]["levels"]["network_mse"]["mean"]
-            assert level == pytest.approx(float(a))
+        else:
+            assert text.startswith("side,source,axis,x,metric,mean,low,high,trials")
     press(page, "Copy")
     assert page.evaluate("navigator.clipboard.readText()").startswith("psofed predict scenario.toml\n")
 

@@ -10,7 +10,7 @@ import pytest
 import psofed
 from psofed.common.errors import PsofedError
 from psofed.common.options import option_of, value_type
-from psofed.explore.drafts import Limits, changed, from_address, make_scenario, parse_value, to_address
+from psofed.explore.drafts import LIMITS, changed, from_address, make_scenario, parse_value, to_address
 from psofed.explore.form import Field, form_groups
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.scenario import Scenario
@@ -49,7 +49,7 @@ def with_part(family: str, kind: str) -> Scenario:
     mapping = changed(FLEET.to_mapping(), where, kind)
     if family == "function":
         mapping = changed(mapping, "model.kind", "rff")
-    scenario = make_scenario(mapping, Limits())
+    scenario = make_scenario(mapping, LIMITS)
     part = next((part for part in scenario.parts() if part.family == family), None)
     for name, field in ({} if part is None else part.options()).items():
         if name in ("num_byzantine", "clients", "features"):
@@ -59,7 +59,7 @@ def with_part(family: str, kind: str) -> Scenario:
                 continue
             try:
                 other = changed(mapping, f"{table}.{name}", value)
-                made = make_scenario(other, Limits())
+                made = make_scenario(other, LIMITS)
             except PsofedError:
                 continue
             mapping, scenario = made.to_mapping(), made
@@ -93,7 +93,7 @@ def leaves(scenario: Scenario) -> Iterator[str]:
 
 
 def shown_fields(scenario: Scenario) -> dict[str, Field]:
-    groups = form_groups(scenario, scenario.to_mapping(), Limits())
+    groups = form_groups(scenario, scenario.to_mapping(), LIMITS)
     return {field.name: field for fields in groups.values() for field in fields}
 
 
@@ -123,9 +123,9 @@ def check(scenario: Scenario) -> None:
         is_default = name == "data.input_dimension" and scenario.data.input_dimension is None
         if not field.is_fixed and field.value != "" and not is_default:
             again = changed(mapping, name, parse_value(field.value))
-            assert make_scenario(again, Limits()) == scenario, name
+            assert make_scenario(again, LIMITS) == scenario, name
     mappings, _ = from_address(to_address({"A": scenario}, "network_mse"))
-    assert make_scenario(mappings["A"], Limits()) == scenario
+    assert make_scenario(mappings["A"], LIMITS) == scenario
     assert Scenario.from_toml(scenario.to_toml()) == scenario
 
 
@@ -182,8 +182,8 @@ def test_covariances_are_kept_and_said_to_be() -> None:
 def test_named_byzantine_clients_can_be_put_in_and_taken_away() -> None:
     mapping = changed(FLEET.to_mapping(), "attack.kind", "gaussian")
     mapping = changed(mapping, "attack.clients", parse_value("[2, 4]"))
-    assert make_scenario(mapping, Limits()).attack.clients == (2, 4)
-    attack = make_scenario(changed(mapping, "attack.clients", ""), Limits()).attack
+    assert make_scenario(mapping, LIMITS).attack.clients == (2, 4)
+    attack = make_scenario(changed(mapping, "attack.clients", ""), LIMITS).attack
     assert (attack.clients, attack.num_byzantine) == ((), 2)
 
 

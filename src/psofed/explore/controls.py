@@ -8,7 +8,7 @@ from typing import Any
 
 import panel as pn
 
-from psofed.explore.form import Field, Slider
+from psofed.explore.form import Field
 
 _POSITIONS = 1000  # of a slider with a logarithmic scale
 _LOOK = [":host { --padding-vertical: 5px; } label { font-size: 14px; }"]
@@ -58,8 +58,8 @@ class Control:
         with self._filling():
             self._input.value = field.value
             if field.slider is not None:
-                ends = (0, _POSITIONS, 1) if field.slider.is_log else _ends(field.slider)
-                start, end, step = ends
+                about = field.slider
+                start, end, step = (0, _POSITIONS, 1) if about.is_log else (about.low, about.high, about.step)
                 position = min(max(_position(field), start), end)
                 self._slider.param.update(start=start, end=end, step=step, value=position)
 
@@ -93,10 +93,6 @@ class Control:
 def shape_of(field: Field) -> tuple[Any, ...]:
     """Return what a control cannot change about its field."""
     return field.name, field.label, field.choices, field.slider is None, field.is_fixed
-
-
-def _ends(slider: Slider) -> tuple[float, float, float]:
-    return slider.low, slider.high, slider.step
 
 
 def _position(field: Field) -> float:

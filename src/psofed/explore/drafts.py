@@ -6,7 +6,7 @@ is allocated. No setting names a file or a module, so an address cannot make the
 
 import json
 from collections.abc import Mapping
-from dataclasses import Field, dataclass
+from dataclasses import Field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -33,46 +33,28 @@ if TYPE_CHECKING:
 SIDES = ("A", "B")
 _LONGEST_QUERY = 20_000
 _LONGEST_VALUE = 4_000
-_LARGEST_INTEGER = 2**53  # what a browser's numbers hold exactly
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Largest fleet that the explorer accepts, so that it answers while the user watches.
+Limits = Mapping[str, int]
+# Largest fleet that the explorer accepts, so that it answers while the user watches.
+LIMITS = {"num_clients": 1000, "dimension": 200, "iterations": 100_000}
+_SIZES = (("model", "features"), ("data", "input_dimension"), ("data", "test_instances"))
+_LARGEST_SIZE = 10_000
 
-    Attributes
-    ----------
-    num_clients, dimension, iterations : int
-        Largest allowed values.
-    """
 
-    num_clients: int = 1000
-    dimension: int = 200
-    iterations: int = 100_000
+def limits_with(scenario: Scenario) -> Limits:
+    """Return limits that also admit `scenario`, the user's own file."""
+    return {name: max(limit, getattr(scenario, name)) for name, limit in LIMITS.items()}
 
-    def including(self, scenario: Scenario) -> "Limits":
-        """Return limits that also admit `scenario`, the user's own file."""
-        return Limits(
-            max(self.num_clients, scenario.num_clients),
-            max(self.dimension, scenario.dimension),
-            max(self.iterations, scenario.iterations),
-        )
 
-    def check(self, mapping: Mapping[str, Any]) -> None:
-        """Refuse a scenario that is too large, before anything is allocated for it."""
-        for name in ("num_clients", "dimension", "iterations"):
-            check_integer(name, mapping.get(name, 1), 1, getattr(self, name), "the explorer's limit")
-        for table, values in mapping.items():
-            for key, value in values.items() if isinstance(values, Mapping) else ():
-                if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-                    raise InvalidValueError(f"{table}.{key}", value, f"at most {_LARGEST_INTEGER}")
-        sizes = {"model": ("features",), "data": ("input_dimension", "test_instances")}
-        for table, names in sizes.items():
-            given = mapping.get(table)
-            sized = given if isinstance(given, Mapping) else {}
-            for name in names:
-                if sized.get(name) is not None:
-                    check_integer(f"{table}.{name}", sized[name], 1, 10_000, "the explorer's limit")
+def _check_sizes(mapping: Mapping[str, Any], limits: Limits) -> None:
+    """Refuse a scenario that is too large, before anything is allocated for it."""
+    for name, limit in limits.items():
+        check_integer(name, mapping.get(name, 1), 1, limit, "the explorer's limit")
+    for table, name in _SIZES:
+        values = mapping.get(table)
+        if isinstance(values, Mapping) and values.get(name) is not None:
+            check_integer(f"{table}.{name}", values[name], 1, _LARGEST_SIZE, "the explorer's limit")
 
 
 def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | None" = None) -> Scenario:
@@ -83,7 +65,7 @@ def make_scenario(mapping: Mapping[str, Any], limits: Limits, data: "OwnData | N
     PsofedError
         If it is too large or invalid.
     """
-    limits.check(mapping)
+    _check_sizes(mapping, limits)
     table = mapping.get("data")
     if data is not None and table is None:
         return scenario_from_mapping({**mapping, "data": {"rows": data}})

@@ -1,7 +1,5 @@
-"""Everything that can be copied or downloaded: the scenario as commands and Python, the numbers as CSV and JSON."""
+"""Everything that can be copied or downloaded: the scenario as commands and Python, the numbers as CSV."""
 
-import dataclasses
-import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping
@@ -9,11 +7,10 @@ from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any
 from urllib.parse import urlencode
 
-from psofed._version import __version__
 from psofed.common.csv_text import csv_text
-from psofed.common.numbers import finite_or_none
-from psofed.explore.answers import Answer, Simulation, Theory
+from psofed.explore.answers import Answer
 from psofed.explore.theory import theory_of
+from psofed.explore.words import Side
 from psofed.parts.attacks.gaussian import Gaussian
 from psofed.scenario import Scenario
 
@@ -80,25 +77,12 @@ def playground_address(scenario: Scenario) -> str:
     return f"{site}/playground/#{fragment}" if site and fragment else ""
 
 
-def numbers_as_json(sides: Mapping[str, tuple[Scenario, Theory, Simulation]]) -> str:
-    """Return everything behind table and chart as JSON, by side."""
-    plain = {
-        side: {
-            "scenario": scenario.to_mapping(),
-            "theory": dataclasses.asdict(theory),
-            "simulation": dataclasses.asdict(simulation),
-        }
-        for side, (scenario, theory, simulation) in sides.items()
-    }
-    return json.dumps(finite_or_none({"version": __version__, **plain}), indent=2, allow_nan=False) + "\n"
-
-
-def numbers_as_csv(sides: Mapping[str, tuple[Scenario, Theory, Simulation]]) -> str:
+def numbers_as_csv(sides: Mapping[str, Side]) -> str:
     """Return the points of all charts as one long table: side, source, axis, x, metric, mean, interval, trials."""
     rows: list[tuple[Any, ...]] = [("side", "source", "axis", "x", "metric", "mean", "low", "high", "trials")]
-    for side, (_, theory, simulation) in sides.items():
-        for source, answer in (("theory", theory), ("simulation", simulation)):
-            rows += [(side, source, *row) for row in _rows(answer)]
+    for name, side in sides.items():
+        for source, answer in (("theory", side.theory), ("simulation", side.simulation)):
+            rows += [(name, source, *row) for row in _rows(answer)]
     return csv_text(rows)
 
 

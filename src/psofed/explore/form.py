@@ -74,8 +74,8 @@ def form_groups(scenario: Scenario, mapping: Mapping[str, Any], limits: Limits) 
         The last valid one: it decides which parts have options and how far sliders reach.
     mapping : mapping
         The values in the fields, valid or not.
-    limits : Limits
-        The explorer's.
+    limits : mapping of str to int
+        The explorer's, by field.
     """
     form = _Form(scenario, mapping, limits)
     groups: dict[str, list[Field]] = {ESSENTIALS: []}
@@ -216,7 +216,7 @@ class _Form:
             low = float(value) if _is_finite(value) and about.low <= value < low else low
             if _is_finite(value) and value > high:
                 high = min(2.0 ** min(math.ceil(math.log2(value)), 1000), _END)
-            high = min(high, getattr(self._limits, path, high))
+            high = min(high, self._limits.get(path, high))
         elif is_integer and size >= 100:  # a time, or a number of samples
             low, high, is_log = max(about.low, 1.0), min(max(top, self._scenario.iterations), 10 * size), True
         elif not is_integer and about.low >= 0 and size < 0.02:  # orders of magnitude matter
@@ -251,18 +251,10 @@ def value_text(value: Any) -> str:
 
     Examples
     --------
-    >>> value_text(0.25), value_text(True), value_text([3, 7])
-    ('0.25', 'true', '[3, 7]')
+    >>> value_text(0.25), value_text(True), value_text([3, 7]), value_text("mean")
+    ('0.25', 'true', '[3, 7]', 'mean')
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, Mapping):
-        return toml_value(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(value_text(entry) for entry in value) + "]"
-    return "" if value is None else str(value)
+    return "" if value is None else value if isinstance(value, str) else toml_value(value)
 
 
 def _is_finite(value: Any) -> bool:

@@ -5,7 +5,6 @@ in another process `theory.theory_steps` → `Session._hear` → `_take_in` → 
 """
 
 import html
-import queue
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,12 +35,10 @@ from psofed.explore.view import View
 from psofed.explore.words import Side, note, sentence, table
 from psofed.explore.workers import Pool, Question, Worker
 from psofed.results.metrics import LABELS
-from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
 
-_REDRAW = 90  # milliseconds between two drawings of curves that are still being refined
 _ONE_CHANGE = 1.5  # seconds within which changes of one setting are undone together
 
 
@@ -55,8 +52,8 @@ class Explored:
         Source of processes.
     presets : dict of str to Preset
         By title; the page opens with the first.
-    limits : Limits
-        Largest fleet.
+    limits : mapping of str to int
+        Largest fleet, by field.
     plugins : tuple of str
         The user's modules, for commands that do the same.
     data : OwnData, optional
@@ -88,8 +85,7 @@ class Session:
         self._history: list[str] = []
         self._last_change = "", 0.0
         self._count = 0
-        self._is_waiting = self._is_filling = False
-        self._inbox: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
+        self._is_filling = False
         self._document: Any = pn.state.curdoc
         self._workers: dict[tuple[str, bool], Worker] = {}
         self._controls: dict[tuple[Any, ...], Control] = {}
@@ -97,8 +93,7 @@ class Session:
             explored.presets,
             {
                 "scenario.toml": lambda: self._side.scenario.to_toml(),
-                "numbers.csv": lambda: exports.numbers_as_csv(self._numbers()),
-                "numbers.json": lambda: exports.numbers_as_json(self._numbers()),
+                "numbers.csv": lambda: exports.numbers_as_csv(self._sides),
             },
         )
         self._connect()
@@ -290,30 +285,17 @@ class Session:
 
     def _hear(self, name: str, number: int, answer: Answer) -> None:
         """Take an answer from a worker's thread to the page's own loop."""
-        self._inbox.put((name, number, answer))
-        is_first = isinstance(answer, Theory) and not answer.charts
-        at_once = is_first or answer.finished
-        self._document.add_next_tick_callback(self._take_in if at_once else self._take_in_soon)
+        self._document.add_next_tick_callback(partial(self._take_in, name, number, answer))
 
-    def _take_in_soon(self) -> None:
-        """Collect refinements for a moment before drawing them."""
-        if not self._is_waiting:
-            self._is_waiting = True
-            self._document.add_timeout_callback(self._take_in, _REDRAW)
-
-    def _take_in(self) -> None:
-        self._is_waiting = False
-        if self._inbox.empty():
+    def _take_in(self, name: str, number: int, answer: Answer) -> None:
+        """Show an answer, unless it is to an earlier question."""
+        side = self._sides.get(name)
+        if side is None or number not in (side.theory_number, side.simulation_number):
             return
-        while not self._inbox.empty():
-            name, number, answer = self._inbox.get()
-            side = self._sides.get(name)
-            if side is None:
-                continue
-            if isinstance(answer, Simulation) and number == side.simulation_number:
-                side.simulation, side.simulating = answer, not answer.finished
-            elif isinstance(answer, Theory) and number == side.theory_number:
-                side.theory, side.drawn = answer, answer.over(side.drawn)
+        if isinstance(answer, Simulation):
+            side.simulation, side.simulating = answer, not answer.finished
+        elif isinstance(answer, Theory):
+            side.theory, side.drawn = answer, answer.over(side.drawn)
         self._show()
 
     # What the browser shows
@@ -380,6 +362,3 @@ class Session:
             texts.append(f'<div class="{name} {side.state}"><p class="sentence">{prefix}{text}</p>'
                          f'<p class="note">{html.escape(note(side))}</p></div>')  # fmt: skip
         return "".join(texts)
-
-    def _numbers(self) -> dict[str, tuple[Scenario, Theory, Simulation]]:
-        return {name: (side.scenario, side.theory, side.simulation) for name, side in self._sides.items()}

@@ -15,7 +15,7 @@ from panel.io.server import get_server
 
 from psofed.common.errors import PsofedError
 from psofed.explore.access import Access, guard
-from psofed.explore.drafts import Limits
+from psofed.explore.drafts import LIMITS, limits_with
 from psofed.explore.page import Explored, Session
 from psofed.explore.presets import make_presets
 from psofed.explore.workers import Pool
@@ -63,7 +63,7 @@ class Explorer:
             )
             raise PsofedError(f"port {port} {reason}; choose another or omit --port") from None
         guard(self._server, Access(self.token, hosts))
-        limits = Limits() if scenario is None else Limits().including(scenario)
+        limits = LIMITS if scenario is None else limits_with(scenario)
         self._pool = Pool(data)
         self._explored = Explored(self._pool, make_presets(scenario), limits, plugins, data)
 

@@ -4,7 +4,6 @@ Every point equals ``psofed simulate --trials N`` with the same seed, to the bit
 earlier ones and adds more.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -19,8 +18,7 @@ from psofed.scenario import Scenario
 
 TRIALS = (16, 64, 256)
 _CURVE_POINTS = 120
-_FACTORS = (0.25, 0.4, 0.63, 1.6, 2.5, 4.0)  # of the stepsize, where theory gives no limit
-_FRACTIONS = (0.06, 0.15, 0.3, 0.5, 0.75, 0.92)  # of the limit, where it does
+_FACTORS = (0.1, 0.25, 0.5, 1.5, 2.0, 3.0)  # of the current stepsize
 
 
 def simulation_steps(
@@ -33,7 +31,7 @@ def simulation_steps(
     scenario : Scenario
         The settings.
     limit : float or None
-        Largest stable stepsize if theory knows it; it decides which stepsizes are simulated.
+        Largest stable stepsize if theory knows it; larger ones are not simulated.
     progress : callable
         Called with (done, total) trial-iterations of the whole plan; it may raise to stop.
     """
@@ -76,8 +74,7 @@ def _others(scenario: Scenario, limit: float | None) -> list[tuple[str, float, S
     counts = [m for m in shared_counts(scenario.dimension, count, 6) if m != count]
     points += [("num_shared", m, scenario.replace(num_shared=m)) for m in counts]
     if isinstance(mu, float | int):
-        is_known = bool(limit) and math.isfinite(limit or 0.0)
-        stepsizes = [x * limit for x in _FRACTIONS] if is_known and limit else [x * mu for x in _FACTORS]
+        stepsizes = [x * mu for x in _FACTORS if not limit or x * mu < limit]
         points += [("stepsize", x, scenario.replace(stepsize=x)) for x in stepsizes]
     return points
 

@@ -138,35 +138,16 @@ class Table:
 
 def table(sides: Mapping[str, Side]) -> Table:
     """Return errors, what contributes to them, stepsizes and traffic."""
-    if len(sides) == 2:
-        return _comparison(*sides.values())
-    [side] = sides.values()
-    theory, simulated = side.theory.present, side.simulation.present
-    columns: dict[str, Callable[[str], str]] = {}
-    if not side.theory.refusal:
-        columns["theory"] = lambda metric: decibels(None if theory is None else theory.mean(metric))
-    if simulated is not None:
-        columns["simulated"] = lambda metric: _interval(simulated, metric)
-    columns = columns or {"": lambda metric: decibels(None)}
-    rest = ("",) * (len(columns) - 1)
+    values = tuple(sides.values())
+    columns, cells_of = _errors(values)
+    blank = ("",) * (len(columns) - len(values))
     rows = []
     for metric in METRICS:
-        rows.append(Row(LABELS[metric].title, tuple(cell(metric) for cell in columns.values())))
+        rows.append(Row(LABELS[metric].title, cells_of(metric)))
         if metric == "network_mse":
-            rows += [Row(title, (cells[0], *rest), is_minor=True) for title, cells in _details(side)]
-    rows += [Row(title, (cells[0], *rest)) for title, cells in _designs(side)]
-    return Table(tuple(columns), tuple(rows))
-
-
-def _comparison(first: Side, second: Side) -> Table:
-    rows = []
-    for metric in METRICS:
-        a, b = first.shown(metric), second.shown(metric)
-        rows.append(Row(LABELS[metric].title, (decibels(a), decibels(b), difference(a, b))))
-        if metric == "network_mse":
-            rows += [Row(title, (*cells, ""), is_minor=True) for title, cells in _details(first, second)]
-    rows += [Row(title, (*cells, "")) for title, cells in _designs(first, second)]
-    return Table(("A", "B", "B − A"), tuple(rows))
+            rows += [Row(title, (*cells, *blank), is_minor=True) for title, cells in _details(*values)]
+    rows += [Row(title, (*cells, *blank)) for title, cells in _designs(*values)]
+    return Table(columns, tuple(rows))
 
 
 def decibels(value: float | None, digits: int = 2) -> str:
@@ -195,9 +176,9 @@ def difference(first: float | None, second: float | None) -> str:
     return f"{fixed(to_decibels(second / first), signed=True)} dB"
 
 
-def _interval(point: Point, metric: str) -> str:
-    level = point.levels.get(metric)
-    if level is None:
+def _interval(point: Point | None, metric: str) -> str:
+    level = None if point is None else point.levels.get(metric)
+    if point is None or level is None:
         return "–"
     if point.diverged:
         return f"{point.diverged} of {point.trials} diverge"
@@ -205,6 +186,27 @@ def _interval(point: Point, metric: str) -> str:
         return decibels(level.mean)
     margin = 5 * math.log10(level.high / level.low)
     return f"{fixed(to_decibels(level.mean))} ± {fixed(margin)} dB"
+
+
+def _errors(sides: tuple[Side, ...]) -> tuple[tuple[str, ...], Callable[[str], tuple[str, ...]]]:
+    """Return the columns, and their cells for a metric: both sides and their difference, or each source for one."""
+    if len(sides) == 2:
+
+        def compared(metric: str) -> tuple[str, ...]:
+            a, b = (side.shown(metric) for side in sides)
+            return decibels(a), decibels(b), difference(a, b)
+
+        return ("A", "B", "B − A"), compared
+    theory, simulated = sides[0].theory, sides[0].simulation.present
+    if theory.refusal:
+        return ("simulated",), lambda metric: (_interval(simulated, metric),)
+    columns = ("theory",) if simulated is None else ("theory", "simulated")
+
+    def sources(metric: str) -> tuple[str, ...]:
+        predicted = decibels(None if theory.present is None else theory.present.mean(metric))
+        return (predicted, _interval(simulated, metric))[: len(columns)]
+
+    return columns, sources
 
 
 def _details(*sides: Side) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from typing import TYPE_CHECKING
 
 from psofed.common.errors import PsofedError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _UNRESPONSIVE = 0.3  # seconds without taking up a newer question, after which a process is replaced
 _FOR_PAINTING = 0.06  # seconds that browser and server have the cores to themselves after a first answer
 _MEMORY = 4 << 30  # bytes that one process may use
-_WARM = -1  # number of the message that a process has everything loaded
 _THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 # Called from another thread with the question's number and the answer so far.
@@ -84,7 +84,7 @@ class Pool:
     def is_warm(self) -> bool:
         """Return whether a process that has loaded everything is ready."""
         with self._lock:
-            return self._ready is not None and self._ready.is_warm()
+            return self._ready is not None and self._ready.warm.is_set()
 
     def close(self) -> None:
         """End the ready process, and start no others."""
@@ -140,8 +140,6 @@ class Worker:
 
     def _hear(self, number: int, answer: Answer | None) -> None:
         with self._lock:
-            if number == _WARM:
-                self._process.warm = True
             if number != self._asked[0]:
                 return
             self._waiting_since = None
@@ -151,7 +149,7 @@ class Worker:
     def _is_stuck(self) -> bool:
         since = self._waiting_since
         is_late = since is not None and time.monotonic() - since > _UNRESPONSIVE
-        return is_late and self._process.warm and self._pool.is_warm()
+        return is_late and self._process.warm.is_set() and self._pool.is_warm()
 
     def _replace(self) -> None:
         with self._lock:
@@ -180,18 +178,12 @@ class _Process:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         self.connection: Connection = here
-        self.warm = False
+        self.warm = context.Event()  # set when everything is loaded
         self._data = data
-        self._process = context.Process(target=run, args=(there, plugin_files(), data), daemon=True)
+        arguments = (there, self.warm, plugin_files(), data)
+        self._process = context.Process(target=run, args=arguments, daemon=True)
         self._process.start()
         there.close()
-
-    def is_warm(self) -> bool:
-        """Return whether it has loaded everything."""
-        with contextlib.suppress(EOFError, OSError):
-            if not self.warm and self.connection.poll():
-                self.warm = self.connection.recv()[0] == _WARM
-        return self.warm
 
     def send(self, number: int, question: Question) -> None:
         with contextlib.suppress(OSError):
@@ -215,7 +207,7 @@ class _StoppedError(Exception):
     """A newer question has arrived."""
 
 
-def run(connection: Connection, plugins: tuple[str, ...], data: "OwnData | None") -> None:
+def run(connection: Connection, warm: Event, plugins: tuple[str, ...], data: "OwnData | None") -> None:
     """Answer questions until the pipe is closed: the main function of a process."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
@@ -230,8 +222,8 @@ def run(connection: Connection, plugins: tuple[str, ...], data: "OwnData | None"
     from psofed.explore.theory import theory_steps
 
     next(theory_steps(readme_fleet()))  # loads the theory
+    warm.set()
     with contextlib.suppress(EOFError, OSError):
-        connection.send((_WARM, None))
         while True:
             content = connection.recv_bytes()
             while connection.poll():
