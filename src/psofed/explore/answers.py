@@ -35,6 +35,8 @@ class Point:
         By metric. Infinite where unstable, NaN where the theory does not cover the metric.
     worst : float
         Network MSE under the worst additive attack of the same power; NaN where it is not known.
+    terms : mapping of str to float
+        What contributes to the network MSE, by theory.
     trials, diverged : int
         Simulated trials, and how many of them diverged.
     """
@@ -42,6 +44,7 @@ class Point:
     x: float
     levels: Mapping[str, Level] = field(default_factory=dict)
     worst: float = math.nan
+    terms: Mapping[str, float] = field(default_factory=dict)
     trials: int = 0
     diverged: int = 0
 
@@ -86,8 +89,6 @@ class Theory(Answer):
 
     Attributes
     ----------
-    terms : mapping of str to float
-        What contributes to the network MSE.
     limit : float
         Largest stable stepsize; infinite if every stepsize is stable, 0 if none is.
     best, full_best : Point
@@ -97,7 +98,6 @@ class Theory(Answer):
         Why the theory does not cover the scenario.
     """
 
-    terms: Mapping[str, float] = field(default_factory=dict)
     limit: float | None = None
     best: Point | None = None
     full_best: Point | None = None

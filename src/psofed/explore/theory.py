@@ -48,7 +48,8 @@ class Fleet:
             prediction = self.prediction.at(stepsize)
             with_honest = metric == HONEST or prediction.model.tells_honest
             names = [name for name in METRICS if name != HONEST or with_honest]
-            point = Point(stepsize, {name: Level(float(getattr(prediction, name))) for name in names})
+            levels = {name: Level(float(getattr(prediction, name))) for name in names}
+            point = Point(stepsize, levels, terms=asdict(prediction.terms))
             self.points[stepsize] = point
             self._seconds = time.thread_time() - started
         return point
@@ -135,11 +136,10 @@ def theory_steps(scenario: Scenario, metric: str = "network_mse") -> Iterator[Th
     try:
         fleet = fleet_of(scenario)
         present = fleet.point(stepsize, metric)
-        terms = asdict(fleet.prediction.at(stepsize).terms)
     except NotCoveredError as error:
         yield Theory(refusal=str(error), finished=True)
         return
-    yield (theory := Theory(present, terms=terms))
+    yield (theory := Theory(present))
     yield (theory := replace(theory, limit=fleet.limit))
     yield (theory := replace(theory, best=fleet.best(metric)).with_chart("stepsize", fleet.curve))
     full = fleet_of(scenario.replace(num_shared=scenario.dimension))

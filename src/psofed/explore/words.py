@@ -211,13 +211,13 @@ def _errors(sides: tuple[Side, ...]) -> tuple[tuple[str, ...], Callable[[str], t
 
 def _details(*sides: Side) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield what contributes to the network MSE, and what the worst attack would make of it, for every side."""
-    shares = [_shares(side.theory.terms) for side in sides]
+    points = [side.theory.present or Point(0.0) for side in sides]
+    shares = [_shares(point.terms) for point in points]
     for term, title in TERM_TITLES.items():
         if any(term in one for one in shares):
             yield title, tuple(_percent(one[term]) if term in one else "–" for one in shares)
-    worst = [math.nan if side.theory.present is None else side.theory.present.worst for side in sides]
-    if not all(map(math.isnan, worst)):
-        yield "under the worst attack of the same power", tuple(map(decibels, worst))
+    if not all(math.isnan(point.worst) for point in points):
+        yield "under the worst attack of the same power", tuple(decibels(point.worst) for point in points)
 
 
 def _shares(terms: Mapping[str, float]) -> dict[str, float]:
