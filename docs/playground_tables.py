@@ -16,20 +16,22 @@ from typing import Any
 import numpy as np
 
 import psofed
+from psofed.explore.exports import PLAYGROUND
+from psofed.explore.presets import readme_fleet
 from psofed.theory.prediction import Prediction
 
 METRICS = ("network_mse", "server_msd")
-FLEETS = {
-    "readme": ("50 clients, 5 parameters", {"num_clients": 50, "dimension": 5}),
-    "paper": ("100 clients, 5 parameters (the paper's fleet)", {"num_clients": 100, "dimension": 5}),
-    "wide": ("20 clients, 10 parameters", {"num_clients": 20, "dimension": 10, "num_participants": 4}),
-    "redrawn": (
-        "50 clients; others upload than those that downloaded",
-        {"num_clients": 50, "dimension": 5, "uplink": "redrawn"},
-    ),
+TITLES = {
+    "readme": "50 clients, 5 parameters",
+    "paper": "100 clients, 5 parameters (the paper's fleet)",
+    "wide": "20 clients, 10 parameters",
+    "redrawn": "50 clients; others upload than those that downloaded",
 }
-# Two significant digits, so that the page shows the stepsize that it computes with.
-STEPSIZES = tuple(float(f"{mu:.2g}") for mu in np.geomspace(0.004, 0.5, 36))
+FLEETS = {name: (title, PLAYGROUND[name]) for name, title in TITLES.items()}
+# Two significant digits, so that the page shows the stepsize that it computes with; the README's is among them.
+STEPSIZES = tuple(
+    sorted({float(f"{mu:.2g}") for mu in np.geomspace(0.004, 0.5, 36)} | {readme_fleet().stepsize})
+)
 
 
 def fleet_scenario(fleet: str, num_shared: int, **changes: Any) -> psofed.Scenario:
@@ -68,4 +70,5 @@ def _fleet_tables(fleet: str) -> dict[str, Any]:
 @cache
 def script() -> str:
     """Return the tables as a script that needs no server: ``const PLAYGROUND = …``."""
-    return f"const PLAYGROUND = {json.dumps({'stepsizes': STEPSIZES, 'fleets': tables()}, separators=(',', ':'))};\n"
+    content = {"stepsizes": STEPSIZES, "stepsize": readme_fleet().stepsize, "fleets": tables()}
+    return f"const PLAYGROUND = {json.dumps(content, separators=(',', ':'))};\n"

@@ -2,8 +2,8 @@
 "use strict";
 (() => {
   const root = document.getElementById("pg-root");
-  const { stepsizes, fleets } = PLAYGROUND;
-  const defaults = { fleet: "readme", m: 1, b: 15, p: 0.2, v: 0.5, mu: 22, metric: "network_mse" };
+  const { stepsizes, stepsize, fleets } = PLAYGROUND;
+  const defaults = { fleet: "readme", m: 1, b: 15, p: 0.2, v: 0.5, mu: stepsizes.indexOf(stepsize), metric: "network_mse" };
   const metrics = { network_mse: "Network MSE", server_msd: "Server MSD" };
   let state = { ...defaults };
 
@@ -25,6 +25,8 @@
     }
     return place;
   }
+
+  const nearest = (mu) => stepsizes.reduce((place, x, i) => Math.abs(Math.log(x / mu)) < Math.abs(Math.log(stepsizes[place] / mu)) ? i : place, 0);
 
   function make(tag, attributes = {}, ...children) {
     const element = document.createElementNS(tag === "svg" || attributes.ns ? "http://www.w3.org/2000/svg" : "http://www.w3.org/1999/xhtml", tag);
@@ -136,11 +138,12 @@
     const what = `Sharing ${state.m} of ${dimension} parameters with ${state.b} of ${clients} clients Byzantine: ${title} `;
     const number = make("strong", { id: "pg-value" }, show(value));
     if (state.m === dimension) return [what, number, "."];
-    const everything = level(dimension, state.mu), share = Math.round((100 * state.m) / dimension);
-    if (everything === null) return [what, number, `. Sharing everything is unstable at this stepsize.`];
-    const ratio = everything / value;
+    // Each at its own best stepsize; the current one need not be.
+    const own = level(state.m, best(state.m)), everything = level(dimension, best(dimension)), share = Math.round((100 * state.m) / dimension);
+    if (everything === null) return [what, number, ". Sharing everything is unstable at every stepsize."];
+    const ratio = everything / own;
     const relation = Math.abs(ratio - 1) < 0.005 ? "the same as" : ratio > 1 ? `${ratio.toPrecision(2)} times lower than` : `${(1 / ratio).toPrecision(2)} times higher than`;
-    return [what, number, `. The error is ${relation} if everything is shared (${show(everything)}), with ${share}\u00a0% of the traffic.`];
+    return [what, number, `. At its best stepsize, ${stepsizes[best(state.m)]}, the error is ${relation} with everything shared at its own best, ${stepsizes[best(dimension)]} (${show(everything)}), with ${share}\u00a0% of the traffic.`];
   }
 
   function render() {
@@ -178,7 +181,7 @@
     for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
       if (name === "fleet" && Object.hasOwn(fleets, text)) next.fleet = text;
       else if (name === "metric" && Object.hasOwn(metrics, text)) next.metric = text;
-      else if (name === "mu" && stepsizes.includes(+text)) next.mu = stepsizes.indexOf(+text);
+      else if (name === "mu" && +text > 0) next.mu = nearest(+text);
       else if (Object.hasOwn(fields, name) && name !== "mu" && Number.isFinite(+text)) next[name] = +text;
     }
     state = next;

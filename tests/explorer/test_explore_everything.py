@@ -4,24 +4,14 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import psofed
 from psofed.common.errors import PsofedError
 from psofed.common.options import option_of, value_type
-from psofed.explore.exports import Origin, as_python
-from psofed.explore.fields import Field, form_groups
-from psofed.explore.settings import (
-    Limits,
-    PageSettings,
-    changed,
-    from_query,
-    make_scenario,
-    parse_value,
-    to_query,
-)
+from psofed.explore.drafts import LIMITS, changed, from_address, make_scenario, parse_value, to_address
+from psofed.explore.form import Field, form_groups
 from psofed.parts.registry import FAMILIES, built_in_parts, find_part
 from psofed.scenario import Scenario
 from psofed.scenario.describe import describe_scenario
@@ -59,7 +49,7 @@ def with_part(family: str, kind: str) -> Scenario:
     mapping = changed(FLEET.to_mapping(), where, kind)
     if family == "function":
         mapping = changed(mapping, "model.kind", "rff")
-    scenario = make_scenario(mapping, Limits())
+    scenario = make_scenario(mapping, LIMITS)
     part = next((part for part in scenario.parts() if part.family == family), None)
     for name, field in ({} if part is None else part.options()).items():
         if name in ("num_byzantine", "clients", "features"):
@@ -69,7 +59,7 @@ def with_part(family: str, kind: str) -> Scenario:
                 continue
             try:
                 other = changed(mapping, f"{table}.{name}", value)
-                made = make_scenario(other, Limits())
+                made = make_scenario(other, LIMITS)
             except PsofedError:
                 continue
             mapping, scenario = made.to_mapping(), made
@@ -103,8 +93,8 @@ def leaves(scenario: Scenario) -> Iterator[str]:
 
 
 def shown_fields(scenario: Scenario) -> dict[str, Field]:
-    groups = form_groups(scenario, scenario.to_mapping(), Limits())
-    return {field.name: field for group in groups for field in group.fields}
+    groups = form_groups(scenario, scenario.to_mapping(), LIMITS)
+    return {field.name: field for fields in groups.values() for field in fields}
 
 
 def needs_no_field(name: str, scenario: Scenario) -> bool:
@@ -124,25 +114,19 @@ def needs_no_field(name: str, scenario: Scenario) -> bool:
 
 
 def check(scenario: Scenario) -> None:
-    """Every field is shown; what is shown is what the scenario holds; link, TOML and Python give it back."""
+    """Every field is shown; what is shown is what the scenario holds; address and TOML give it back."""
     fields = shown_fields(scenario)
     for name in leaves(scenario):
-        shown = name in fields or f"{name}.low" in fields
-        assert shown or needs_no_field(name, scenario), name
+        assert name in fields or needs_no_field(name, scenario), name
     mapping = scenario.to_mapping()
     for name, field in fields.items():
         is_default = name == "data.input_dimension" and scenario.data.input_dimension is None
-        if field.type != "kept" and field.value != "" and not is_default:
+        if not field.is_fixed and field.value != "" and not is_default:
             again = changed(mapping, name, parse_value(field.value))
-            assert make_scenario(again, Limits()) == scenario, name
-    settings = from_query(to_query(PageSettings({"A": mapping})))
-    assert settings is not None
-    assert make_scenario(settings.sides["A"], Limits()) == scenario
+            assert make_scenario(again, LIMITS) == scenario, name
+    mappings, _ = from_address(to_address({"A": scenario}, "network_mse"))
+    assert make_scenario(mappings["A"], LIMITS) == scenario
     assert Scenario.from_toml(scenario.to_toml()) == scenario
-    lines = as_python(scenario, Origin(), predictable=False).splitlines()
-    made: dict[str, Any] = {}
-    exec("\n".join(line for line in lines if not line.startswith("print")), made)
-    assert made["scenario"] == scenario
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
@@ -192,18 +176,14 @@ def test_the_other_tables_come_out_as_they_went_in(scenario: Scenario) -> None:
 
 def test_covariances_are_kept_and_said_to_be() -> None:
     field = shown_fields(FLEET.replace(data=psofed.Data(covariances=COVARIANCES)))["data.covariances"]
-    assert (field.type, field.value, field.hint) == (
-        "kept",
-        "10 matrices, 4 by 4",
-        "from the file",
-    )
+    assert (field.is_fixed, field.value, field.hint) == (True, "10 matrices, 4 by 4", "from the file")
 
 
 def test_named_byzantine_clients_can_be_put_in_and_taken_away() -> None:
     mapping = changed(FLEET.to_mapping(), "attack.kind", "gaussian")
     mapping = changed(mapping, "attack.clients", parse_value("[2, 4]"))
-    assert make_scenario(mapping, Limits()).attack.clients == (2, 4)
-    attack = make_scenario(changed(mapping, "attack.clients", ""), Limits()).attack
+    assert make_scenario(mapping, LIMITS).attack.clients == (2, 4)
+    attack = make_scenario(changed(mapping, "attack.clients", ""), LIMITS).attack
     assert (attack.clients, attack.num_byzantine) == ((), 2)
 
 
@@ -216,10 +196,10 @@ def test_a_form_can_be_drawn_whatever_number_is_typed(value: float) -> None:
         data=psofed.Data(noise_variance=value, input_variance=value, test_input_variance=value or 1.0),
     )
     for field in shown_fields(extreme).values():
-        if field.type == "number":
-            assert math.isfinite(field.low), field
-            assert field.low < field.high < math.inf, field
-            assert 0 < field.step < math.inf, field
+        if field.slider is not None:
+            assert math.isfinite(field.slider.low), field
+            assert field.slider.low < field.slider.high < math.inf, field
+            assert 0 < field.slider.step < math.inf, field
 
 
 PLUGIN = '''

@@ -13,9 +13,9 @@ import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.availabilities import Bernoulli
 from psofed.cli import app
-from psofed.explore.exports import Origin, as_command
-from psofed.explore.headline import sentence
-from psofed.explore.theory import Cache, theory_steps
+from psofed.explore.exports import as_command
+from psofed.explore.theory import theory_steps
+from psofed.explore.words import Side, sentence
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
@@ -455,9 +455,9 @@ def test_a_delay_line_is_predicted_under_the_independence_assumption_if_asked(tm
     file.write_text(scenario.to_toml(), encoding="utf-8")
     printed = RUNNER.invoke(app, ["predict", str(file), "--theory", "independence", "--json"]).stdout
     assert json.loads(printed)["theory_title"] == "theory under the independence assumption"
-    answer = next(theory_steps(scenario, Cache()))
-    assert sentence(scenario, answer).startswith("Under the independence assumption, sharing 1 of 2")
-    assert "--theory independence" in as_command(scenario, Origin(), predictable=True)
+    side = Side({}, scenario, theory=next(theory_steps(scenario)))
+    assert sentence(side, "network_mse").startswith("Under the independence assumption, sharing 1 of 2")
+    assert "--theory independence" in as_command(scenario, (), is_predictable=True)
 
 
 def test_a_prediction_draws_its_fleet_once(monkeypatch: pytest.MonkeyPatch) -> None:

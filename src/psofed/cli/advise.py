@@ -4,10 +4,9 @@ from pathlib import Path
 
 from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
-from psofed.cli.outputs import PlotOutput, progress
+from psofed.cli.outputs import PlotOutput, compute
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
-from psofed.common.settings import call_with
 from psofed.settings.advice import AdviceSettings
 from psofed.settings.data import DataSettings
 
@@ -49,6 +48,5 @@ def advise(
         )
     from psofed.studies.advice import advise as run_advice
 
-    with progress("comparing", "runs") as report:
-        advice = call_with(run_advice, scenario, settings.replace(progress=report))
+    advice = compute("comparing", run_advice, scenario, settings, "runs")
     output.present(advice, source, reading, settings, out=output.out)

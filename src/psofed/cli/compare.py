@@ -4,8 +4,7 @@ import typer
 
 from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
-from psofed.cli.outputs import PlotOutput, progress
-from psofed.common.settings import call_with
+from psofed.cli.outputs import PlotOutput, compute
 from psofed.settings.data import DataSettings
 from psofed.settings.theory import ComparisonSettings
 
@@ -24,7 +23,6 @@ def compare(
     output.check()
     from psofed.studies.comparison import compare as run_comparison
 
-    with progress("simulating") as report:
-        comparison = call_with(run_comparison, scenario, settings.replace(progress=report))
+    comparison = compute("simulating", run_comparison, scenario, settings)
     output.present(comparison, source, reading, settings)
     raise typer.Exit(0 if comparison.agrees else 1)

@@ -51,9 +51,7 @@ def explore(
         if error.name is None or error.name.partition(".")[0] not in ("panel", "param", "bokeh"):
             raise
         raise missing_package("psofed explore", "Panel", "explore") from None
-    from psofed.explore.exports import Origin
-
-    explorer = Explorer(scenario, Origin(tuple(map(str, source.plugins))), settings.port)
+    explorer = Explorer(scenario, tuple(map(str, source.plugins)), settings.port)
 
     def ready() -> None:
         if output.as_json:

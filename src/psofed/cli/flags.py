@@ -46,14 +46,15 @@ class Given(Generic[S]):
     kind: type[S]
     values: dict[str, Any]
 
-    @property
-    def flags(self) -> list[str]:
-        """The options that were typed."""
-        return [flag_of(self.kind.options()[name]) for name in self.values]
-
     def make(self) -> S:
         """Make the settings; an error names the option instead of the field."""
-        return make(self.kind, self.values)
+        try:
+            return self.kind.from_mapping(self.values)
+        except MissingValueError as error:
+            field = self.kind.options()[error.field.removeprefix(self.kind.full_name(""))]
+            raise MissingValueError(flag_of(field), option_of(field).text) from None
+        except InvalidValueError as error:
+            raise _named(error, [self.kind]) from None
 
 
 def add_command(app: typer.Typer, function: Callable[..., None]) -> None:
@@ -103,17 +104,6 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
-
-
-def make(kind: type[S], given: dict[str, Any]) -> S:
-    """Make settings of what was typed; an error names the option instead of the field."""
-    try:
-        return kind.from_mapping(given)
-    except MissingValueError as error:
-        field = kind.options()[error.field.removeprefix(kind.full_name(""))]
-        raise MissingValueError(flag_of(field), option_of(field).text) from None
-    except InvalidValueError as error:
-        raise _named(error, [kind]) from None
 
 
 def _named(error: InvalidValueError, kinds: list[type[Settings]]) -> InvalidValueError:
@@ -202,6 +192,7 @@ class _Names(click.ParamType):
         return tuple(entry.strip() for entry in value.split(",") if entry.strip())
 
 
+_PATH = click.Path(path_type=Path)
 _METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH", "Sequence[str]": "A,B,…", "str": "TEXT"}
 
 
@@ -223,18 +214,17 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", is_deferre
         settings["show_default"] = field.default is True
     elif about.repeat:
         annotation, default = list[str], []
-        settings["click_type"] = _path() if "Path" in value else _Value(field)
+        settings["click_type"] = _PATH if "Path" in value else _Value(field)
     elif value == "Path":
-        settings["click_type"] = _path()
+        settings["click_type"] = _PATH
     elif value == "Sequence[str]":
         settings["click_type"] = _Names()
         default = ",".join(map(str, default)) if default else None
     else:
         settings["click_type"] = _Value(field)
-    if about.complete is not None:
-        settings["autocompletion"] = _completion(about.complete)
-    elif about.choices:
-        settings["autocompletion"] = _completion(functools.partial(_starting, about.choices))
+    complete = about.complete or (functools.partial(_starting, about.choices) if about.choices else None)
+    if complete is not None:
+        settings["autocompletion"] = _completion(complete)
     if about.positional:
         info = typer.Argument(**settings)
     else:
@@ -253,10 +243,6 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", is_deferre
 def _help(about: Option, required: bool) -> str:
     text = about.text.replace("[", "\\[")  # Rich would read a bracket as markup
     return f"{text[:1].upper()}{text[1:]}.{' Required.' if required else ''}" if text else ""
-
-
-def _path() -> click.ParamType:
-    return click.Path(path_type=Path)
 
 
 def _starting(choices: tuple[str, ...], incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psofed.cli.completion import complete_settings
-from psofed.cli.flags import Given
+from psofed.cli.flags import Given, flag_of
 from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
 from psofed.common.options import option
 from psofed.common.settings import Settings, call_with
@@ -192,8 +192,9 @@ class ScenarioInput(ScenarioFile):
 
     def _open_table(self, reading: Given[DataSettings]) -> "OwnData | None":
         if self.data is None:
-            if reading.flags:
-                raise PsofedError(f"{reading.flags[0]} describes a table: add --data TABLE.")
+            for name in reading.values:
+                flag = flag_of(reading.kind.options()[name])
+                raise PsofedError(f"{flag} describes a table: add --data TABLE.")
             return None
         try:
             settings = reading.make()

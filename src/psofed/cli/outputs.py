@@ -3,25 +3,27 @@
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from psofed.cli.flags import Given, words_of
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
-from psofed.common.settings import Settings
+from psofed.common.settings import Settings, call_with
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from psofed.common.types import ProgressCallback
     from psofed.render import Report
+    from psofed.scenario import Scenario
 
+R = TypeVar("R")
 _PATIENCE = 1.0  # seconds of work without a sign of it
 
 
@@ -38,19 +40,20 @@ class ReportOutput(Output):
 
     wide: bool = option(default=False, text="print all columns of tables, however wide they are")
 
-    def show(
+    def present(
         self,
-        to_json: Callable[[], Any],
-        report: "Callable[[], Report]",
+        result: Any,
         *given: Settings | Given[Any],
+        to_json: Callable[[], Any] | None = None,
+        report: "Callable[[], Report] | None" = None,
         rows: int = 40,
     ) -> None:
-        """Print the result: as JSON, or the report with the next step, to which the settings `given` are repeated.
+        """Print the result: as JSON, or its report with the next step, to which the settings `given` are repeated.
 
-        Only what is printed is made.
+        Only what is printed is made, with `to_json` and `report` if these are given.
         """
         with progress("preparing the answer"):
-            made = to_json() if self.as_json else report()
+            made = (to_json or result.to_json)() if self.as_json else (report or result.report)()
         if self.as_json:
             print_json(made)
             return
@@ -81,15 +84,9 @@ class PlotOutput(ReportOutput):
                 raise error.renamed("--plot") from None
 
     def present(
-        self,
-        result: Any,
-        *given: Settings | Given[Any],
-        out: Path | None = None,
-        to_json: Callable[[], Any] | None = None,
-        report: "Callable[[], Report] | None" = None,
-        rows: int = 40,
+        self, result: Any, *given: Settings | Given[Any], out: Path | None = None, **about: Any
     ) -> None:
-        """Save and draw a result where that was asked for, and :meth:`show` it, also if a file cannot be written."""
+        """Save and draw a result where that was asked for, and print it, also if a file cannot be written."""
         try:
             if out is not None:
                 result.save(out)
@@ -98,7 +95,13 @@ class PlotOutput(ReportOutput):
 
                 save_figure(result.plot(), self.plot)
         finally:
-            self.show(to_json or result.to_json, report or result.report, *given, rows=rows)
+            super().present(result, *given, **about)
+
+
+def compute(label: str, function: Callable[..., R], scenario: "Scenario", settings: Any, unit: str = "") -> R:
+    """Call a function of a scenario and of settings, with its progress on the terminal."""
+    with progress(label, unit) as report:
+        return call_with(function, scenario, settings.replace(progress=report))
 
 
 def print_json(value: Any) -> None:
@@ -134,8 +137,8 @@ class _Bar:
     def __init__(self, label: str, unit: str) -> None:
         self._label, self._unit = label, unit
         self._done, self._total = 0.0, 0
-        self._lock = threading.Lock()
         self._drawn: Progress | None = None
+        self._lock = threading.Lock()
         self._stopped = False
 
     def start(self) -> None:
@@ -149,24 +152,26 @@ class _Bar:
                 spent = f"{_PATIENCE + (task.elapsed or 0.0):.0f} s"
                 return Text(spent if left is None else f"{timedelta(seconds=int(left))} left")
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[counted]}"),
-            Remaining(),
-        )
+        bar = self
+
+        class Newest(Progress):
+            def get_renderables(self) -> Iterable[Any]:
+                if bar._total:
+                    self.update(
+                        self.task_ids[0], completed=bar._done, total=bar._total, counted=bar._counted()
+                    )
+                return super().get_renderables()
+
+        counted = TextColumn("{task.fields[counted]}")
+        columns = (TextColumn("{task.description}"), BarColumn(), counted, Remaining())
         with self._lock:
-            if self._stopped:
-                return
-            self._drawn = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._drawn.add_task(self._label, total=None, counted="")
-            self._draw()
-            self._drawn.start()
+            if not self._stopped:
+                self._drawn = Newest(*columns, console=Console(stderr=True), transient=True)
+                self._drawn.add_task(self._label, total=None, counted="")
+                self._drawn.start()
 
     def update(self, done: float, total: int) -> None:
-        with self._lock:
-            self._done, self._total = done, total
-            self._draw()
+        self._done, self._total = done, total
 
     def stop(self) -> None:
         with self._lock:
@@ -174,9 +179,6 @@ class _Bar:
             if self._drawn is not None:
                 self._drawn.stop()
 
-    def _draw(self) -> None:
-        if self._drawn is None or not self._total:
-            return
-        done, total, unit = self._done, self._total, self._unit
-        counted = f"{int(done)} of {total} {unit}" if unit else f"{done / total:.0%}"
-        self._drawn.update(self._drawn.task_ids[0], completed=done, total=total, counted=counted)
+    def _counted(self) -> str:
+        done, total = self._done, self._total
+        return f"{int(done)} of {total} {self._unit}" if self._unit else f"{done / total:.0%}"

@@ -53,4 +53,4 @@ def predict(
         worst = prediction.worst_attack().report()
         return report.adding(worst.headline, tables=worst.tables)
 
-    output.show(to_json, report, source, reading, settings)
+    output.present(prediction, source, reading, settings, to_json=to_json, report=report)

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from psofed.cli.completion import complete_figures
 from psofed.cli.inputs import Cluster
 from psofed.cli.outputs import ReportOutput, progress
-from psofed.cli.sweep import stopped_by_hand
+from psofed.cli.sweep import keeping
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
@@ -76,13 +74,11 @@ def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) 
         check_width(output.width)
     quality = Quality(quick=settings.quick, trials=settings.trials, seed=settings.seed)
     store = CellStore(output.out / "cells")
-    with stopped_by_hand(), cluster.connect() as executor, progress("simulating", "points") as report:
+    with keeping(store), cluster.connect() as executor, progress("simulating", "points") as report:
         made = make_figures(
             names, quality, changes=changes, threads=settings.threads, executor=executor, store=store,
             progress=report,
         )  # fmt: skip
-    if store.damaged:
-        typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)
     with progress("writing", "steps") as report:
         claims, page = save_reproduction(made, output.out, report, width=output.width, pdf=output.pdf)
 
@@ -91,4 +87,4 @@ def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) 
         about = {"claims": [claim.to_json() for claim in claims], "report": str(page)}
         return {**documents[0], **about} if len(documents) == 1 else {"figures": documents, **about}
 
-    output.show(to_json, lambda: reproduction_report(made, claims, page))
+    output.present(made, to_json=to_json, report=lambda: reproduction_report(made, claims, page))

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.cli.flags import Given
 from psofed.cli.inputs import Cluster, ScenarioInput
-from psofed.cli.outputs import PlotOutput, progress
+from psofed.cli.outputs import PlotOutput, compute
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
-from psofed.common.settings import call_with
 from psofed.settings.data import DataSettings
 from psofed.settings.simulation import SimulationSettings
 
@@ -64,11 +63,9 @@ def simulate(
 
     with cluster.connect() as executor:
         run = run.replace(executor=executor)
-        with progress("simulating") as report:
-            result = call_with(run_simulation, scenario, run.replace(progress=report))
+        result = compute("simulating", run_simulation, scenario, run)
         if other is not None:
-            with progress("simulating the second") as report:
-                second = call_with(run_simulation, other, run.replace(progress=report))
+            second = compute("simulating the second", run_simulation, other, run)
     if other is not None:
         difference = (result - second).named(*_names(source))
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,6 +13,9 @@ from psofed.cli.inputs import Cluster, Plugins
 from psofed.cli.outputs import PlotOutput, progress
 from psofed.common.options import option
 from psofed.settings.sweep import SweepSettings
+
+if TYPE_CHECKING:
+    from psofed.studies.sweeps import CellStore
 
 
 class GridFile(Plugins):
@@ -51,18 +55,16 @@ def sweep(source: GridFile, given: Given[SweepSettings], cluster: Cluster, outpu
         from psofed.studies.sweeps.chart import choose_layout
 
         choose_layout(SweepResult(grid, ()))  # refuses what cannot be drawn before anything is computed
-    with stopped_by_hand(), cluster.connect() as executor, progress("sweep", "points") as report:
+    with keeping(store), cluster.connect() as executor, progress("sweep", "points") as report:
         result = run_sweep(grid, threads=settings.threads, executor=executor, store=store, progress=report)
-    if store is not None and store.damaged:
-        typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)
     # With --out, the next command finds the finished points.
     where = output.replace(plot=None)
     output.present(result, source, given, cluster, where, out=output.out, rows=200)
 
 
 @contextmanager
-def stopped_by_hand() -> Iterator[None]:
-    """End with exit code 130 when a sweep is interrupted, and say how much of it is kept."""
+def keeping(store: "CellStore | None") -> Iterator[None]:
+    """Say which points of the store were damaged; end with exit code 130 when interrupted, and say what is kept."""
     from psofed.studies.sweeps import SweepInterrupted
 
     try:
@@ -71,3 +73,5 @@ def stopped_by_hand() -> Iterator[None]:
         hint = "" if stopped.is_kept else " (--out DIR keeps them)"
         typer.echo(f"psofed: {stopped}{hint}", err=True)
         raise typer.Exit(130) from None
+    if store is not None and store.damaged:
+        typer.echo(f"psofed: {len(store.damaged)} damaged points were simulated again", err=True)

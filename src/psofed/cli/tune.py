@@ -2,8 +2,7 @@
 
 from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
-from psofed.cli.outputs import PlotOutput, progress
-from psofed.common.settings import call_with
+from psofed.cli.outputs import PlotOutput, compute
 from psofed.settings.data import DataSettings
 from psofed.settings.theory import TuningSettings
 
@@ -22,6 +21,5 @@ def tune(
     output.check()
     from psofed.theory.tuning import tune as run_tuning
 
-    with progress("tuning", "numbers of shared parameters") as report:
-        tuning = call_with(run_tuning, scenario, settings.replace(progress=report))
+    tuning = compute("tuning", run_tuning, scenario, settings, "numbers of shared parameters")
     output.present(tuning, source, reading, settings)

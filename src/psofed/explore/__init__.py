@@ -2,9 +2,9 @@
 
 Modules exchange small frozen values. These know nothing of Panel:
 
-- `settings`: a form's draft, its scenario and its link. `fields`, `sliders`: the form. `presets`: where to start.
+- `drafts`: what the form holds, and the same in the page's address. `form`: its fields. `presets`: where to start.
 - `theory`, `simulating`: compute `answers`, step by step. `workers`: run them in other processes.
-- `sides`: the state of scenario A or B. `headline`: sentences and numbers. `exports`: texts and files.
+- `words`: the sentence and the table. `exports`: what can be copied and downloaded.
 
-`charts`, `frame`, `page` and `server` are the layer of Bokeh and Panel; `access` guards every request.
+`chart`, `controls`, `view`, `page` and `server` are the layer of Bokeh and Panel; `access` guards every request.
 """

@@ -20,15 +20,7 @@ from http import cookies
 from typing import Any
 from urllib.parse import parse_qs
 
-from tornado.httputil import (
-    HTTPConnection,
-    HTTPHeaders,
-    HTTPMessageDelegate,
-    HTTPServerConnectionDelegate,
-    HTTPServerRequest,
-    RequestStartLine,
-    ResponseStartLine,
-)
+from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
 from tornado.web import OutputTransform
 
 PATHS = re.compile(r"/|/ws|/favicon\.ico|/static/.+")  # the page, its websocket and its assets
@@ -122,54 +114,25 @@ def _path_and_query(target: str) -> tuple[str, str]:
 def guard(server: Any, access: Access) -> None:
     """Put the check in front of a Bokeh server, and let its page set the cookie."""
     http_server, application = server._http, server._tornado
-    http_server.request_callback = _Guard(application, access)
+
+    def answer(request: HTTPServerRequest) -> None:
+        refusal = access.refusal(request.method or "", request.uri or "", request.headers)
+        if refusal is None:
+            application(request)
+        else:
+            _refuse(request, refusal)
+
+    http_server.request_callback = answer
     application.add_transform(_cookie_setter(access))
 
 
-class _Guard(HTTPServerConnectionDelegate):
-    """Stands between Tornado's HTTP server and the application."""
-
-    def __init__(self, application: HTTPServerConnectionDelegate, access: Access) -> None:
-        self._application, self._access = application, access
-
-    def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
-        inner = self._application.start_request(server_conn, request_conn)
-        return _GuardedRequest(inner, request_conn, self._access)
-
-    def on_close(self, server_conn: object) -> None:
-        self._application.on_close(server_conn)
-
-
-class _GuardedRequest(HTTPMessageDelegate):
-    """One request: handed on if the rule allows it, else answered with the refusal."""
-
-    def __init__(self, inner: HTTPMessageDelegate, connection: HTTPConnection, access: Access) -> None:
-        self._inner, self._connection, self._access = inner, connection, access
-        self._refusal: Refusal | None = None
-        self._is_head = False
-
-    def headers_received(self, start_line: object, headers: HTTPHeaders) -> object:  # type: ignore[override]
-        assert isinstance(start_line, RequestStartLine)
-        self._is_head = start_line.method == "HEAD"
-        self._refusal = self._access.refusal(start_line.method, start_line.path, headers)
-        return None if self._refusal else self._inner.headers_received(start_line, headers)
-
-    def data_received(self, chunk: bytes) -> object:  # type: ignore[override]
-        return None if self._refusal else self._inner.data_received(chunk)
-
-    def finish(self) -> None:
-        if self._refusal is None:
-            self._inner.finish()
-            return
-        text = f"{self._refusal.reason}\n".encode()
-        about = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
-        first = ResponseStartLine("HTTP/1.1", self._refusal.status, "Refused")
-        self._connection.write_headers(first, HTTPHeaders(about), None if self._is_head else text)
-        self._connection.finish()
-
-    def on_connection_close(self) -> None:
-        if self._refusal is None:
-            self._inner.on_connection_close()
+def _refuse(request: HTTPServerRequest, refusal: Refusal) -> None:
+    text = f"{refusal.reason}\n".encode()
+    about = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
+    first = ResponseStartLine("HTTP/1.1", refusal.status, "Refused")
+    connection: Any = request.connection
+    connection.write_headers(first, HTTPHeaders(about), None if request.method == "HEAD" else text)
+    connection.finish()
 
 
 def _cookie_setter(access: Access) -> Callable[[HTTPServerRequest], OutputTransform]:

@@ -1,14 +1,13 @@
 """One page in one browser window: takes settings from the form, asks the workers, and shows their answers.
 
-A slider goes this way: ``page.js`` → `Session._on_message` → `_set` (draft, scenario) → `_ask_theory` → `_ask` →
-`workers.Worker.ask` → in another process `answering.run` and `theory.theory_steps` → `Session._hear` → `_take_in` →
-`_show_answers`, which sends sentences and numbers. When the browser has painted them it says so, and
-`painting.Painter` draws the charts.
+A slider goes this way: `controls.Control` → `Session._set` (draft, scenario) → `_ask_theory` → `workers.Worker.ask` →
+in another process `theory.theory_steps` → `Session._hear` → `_take_in` → `_show` (sentence, table and chart).
 """
 
-import queue
+import html
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -17,35 +16,30 @@ import panel as pn
 
 from psofed.common.errors import PsofedError
 from psofed.explore import exports
-from psofed.explore.answering import Question, SimulationQuestion, TheoryQuestion
-from psofed.explore.answers import Answer, Answers, Simulation, Theory
-from psofed.explore.canvas import ChartText
-from psofed.explore.fields import field_for_error
-from psofed.explore.frame import Form, Frame, plain
-from psofed.explore.glossary import GLOSSARY
-from psofed.explore.headline import PATIENCE, STOPPED, headline
-from psofed.explore.painting import Painter
-from psofed.explore.presets import Preset
-from psofed.explore.settings import (
+from psofed.explore.answers import Answer, Simulation, Theory
+from psofed.explore.controls import Control, shape_of
+from psofed.explore.drafts import (
     SIDES,
     Limits,
-    PageSettings,
     changed,
     form_mapping,
-    from_query,
+    from_address,
     make_scenario,
     parse_value,
-    to_query,
+    to_address,
+    with_dependents,
 )
-from psofed.explore.sides import Side, SideMaker, with_dependents
-from psofed.explore.workers import Pool, Worker
-from psofed.results import METRIC_TITLES
-from psofed.scenario.describe import describe_scenario
+from psofed.explore.form import ESSENTIALS, form_groups
+from psofed.explore.presets import Preset
+from psofed.explore.view import View
+from psofed.explore.words import Side, note, sentence, table
+from psofed.explore.workers import Pool, Question, Worker
+from psofed.results.metrics import LABELS
 
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
 
-_REDRAW = 90  # milliseconds between two drawings of curves that are still being refined
+_ONE_CHANGE = 1.5  # seconds within which changes of one setting are undone together
 
 
 @dataclass(frozen=True)
@@ -57,13 +51,11 @@ class Explored:
     pool : Pool
         Source of processes.
     presets : dict of str to Preset
-        The page opens with the first.
-    limits : Limits
-        Largest fleet.
-    origin : Origin
-        Options of the command line.
-    token : str
-        For links.
+        By title; the page opens with the first.
+    limits : mapping of str to int
+        Largest fleet, by field.
+    plugins : tuple of str
+        The user's modules, for commands that do the same.
     data : OwnData, optional
         The user's table.
     """
@@ -71,8 +63,7 @@ class Explored:
     pool: Pool
     presets: dict[str, Preset]
     limits: Limits
-    origin: exports.Origin
-    token: str
+    plugins: tuple[str, ...] = ()
     data: "OwnData | None" = None
 
 
@@ -89,172 +80,169 @@ class Session:
 
     def __init__(self, explored: Explored, arguments: dict[str, list[bytes]]) -> None:
         self._explored = explored
-        self._maker = SideMaker(explored.limits, explored.data)
-        self._metric, self._active, self._refused, self._figure = "network_mse", "A", "", ""
         self._sides: dict[str, Side] = {}
+        self._active, self._metric, self._refused = "A", "network_mse", ""
+        self._history: list[str] = []
+        self._last_change = "", 0.0
         self._count = 0
-        self._is_waiting = False
-        self._inbox: queue.SimpleQueue[tuple[str, int, Answer]] = queue.SimpleQueue()
+        self._is_filling = False
         self._document: Any = pn.state.curdoc
-        self._workers: dict[tuple[str, str], Worker] = {}
-        self._restore(urlencode(arguments, doseq=True))
-        self._painter = Painter(self._document)
-        panes = [pn.pane.Bokeh(f, sizing_mode="stretch_width") for f in self._painter.charts.figures()]
-        start = {
-            "form": plain(self._form()),
-            "errors": self._sides[self._active].errors,
-            "headline": plain(headline(self._sides, self._metric, self._refused)),
-            "address": self._query(),
-            "words": plain(self._chart_words()),
-            "glossary": GLOSSARY,
-        }
-        self.frame: Frame = Frame(self._on_message, charts=panes, sizing_mode="stretch_width", start=start)
-        self.frame.param.watch(lambda event: self._painter.recolour(event.new), "dark")
-        for side in self._sides:
-            self._ask_theory(side)
+        self._workers: dict[tuple[str, bool], Worker] = {}
+        self._controls: dict[tuple[Any, ...], Control] = {}
+        self.view: View = View(
+            explored.presets,
+            {
+                "scenario.toml": lambda: self._side.scenario.to_toml(),
+                "numbers.csv": lambda: exports.numbers_as_csv(self._sides),
+            },
+        )
+        self._connect()
+        self._open_address(urlencode(arguments, doseq=True))
+        if not self._sides:
+            self._open_preset(next(iter(explored.presets.values())))
+        self._show_all()
+        pn.state.onload(self._show_address)
 
     def close(self) -> None:
-        """Return the processes of this page."""
+        """End the processes of this page."""
         for worker in self._workers.values():
             worker.close()
 
+    def _connect(self) -> None:
+        """Have the widgets call what they are for."""
+        view = self.view
+        buttons: dict[Any, Callable[[], None]] = {
+            view.compare: self._compare_or_close,
+            view.undo: self._undo_change,
+            view.simulate: self._simulate_or_stop,
+            view.best: self._use_best,
+        }
+        menus: dict[Any, Callable[[Any], None]] = {
+            view.preset: self._choose_preset,
+            view.metric: self._choose_metric,
+            view.side: self._choose_side,
+            view.group: lambda _: self._show_form(),
+            view.axis: self._choose_axis,
+        }
+        for button, act in buttons.items():
+            button.on_click(lambda _, act=act: act())
+        for menu, choose in menus.items():
+            menu.param.watch(
+                lambda event, choose=choose: None if self._is_filling else choose(event.new), "value"
+            )
+
+    @property
+    def _side(self) -> Side:
+        return self._sides[self._active]
+
     # Where settings come from
 
-    def _restore(self, query: str) -> None:
-        """Take the settings from the page's address, else from the first preset."""
+    def _open_address(self, query: str) -> None:
+        """Take the settings from the page's address, if there are any."""
         try:
-            settings = from_query(query, self._explored.data is not None)
-            if settings is not None:
-                self._metric, self._figure = settings.metric, settings.figure
-                self._sides = {
-                    side: self._maker.from_link(dict(mapping), side in settings.own_data)
-                    for side, mapping in settings.sides.items()
-                }
-                if any(side.errors for side in self._sides.values()):
-                    self._refused = "Some settings of the link are invalid; they are marked in the form."
+            mappings, self._metric = from_address(query)
+            self._sides = {name: self._side_of(mapping) for name, mapping in mappings.items()} or self._sides
         except PsofedError as error:
-            self._refused = f"The settings of the link are refused: {error}"
-        presets = self._explored.presets
-        if not self._sides:
-            self._open(presets.get(self._figure) or next(iter(presets.values())))
-
-    def _open(self, preset: Preset) -> None:
-        """Open a preset in the active side; a figure of the paper needs both."""
-        make = self._maker.make
-        own_data = preset.scenario.data.rows is not None
-        self._figure = preset.figure
-        if preset.other is None:
-            self._sides[self._active] = make(form_mapping(preset.scenario), own_data, preset.name)
-        else:
-            pair = zip(SIDES, (preset.scenario, preset.other), strict=True)
-            self._sides = {side: make(form_mapping(scenario), False, preset.name) for side, scenario in pair}
-            self._active = "A"
-
-    def _go_to(self, query: str) -> None:
-        """Return to settings that the page had before: the browser's Back and Forward."""
-        for name in self._sides:
-            self._stop(name)
-        before, self._sides, self._figure, self._refused = self._sides, {}, "", ""
-        self._restore(query)
+            self._refused = f"The settings in the address are refused: {error}"
         self._active = self._active if self._active in self._sides else "A"
-        for name, restored in self._sides.items():
-            restored.drawn = before[name].drawn if name in before else restored.drawn
+        for name in self._sides:
             self._ask_theory(name)
+
+    def _open_preset(self, preset: Preset) -> None:
+        """Open a preset in the active side; a figure of the paper needs both."""
+        scenarios = {self._active: preset.scenario}
+        if preset.other is not None:
+            self._active = "A"
+            scenarios = dict(zip(SIDES, (preset.scenario, preset.other), strict=True))
+        for name, scenario in scenarios.items():
+            self._stop(name)
+            self._sides[name] = Side(form_mapping(scenario), scenario)
+            self._ask_theory(name)
+
+    def _side_of(self, mapping: Mapping[str, Any]) -> Side:
+        scenario = make_scenario(mapping, self._explored.limits, self._explored.data)
+        return Side(form_mapping(scenario), scenario)
+
+    def _set(self, name: str, text: str) -> None:
+        """Set one field of the form."""
+        side = self._side
+        try:
+            side.draft = with_dependents(changed(side.draft, name, parse_value(text)), name)
+            if side.scenario.data.rows is not None and name == "model.kind" and text == "linear":
+                side.draft.pop("dimension", None)  # follows from the table's columns
+            scenario = make_scenario(side.draft, self._explored.limits, self._explored.data)
+        except PsofedError as error:
+            side.error = str(error)
+        else:
+            side.error = self._refused = ""
+            if scenario != side.scenario:
+                self._remember(name)
+                side.scenario = scenario
+                self._renew(self._active)
         self._show_all()
 
-    # Messages of the browser
-
-    def _on_message(self, message: Any) -> None:
-        if not isinstance(message, dict):
-            return
-        name = message.get("name")
-        match message.get("type"):
-            case "set":
-                self._set(message.get("side"), name, message.get("value"))
-            case "preset" if name in self._explored.presets:
-                for side in self._sides:
-                    self._stop(side)
-                self._open(self._explored.presets[name])
-                self._refused = ""
-                for side in self._sides:
-                    self._changed(side)
-            case "address" if isinstance(name, str):
-                self._go_to(name)
-            case "best":
-                self._use_best()
-            case "metric" if name in METRIC_TITLES:
-                self._metric = name
-                for side in self._sides:
-                    self._ask_theory(side)
-                self._show_all()
-            case "side" if name in self._sides:
-                self._active = name
-                self._show_settings()
-            case "hello":  # the window listens only now; what was sent before is lost
-                self.frame.forget()
-                self._show_all()
-            case "painted":
-                self._painter.numbers_painted()
-            case "compare":
-                self._compare()
-            case "simulate":
-                self._simulate_or_stop()
-            case "stop-theory" if name in self._sides:
-                self._stop_theory(name)
-            case "copies":
-                self.frame.tell("copies", self._copies())
-            case "download":
-                self._download(name)
-
-    def _set(self, side_name: Any, name: Any, value: Any) -> None:
-        """Set one field of the form."""
-        side = self._sides.get(side_name) if isinstance(side_name, str) else None
-        if side is None or not isinstance(name, str) or not isinstance(value, str):
-            return
-        groups = self._maker.groups(side)
-        if not any(field.name == name and field.type != "kept" for group in groups for field in group.fields):
-            return
-        self._refused = ""
-        try:
-            side.draft = with_dependents(changed(side.draft, name, parse_value(value)), name)
-            if side.own_data and name == "model.kind" and value == "linear":
-                side.draft.pop("dimension", None)  # follows from the table's columns
-            data = self._explored.data if side.own_data else None
-            scenario = make_scenario(side.draft, self._explored.limits, data)
-        except PsofedError as error:
-            place = field_for_error(self._maker.groups(side), getattr(error, "field", name)) or name
-            side.errors = {**self._maker.marks(side), place: str(error)}
-            self._show_settings()
-            return
-        side.errors = {}
-        if scenario != side.scenario:
-            side.scenario, side.preset = scenario, ""
-            self._changed(side_name)
-        else:
-            self._show_settings()
-
-    def _use_best(self) -> None:
-        """Set the active side's stepsize to the best one."""
-        best = self._sides[self._active].theory.best
-        if best is not None and best.point is not None:
-            self._set(self._active, "stepsize", f"{best.point.stepsize:.3g}")
-
-    def _changed(self, name: str) -> None:
+    def _renew(self, name: str) -> None:
         """Ask about a side's new scenario; what was simulated belongs to the old one."""
         self._sides[name].simulation = Simulation()
         self._stop(name)
         self._ask_theory(name)
-        self._show_settings()
-        self._show_answers(charts=False)
 
-    def _compare(self) -> None:
+    def _use_best(self) -> None:
+        best = self._side.theory.best
+        if best is not None and best.x:
+            self._set("stepsize", f"{best.x:.3g}")
+
+    # Undo
+
+    def _remember(self, cause: str) -> None:
+        """Keep the settings before a change; a slider on its way is one change."""
+        before, now = self._last_change, time.monotonic()
+        self._last_change = cause, now
+        if cause != before[0] or now - before[1] > _ONE_CHANGE:
+            self._history.append(self._query())
+
+    def _undo_change(self) -> None:
+        self._last_change, self._refused = ("", 0.0), ""
+        if self._history:
+            for name in self._sides:
+                self._stop(name)
+            drawn = {name: side.drawn for name, side in self._sides.items()}
+            self._open_address(self._history.pop())
+            for name, side in self._sides.items():
+                side.drawn = drawn.get(name, side.drawn)
+            self._show_all()
+
+    # Menus
+
+    def _choose_preset(self, title: str) -> None:
+        if title:
+            self._remember("preset")
+            self._refused = ""
+            self._open_preset(self._explored.presets[title])
+            self._show_all()
+
+    def _choose_metric(self, metric: str) -> None:
+        self._metric = metric
+        for name in self._sides:
+            self._ask_theory(name)
+        self._show_all()
+
+    def _choose_side(self, name: str) -> None:
+        self._active = name
+        self._show_all()
+
+    def _choose_axis(self, axis: str) -> None:
+        self.view.draw_over(axis)
+        self._show()
+
+    def _compare_or_close(self) -> None:
+        self._remember("compare")
         if "B" in self._sides:
             self._stop("B")
             del self._sides["B"]
             self._active = "A"
         else:
-            first = self._sides["A"]
-            self._sides["B"] = Side(form_mapping(first.scenario), first.scenario, first.preset)
+            self._sides["B"] = Side(self._side.draft, self._side.scenario)
             self._active = "B"
             self._ask_theory("B")
         self._show_all()
@@ -263,138 +251,114 @@ class Session:
 
     def _ask_theory(self, name: str) -> None:
         side = self._sides[name]
-        side.theory, side.asked_at = Theory(), time.monotonic()
-        side.theory_number = self._ask("theory", name, TheoryQuestion, side.scenario, self._metric)
-        self._watch(name, side.theory_number, PATIENCE)
-
-    def _watch(self, name: str, number: int, seconds: float) -> None:
-        """Show from time to time how long an answer has taken."""
-
-        def look() -> None:
-            side = self._sides.get(name)
-            if side is not None and side.theory_number == number and not side.theory.finished:
-                self._show_answers(charts=False)
-                self._watch(name, number, 1.0)
-
-        self._document.add_timeout_callback(look, int(1000 * seconds))
-
-    def _stop_theory(self, name: str) -> None:
-        side = self._sides[name]
-        if not side.theory.finished:
-            side.theory_number = self._ask("theory", name, Question)
-            side.theory = replace(side.theory, error=STOPPED, finished=True)
-            self._show_answers(charts=False)
+        side.theory = Theory()
+        side.theory_number = self._ask(name, Question(side.scenario, metric=self._metric))
 
     def _simulate_or_stop(self) -> None:
         running = [name for name, side in self._sides.items() if side.simulating]
         for name in running or self._sides:
-            (self._stop if running else self._simulate)(name)
-        self._show_answers()
-
-    def _simulate(self, name: str) -> None:
-        side = self._sides[name]
-        side.simulating, side.simulation = True, Simulation()
-        question = (SimulationQuestion, side.scenario, side.theory.limit)
-        side.simulation_number = self._ask("simulation", name, *question)
+            if running:
+                self._stop(name)
+                continue
+            side = self._sides[name]
+            side.simulating, side.simulation = True, Simulation()
+            question = Question(side.scenario, simulated=True, limit=side.theory.limit)
+            side.simulation_number = self._ask(name, question)
+        self._show()
 
     def _stop(self, name: str) -> None:
-        side = self._sides[name]
-        if side.simulating:
+        side = self._sides.get(name)
+        if side is not None and side.simulating:
             side.simulating = False
-            side.simulation_number = self._ask("simulation", name, Question)
+            side.simulation_number = self._ask(name, Question(simulated=True))
 
-    def _ask(self, kind: str, name: str, question: type[Question], *about: Any) -> int:
+    def _ask(self, name: str, question: Question) -> int:
         """Ask a side's worker for theory or for simulations, and return the question's number."""
-        if (kind, name) not in self._workers:
-            self._workers[kind, name] = Worker(self._explored.pool, partial(self._hear, name))
+        key = name, question.simulated
+        if key not in self._workers:
+            self._workers[key] = Worker(self._explored.pool, partial(self._hear, name))
         self._count += 1
-        self._workers[kind, name].ask(question(self._count, *about))
+        self._workers[key].ask(self._count, question)
         return self._count
 
     # Answers
 
     def _hear(self, name: str, number: int, answer: Answer) -> None:
         """Take an answer from a worker's thread to the page's own loop."""
-        self._inbox.put((name, number, answer))
-        is_first = isinstance(answer, Theory) and answer.full is None
-        at_once = is_first or answer.finished
-        self._document.add_next_tick_callback(self._take_in if at_once else self._take_in_soon)
+        self._document.add_next_tick_callback(partial(self._take_in, name, number, answer))
 
-    def _take_in_soon(self) -> None:
-        """Collect refinements for a moment before drawing them."""
-        if not self._is_waiting:
-            self._is_waiting = True
-            self._document.add_timeout_callback(self._take_in, _REDRAW)
-
-    def _take_in(self) -> None:
-        self._is_waiting = False
-        if self._inbox.empty():
+    def _take_in(self, name: str, number: int, answer: Answer) -> None:
+        """Show an answer, unless it is to an earlier question."""
+        side = self._sides.get(name)
+        if side is None or number not in (side.theory_number, side.simulation_number):
             return
-        while not self._inbox.empty():
-            name, number, answer = self._inbox.get()
-            side = self._sides.get(name)
-            if side is None:
-                continue
-            if isinstance(answer, Simulation) and number == side.simulation_number:
-                side.simulation, side.simulating = answer, not answer.finished
-            elif isinstance(answer, Theory) and number == side.theory_number:
-                side.theory, side.drawn = answer, answer.over(side.drawn)
-                if answer.refusal:
-                    self._simulate(name)
-                    if self.frame.has_sent("copies"):  # they named `psofed predict`
-                        self.frame.tell("copies", self._copies())
-        self._show_answers()
+        if isinstance(answer, Simulation):
+            side.simulation, side.simulating = answer, not answer.finished
+        elif isinstance(answer, Theory):
+            side.theory, side.drawn = answer, answer.over(side.drawn)
+        self._show()
 
     # What the browser shows
 
     def _show_all(self) -> None:
-        self._show_settings()
-        self._show_answers()
-
-    def _show_settings(self) -> None:
-        """Send the form, its errors and the address; after a setting has changed."""
-        self.frame.tell("form", self._form())
-        self.frame.tell("errors", self._sides[self._active].errors)
-        self.frame.tell("address", self._query())
-
-    def _show_answers(self, charts: bool = True) -> None:
-        """Send sentences and numbers, and draw the charts."""
-        if self.frame.tell("headline", headline(self._sides, self._metric, self._refused)):
-            self._painter.numbers_sent()
-        if charts:
-            self._painter.draw_when_free(
-                lambda: self.frame.tell("words", self._chart_words()), lambda: self._sides.values()
-            )
-
-    def _form(self) -> Form:
-        active = self._sides[self._active]
-        presets = tuple((preset.name, preset.title) for preset in self._explored.presets.values())
-        return Form(
-            self._active, tuple(self._sides), self._maker.groups(active), presets, active.preset,
-            tuple(METRIC_TITLES.items()), self._metric, describe_scenario(active.scenario),
-        )  # fmt: skip
+        """Show settings and answers, after a setting has changed."""
+        view, presets = self.view, self._explored.presets
+        titles = {preset.scenario: title for title, preset in presets.items() if preset.other is None}
+        self._is_filling = True
+        view.metric.value, view.side.value = self._metric, self._active
+        view.preset.value = titles.get(self._side.scenario, "")
+        view.side.visible = len(self._sides) > 1
+        view.compare.name = "Close B" if "B" in self._sides else "Compare with B"
+        view.address.value = self._query()
+        self._show_form()
+        self._is_filling = False
+        self._show()
 
     def _query(self) -> str:
-        mappings = {name: form_mapping(side.scenario) for name, side in self._sides.items()}
-        owned = frozenset(name for name, side in self._sides.items() if side.own_data)
-        return to_query(PageSettings(mappings, owned, self._metric, self._figure))
+        return to_address({name: side.scenario for name, side in self._sides.items()}, self._metric)
 
-    def _copies(self) -> exports.Copies:
-        side = self._sides[self._active]
-        is_predictable = not (side.theory.refusal or side.theory.error)
-        about = (side.scenario, self._explored.origin, is_predictable)
-        return exports.make_copies(*about, self._query(), self._explored.token)
+    def _show_address(self) -> None:
+        """Show the settings in the address, in the place of the token."""
+        self.view.address.value = ""
+        self.view.address.value = self._query()
 
-    def _download(self, kind: Any) -> None:
-        answers = self._answers()
-        if kind == "csv":
-            self.frame.send_file("psofed.csv", "text/csv", exports.numbers_as_csv(answers))
-        elif kind == "json":
-            self.frame.send_file("psofed.json", "application/json", exports.numbers_as_json(answers))
+    def _show_form(self) -> None:
+        """Show the chosen group of fields; a control stays while its field does."""
+        view, side = self.view, self._side
+        groups = form_groups(side.scenario, side.draft, self._explored.limits)
+        view.group.options = [title for title, fields in groups.items() if fields]
+        before, self._controls = self._controls, {}
+        for field in groups.get(view.group.value) or groups[ESSENTIALS]:
+            shape = shape_of(field)
+            control = self._controls[shape] = before.get(shape) or Control(field, self._set)
+            control.update(field)
+        boxes = [control.box for control in self._controls.values()]
+        if boxes != list(view.fields.objects):
+            view.fields.objects = boxes
+        view.error.object = html.escape(side.error)
 
-    def _chart_words(self) -> tuple[ChartText, ...]:
-        """Draw the charts, and return the words around them."""
-        return self._painter.charts.show(self._answers(), self._metric, self._figure)
+    def _show(self) -> None:
+        """Show sentence, table and chart."""
+        view, side = self.view, self._side
+        with pn.io.hold():
+            view.sentence.object = self._sentences()
+            view.show_table(table(self._sides), LABELS[self._metric].title)
+            view.chart.show(self._sides, self._metric)
+            view.caption.object = view.chart.caption(self._sides)
+            view.simulate.name = "Stop" if any(one.simulating for one in self._sides.values()) else "Simulate"
+            view.undo.disabled = not self._history
+            view.best.disabled = side.theory.best is None or not side.theory.best.x
+            about = side.scenario, self._explored.plugins, not (side.theory.refusal or side.theory.error)
+            view.usage.value = f"{exports.as_command(*about)}\n{exports.as_python(*about)}"
+            address = exports.playground_address(side.scenario)
+            link = f'<a href="{html.escape(address)}">Open in the playground</a>'
+            view.playground.object = link if address else ""
 
-    def _answers(self) -> dict[str, Answers]:
-        return {name: side.answers() for name, side in self._sides.items()}
+    def _sentences(self) -> str:
+        texts = [f'<p class="note failed">{html.escape(self._refused)}</p>'] if self._refused else []
+        for name, side in self._sides.items():
+            prefix = f"<b>{name}</b> " if len(self._sides) > 1 else ""
+            text = html.escape(sentence(side, self._metric)).replace(" dB", "&nbsp;dB")
+            texts.append(f'<div class="{name} {side.state}"><p class="sentence">{prefix}{text}</p>'
+                         f'<p class="note">{html.escape(note(side))}</p></div>')  # fmt: skip
+        return "".join(texts)

@@ -15,16 +15,18 @@ from panel.io.server import get_server
 
 from psofed.common.errors import PsofedError
 from psofed.explore.access import Access, guard
-from psofed.explore.exports import Origin
+from psofed.explore.drafts import LIMITS, limits_with
 from psofed.explore.page import Explored, Session
 from psofed.explore.presets import make_presets
-from psofed.explore.settings import Limits
 from psofed.explore.workers import Pool
 from psofed.scenario import Scenario
 
 ADDRESS = "127.0.0.1"
 _MOST_SESSIONS = 16
-_TEMPLATE = (Path(__file__).parent / "root.css").read_text(encoding="utf-8")
+_STYLE = (Path(__file__).parent / "root.css").read_text(encoding="utf-8")
+_HEAD = """{% block postamble %}
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{% endblock %}"""
 
 
 class Explorer:
@@ -34,29 +36,36 @@ class Explorer:
     ----------
     scenario : Scenario, optional
         The page opens with it; your own data must come from a file.
-    origin : Origin
-        Options of the command line, for commands that do the same.
+    plugins : tuple of str
+        The user's modules, for commands that do the same.
     port : int
         Port to listen on; 0 for any free one.
     """
 
-    def __init__(self, scenario: Scenario | None = None, origin: Origin | None = None, port: int = 0) -> None:
+    def __init__(
+        self, scenario: Scenario | None = None, plugins: tuple[str, ...] = (), port: int = 0
+    ) -> None:
         data = None if scenario is None else scenario.own_data
         if data is not None and not data.source.file:
             raise PsofedError("The explorer shows data from a CSV or Parquet file; these are in memory.")
         self.token: str = secrets.token_urlsafe(24)
-        self.port: int = port or _free_port()
         self._sessions: set[Session] = set()
-        presets = make_presets(scenario)
-        limits = Limits() if scenario is None else Limits().including(scenario)
-        _check_free(self.port)
-        self._pool = Pool(data)
-        self._explored = Explored(self._pool, presets, limits, origin or Origin(), self.token, data)
         try:
-            self._server = self._make_server()
+            with socket.create_server((ADDRESS, port)) as probe:
+                self.port: int = probe.getsockname()[1]
+            hosts = (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
+            self._server = self._make_server(hosts)
         except OSError as error:
-            self._pool.close()
-            raise _unusable(self.port, error) from None
+            reason = (
+                "is already in use"
+                if error.errno == errno.EADDRINUSE
+                else f"cannot be used ({error.strerror})"
+            )
+            raise PsofedError(f"port {port} {reason}; choose another or omit --port") from None
+        guard(self._server, Access(self.token, hosts))
+        limits = LIMITS if scenario is None else limits_with(scenario)
+        self._pool = Pool(data)
+        self._explored = Explored(self._pool, make_presets(scenario), limits, plugins, data)
 
     @property
     def url(self) -> str:
@@ -93,10 +102,9 @@ class Explorer:
         signal.signal(number, signal.SIG_DFL)
         self._server.io_loop.add_callback_from_signal(self._server.io_loop.stop)
 
-    def _make_server(self) -> Any:
-        pn.config.raw_css = [_TEMPLATE]
-        hosts = (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
-        server: Any = get_server(
+    def _make_server(self, hosts: tuple[str, ...]) -> Any:
+        pn.config.raw_css = [_STYLE]
+        return get_server(
             self._page,
             port=self.port,
             address=ADDRESS,
@@ -110,8 +118,6 @@ class Explorer:
             check_unused_sessions_milliseconds=2000,
             unused_session_lifetime_milliseconds=5000,
         )
-        guard(server, Access(self.token, hosts))
-        return server
 
     def _page(self) -> Any:
         if len(self._sessions) >= _MOST_SESSIONS:
@@ -121,6 +127,7 @@ class Explorer:
         # Panel's style sheets come from this server, not from a content delivery network.
         document: Any = pn.state.curdoc
         document.template_variables["dist_url"] = LOCAL_DIST
+        document.template = _HEAD
         session = Session(self._explored, pn.state.session_args)
         self._sessions.add(session)
 
@@ -129,7 +136,7 @@ class Explorer:
             self._sessions.discard(session)
 
         pn.state.on_session_destroyed(closed)
-        return session.frame
+        return session.view.root
 
 
 def _quietly(loop: Any, context: dict[str, Any]) -> None:
@@ -139,26 +146,3 @@ def _quietly(loop: Any, context: dict[str, Any]) -> None:
 
     if not isinstance(context.get("exception"), StreamClosedError | WebSocketClosedError):
         loop.default_exception_handler(context)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        return int(probe.getsockname()[1])
-
-
-def _check_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((ADDRESS, port))
-        except OSError as error:
-            raise _unusable(port, error) from None
-
-
-def _unusable(port: int, error: OSError) -> PsofedError:
-    if error.errno == errno.EADDRINUSE:
-        return PsofedError(f"port {port} is already in use; choose another or omit --port")
-    return PsofedError(
-        f"cannot listen on port {port} ({error.strerror or error}); choose another or omit --port"
-    )

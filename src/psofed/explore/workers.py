@@ -1,7 +1,7 @@
 """Compute in separate processes while the page stays responsive.
 
-Each worker answers its newest question and drops older ones. A newer question interrupts the computation under way.
-Where that fails, inside a long call of a C library, the process is ended and another takes over that stood ready.
+Each worker answers its newest question. A process looks for a newer one between two steps of an answer. Where a step
+takes long, the process is ended, and another takes over that stood ready.
 """
 
 import contextlib
@@ -10,30 +10,55 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from typing import TYPE_CHECKING
 
-from psofed.explore.answering import Question, SimulationQuestion, TheoryQuestion, run
+from psofed.common.errors import PsofedError
 from psofed.explore.answers import Answer, Simulation, Theory
-from psofed.parts.registry import plugin_files
-from psofed.simulation.parcels import pickle_without
+from psofed.parts.registry import load_plugin, plugin_files
+from psofed.scenario import Scenario
+from psofed.simulation.parcels import pickle_without, unpickle_with
 
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
 
 _UNRESPONSIVE = 0.3  # seconds without taking up a newer question, after which a process is replaced
-_MOST_READY = 2  # idle processes
-_PARTING = -1  # number of the last question of a page; others count up from 1
+_FOR_PAINTING = 0.06  # seconds that browser and server have the cores to themselves after a first answer
+_MEMORY = 4 << 30  # bytes that one process may use
 _THREAD_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
-
-# Called from another thread, with the question's number and the answer so far.
+# Called from another thread with the question's number and the answer so far.
 Listener = Callable[[int, Answer], None]
 
 
+@dataclass(frozen=True)
+class Question:
+    """A question to a process.
+
+    Attributes
+    ----------
+    scenario : Scenario, optional
+        What to compute; without one the process stops computing.
+    simulated : bool
+        Whether to simulate; else theory answers.
+    metric : str
+        Metric whose best stepsize the theory seeks.
+    limit : float, optional
+        Largest stable stepsize, if theory knows it, for a simulation.
+    """
+
+    scenario: Scenario | None = None
+    simulated: bool = False
+    metric: str = "network_mse"
+    limit: float | None = None
+
+
 class Pool:
-    """Starts processes, and keeps one ready, or two if one came back.
+    """Starts processes, and keeps one ready.
 
     Parameters
     ----------
@@ -44,49 +69,29 @@ class Pool:
     def __init__(self, data: "OwnData | None" = None) -> None:
         self._data = data
         self._lock = threading.Lock()
-        self._ready: list[_Process] = []
-        self._closed = False
         # Small matrices are slower on several threads, so processes started from here use one.
         for name in _THREAD_SETTINGS:
             os.environ.setdefault(name, "1")
-        self.refill()
-
-    def refill(self) -> None:
-        """Start a process if none is ready."""
-        with self._lock:
-            if not self._ready and not self._closed:
-                self._ready.append(_Process(self._data))
+        self._ready: _Process | None = _Process(data)
+        self._closed = False
 
     def take(self) -> "_Process":
-        """Return a ready process, and start another."""
+        """Return a process, and start another."""
         with self._lock:
-            # The one that came back last has everything loaded.
-            taken = self._ready.pop() if self._ready else None
-        process = taken if taken is not None else _Process(self._data)
-        self.refill()
-        return process
+            process, self._ready = self._ready, None if self._closed else _Process(self._data)
+        return process or _Process(self._data)
 
-    def give_back(self, process: "_Process") -> None:
-        """Keep a process for the next page if it stops computing at once; a fresh one takes a second to start."""
-        if process.is_warm() and process.stops():
-            with self._lock:
-                if len(self._ready) < _MOST_READY and not self._closed:
-                    self._ready.append(process)
-                    return
-        process.end()
-
-    def has_warm_process(self) -> bool:
-        """Return whether a ready process has everything loaded."""
+    def is_warm(self) -> bool:
+        """Return whether a process that has loaded everything is ready."""
         with self._lock:
-            return bool(self._ready) and self._ready[-1].is_warm()
+            return self._ready is not None and self._ready.warm.is_set()
 
     def close(self) -> None:
-        """End the ready processes, and start no others."""
+        """End the ready process, and start no others."""
         with self._lock:
             self._closed = True
-            taken, self._ready = self._ready, []
-        for process in taken:
-            process.end()
+            if self._ready is not None:
+                self._ready.end()
 
 
 class Worker:
@@ -103,21 +108,21 @@ class Worker:
     def __init__(self, pool: Pool, listener: Listener) -> None:
         self._pool, self._listener = pool, listener
         self._lock = threading.RLock()
-        self._asked: Question | None = None
+        self._asked = 0, Question()
         self._waiting_since: float | None = None  # for the process to take up the question
         self._closed = False
         self._process = pool.take()
         threading.Thread(target=self._listen, name="psofed explorer", daemon=True).start()
 
-    def ask(self, question: Question) -> None:
-        """Ask a question; earlier ones are dropped."""
+    def ask(self, number: int, question: Question) -> None:
+        """Ask a question under a number that is larger than those before, whose answers are dropped."""
         with self._lock:
-            self._asked = question
+            self._asked = number, question
             self._waiting_since = time.monotonic()
-            self._process.send(question)
+            self._process.send(number, question)
 
     def close(self) -> None:
-        """Return the process to the pool."""
+        """End the process."""
         with self._lock:
             self._closed = True
 
@@ -127,37 +132,30 @@ class Worker:
             try:
                 if process.connection.poll(0.1):
                     self._hear(*process.connection.recv())
-                else:
-                    self._replace_if_stuck()
+                elif self._is_stuck():
+                    self._replace()
             except (EOFError, OSError):
-                if not self._closed and process is self._process:
-                    self._report_end()
-        with self._lock:
-            self._pool.give_back(self._process)
+                self._report_end()
+        self._process.end()
 
     def _hear(self, number: int, answer: Answer | None) -> None:
         with self._lock:
-            if self._asked is None or number != self._asked.number:
+            if number != self._asked[0]:
                 return
             self._waiting_since = None
         if answer is not None:
             self._listener(number, answer)
 
-    def _replace_if_stuck(self) -> None:
+    def _is_stuck(self) -> bool:
+        since = self._waiting_since
+        is_late = since is not None and time.monotonic() - since > _UNRESPONSIVE
+        return is_late and self._process.warm.is_set() and self._pool.is_warm()
+
+    def _replace(self) -> None:
         with self._lock:
-            since = self._waiting_since
-            if (
-                self._closed
-                or since is None
-                or time.monotonic() - since < _UNRESPONSIVE
-                or not self._process.is_warm()
-            ):
-                return
-            if self._pool.has_warm_process():
-                self._process.end()
-                self._process = self._pool.take()
-                if self._asked is not None:
-                    self.ask(self._asked)
+            self._process.end()
+            self._process = self._pool.take()
+            self.ask(*self._asked)
 
     def _report_end(self) -> None:
         """Report that a process has ended by itself, with the signal or exit code that is known."""
@@ -166,12 +164,11 @@ class Worker:
             self._process.end()
             self._process = self._pool.take()
             self._waiting_since = None
-            asked = self._asked
+            number, question = self._asked
         error = f"The computing process ended: {reason}. Change a setting to try again."
-        if isinstance(asked, TheoryQuestion):
-            self._listener(asked.number, Theory(error=error, finished=True))
-        elif isinstance(asked, SimulationQuestion):
-            self._listener(asked.number, Simulation(error=error, finished=True))
+        if question.scenario is not None:
+            answer = Simulation if question.simulated else Theory
+            self._listener(number, answer(error=error, finished=True))
 
 
 class _Process:
@@ -179,34 +176,18 @@ class _Process:
 
     def __init__(self, data: "OwnData | None") -> None:
         context = multiprocessing.get_context("spawn")
-        here, other = context.Pipe()
+        here, there = context.Pipe()
         self.connection: Connection = here
-        self._warm = context.Event()
-        arguments = (other, self._warm, plugin_files(), data)
+        self.warm = context.Event()  # set when everything is loaded
+        self._data = data
+        arguments = (there, self.warm, plugin_files(), data)
         self._process = context.Process(target=run, args=arguments, daemon=True)
         self._process.start()
-        other.close()
-        self._data = data
+        there.close()
 
-    def is_warm(self) -> bool:
-        """Return whether it has loaded everything."""
-        return bool(self._warm.is_set())
-
-    def send(self, question: Question) -> None:
+    def send(self, number: int, question: Question) -> None:
         with contextlib.suppress(OSError):
-            self.connection.send_bytes(pickle_without(question, self._data))
-
-    def stops(self) -> bool:
-        """Stop the computation; return whether the process reacts in time."""
-        deadline = time.monotonic() + _UNRESPONSIVE
-        try:
-            self.send(Question(_PARTING))
-            while self.connection.poll(max(0.0, deadline - time.monotonic())):
-                if self.connection.recv()[0] == _PARTING:
-                    return True
-        except (EOFError, OSError):
-            pass
-        return False
+            self.connection.send_bytes(pickle_without((number, question), self._data))
 
     def cause_of_end(self) -> str:
         """Return how a process ended by itself."""
@@ -220,3 +201,78 @@ class _Process:
         self._process.kill()
         self._process.join()
         self.connection.close()
+
+
+class _StoppedError(Exception):
+    """A newer question has arrived."""
+
+
+def run(connection: Connection, warm: Event, plugins: tuple[str, ...], data: "OwnData | None") -> None:
+    """Answer questions until the pipe is closed: the main function of a process."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its processes
+    # Overflow gives infinity, which the page shows as divergence; nobody reads warnings in the server's terminal.
+    warnings.simplefilter("ignore", RuntimeWarning)
+    for plugin in plugins:  # scenarios with these parts are unpickled here
+        load_plugin(plugin)
+    from psofed.explore.presets import readme_fleet
+    from psofed.explore.theory import theory_steps
+
+    next(theory_steps(readme_fleet()))  # loads the theory
+    warm.set()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            content = connection.recv_bytes()
+            while connection.poll():
+                content = connection.recv_bytes()
+            number, question = unpickle_with(content, data)
+            connection.send((number, None))
+            _answer(connection, number, question)
+
+
+def _answer(connection: Connection, number: int, question: Question) -> None:
+    """Send the answer so far after each step, until a newer question arrives."""
+    answer: Answer = Simulation() if question.simulated else Theory()
+    try:
+        for step, answer in enumerate(_steps(connection, number, question)):
+            connection.send((number, answer))
+            # A hand that moves a slider asks again before the refinements would begin.
+            if connection.poll(_FOR_PAINTING if step == 0 else 0):
+                return
+    except _StoppedError:
+        return
+    except PsofedError as error:
+        text = str(error)
+    except MemoryError:
+        text = f"Out of memory: a process may use {_MEMORY >> 30} GiB. Use fewer clients or parameters."
+    except (ArithmeticError, ValueError) as error:
+        text = f"The computation failed: {error}"
+    else:
+        return
+    connection.send((number, replace(answer, error=text, finished=True)))
+
+
+def _steps(connection: Connection, number: int, question: Question) -> Iterator[Answer]:
+    from psofed.explore.simulating import simulation_steps
+    from psofed.explore.theory import theory_steps
+
+    if question.scenario is None:
+        return
+    if not question.simulated:
+        yield from theory_steps(question.scenario, question.metric)
+        return
+    answer, reported = Simulation(), 0.0
+
+    def progress(done: float, total: int) -> None:
+        nonlocal reported
+        if connection.poll():
+            raise _StoppedError
+        if time.monotonic() - reported > 0.2:
+            reported = time.monotonic()
+            connection.send((number, replace(answer, progress=done / total)))
+
+    for answer in simulation_steps(question.scenario, question.limit, progress):
+        yield answer
