@@ -11,7 +11,7 @@ import psofed
 from psofed import InvalidValueError, Links, NotCoveredError, Scenario, Selection, Uniform, simulate
 from psofed.engine.availability import AvailableClients
 from psofed.engine.delays import Delays
-from psofed.engine.step import Layout
+from psofed.engine.state import Layout
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import DropOut, Gaussian, NonFinite, SignFlip
 from psofed.parts.availabilities import Bernoulli, Markov, Schedule
@@ -169,10 +169,7 @@ def test_traffic_of_a_schedule_is_the_mean_over_a_period(period: int, share: flo
 def test_geometric_delays_have_the_stated_tail() -> None:
     delay = Geometric(ratio=0.6, longest=4)
     clients = np.broadcast_to(np.arange(10, dtype=np.int32), (1000, 16, 10)).copy()
-    side = Delays(delay, make_stream(1, "delay", range(16)), 10, 10, 1, 1).draw(
-        0, clients, np.full((1000, 16), 10)
-    )
-    ages = side.durations
+    ages = Delays(delay, make_stream(1, "delay", range(16)), 10, 1).draw(0, clients, np.full((1000, 16), 10))
     for j in range(5):
         tail = np.mean((ages >= j) | (ages < 0))
         assert abs(tail - 0.6**j) < 4 * math.sqrt(0.25 / ages.size), j
