@@ -233,7 +233,7 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Stage:
         self, attackers = unpack(attack.options[g]), attack.attackers
         base, server, stream = attack.base, attack.server, attackers.stream
         clients, entries, sent, rows, _ = fields(attack.uploads)
-        num_clients, client_memory = attackers.is_byzantine.shape[1], attackers.client_memory
+        is_byzantine, client_memory = attackers.is_byzantine, attackers.client_memory
         one_mask = entries.shape[1] == 1
         (trials, _, shared), dimension, memory_size = sent.shape, base.size, attackers.memory_sizes[g, 1]
         for trial in range(trials):
@@ -241,11 +241,11 @@ def _make_alone(unpack: Body, body: Body, see: Body) -> Stage:
             for p in range(rows[trial]):
                 client: Any = np.int64(clients[trial, p])
                 # NaN: the client is not available.
-                if sent[trial, p, 0] != sent[trial, p, 0]:
+                if not is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
                     continue
                 if not attacks_now(attackers, g, row, n, client, dimension):
                     continue
-                word = first_word(n, num_clients, client, dimension)
+                word = first_word(n, is_byzantine.shape[1], client, dimension)
                 for m in range(shared):
                     i: Any = np.int64(entries[trial, 0 if one_mask else p, m])
                     known = UploadAndEveryone(

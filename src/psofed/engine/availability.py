@@ -1,16 +1,13 @@
-"""Which clients are available, and which of them take part."""
+"""Which clients are available."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
-from psofed.engine.compiling import compiled
+from psofed.common.types import BoolArray, FloatArray
 from psofed.engine.hooks import Body, options_of, run_method
 from psofed.engine.lanes import WIDTH, empty_lanes
 from psofed.engine.normals import uniform_at
-from psofed.engine.participants import NO_PRESENCE, draw_choice, fill_places
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.tables import Stage
 from psofed.parts.contexts import Presence
@@ -19,32 +16,7 @@ from psofed.parts.part import takes_memory
 from psofed.parts.plain import check_size
 
 if TYPE_CHECKING:
-    from psofed.engine.state import Layout, Setup
-
-NO_LEARNERS = np.zeros((0, 0, 0), np.uint8)
-
-
-class Participants(NamedTuple):
-    """Who takes part in T iterations.
-
-    Attributes
-    ----------
-    participants, uploaders : int array (T, L, P)
-        Clients that download and that upload, if they are reached.
-    downloads, uploads : bool array (T, L, P), or empty
-        Whether each participant downloads, and whether each uploader uploads; all do if it is empty.
-    asked : int array (T, L)
-        Number of clients that were asked to upload.
-    learns : uint8 array (T, V, 16), or empty
-        1 for each column that learns; all do if it is empty.
-    """
-
-    participants: IndexArray
-    uploaders: IndexArray
-    downloads: BoolArray
-    uploads: BoolArray
-    asked: IntArray
-    learns: NDArray[np.uint8]
+    from psofed.engine.state import Layout
 
 
 class Presences(NamedTuple):
@@ -119,65 +91,6 @@ class AvailableClients:
         run_method(self._availability, "is_available", _make_frame, self._drawn, first)
         drawn: BoolArray = present[1:]
         return drawn
-
-
-class Drawing:
-    """Draws the participants of several trials.
-
-    Attributes
-    ----------
-    upload_counts : int array (K, L)
-        How often each client has uploaded; empty unless a channel is private.
-    """
-
-    def __init__(self, setup: "Setup") -> None:
-        scenario, self._layout, self._most = setup.scenario, setup.layout, setup.participants
-        availability, links = scenario.availability, scenario.channel
-        self._participation = np.array(setup.stream("participation"))
-        self._uplink = np.array(setup.stream("uplink")) if scenario.uplink == "redrawn" else None
-        self._available: AvailableClients | None = None
-        self._server_knows = availability is not None and availability.server_knows
-        self._all_learn = availability is None or availability.learns != "available"
-        if availability is not None:
-            shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
-            size = availability.memory_size(scenario.dimension)
-            stream = setup.stream("availability")
-            self._available = AvailableClients(availability, shares, stream, setup.layout, size)
-        counts = links is not None and any(channel.kind == "private" for channel in links.up)
-        self.upload_counts: IntArray = np.zeros(
-            (scenario.num_clients if counts else 0, len(setup.trials)), np.int64
-        )
-
-    def draw(self, first: int, count: int, exchanges: IntArray) -> Participants:
-        """Draw `count` iterations from number `first` on; ``exchanges`` (T,) of those drawn take part in each."""
-        present = NO_PRESENCE if self._available is None else self._available.draw(first, count)
-        sampling = (first, count, present, self._server_knows, self._layout, self._most)
-        down = up = draw_choice(self._participation, *sampling)
-        if self._uplink is not None:
-            up = draw_choice(self._uplink, *sampling)
-        downloads, uploads, asked = down.reached, up.reached, up.asked
-        if (exchanges < self._most).any():
-            if self._server_knows:
-                clients, shift, mask = self._layout
-                fill_places(present, shift, mask, clients, asked, down.participants)
-            is_asked = np.arange(self._most) < exchanges[:, None, None]
-            downloads = uploads = np.broadcast_to(is_asked, down.participants.shape) & (
-                downloads if downloads.size else True
-            )
-            asked = np.minimum(asked, exchanges[:, None])
-        if self.upload_counts.size:
-            _count_uploads(up.participants, uploads, self.upload_counts)
-        learns = NO_LEARNERS if self._all_learn else present.view(np.uint8)
-        return Participants(down.participants, up.participants, downloads, uploads, asked, learns)
-
-
-@compiled
-def _count_uploads(uploaders: IndexArray, uploads: BoolArray, out: IntArray) -> None:
-    """Count how often each client uploads; an empty array of uploads stands for all."""
-    for t in range(uploaders.shape[0]):
-        for trial in range(uploaders.shape[1]):
-            for p in range(uploaders.shape[2]):
-                out[uploaders[t, trial, p], trial] += uploads.size == 0 or uploads[t, trial, p]
 
 
 def _make_frame(unpack: Body, body: Body) -> Stage:

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.attackers import draw_byzantine
-from psofed.engine.availability import NO_LEARNERS, Drawing, Participants
+from psofed.engine.availability import AvailableClients
 from psofed.engine.delays import Delays
 from psofed.engine.drift import TargetMoves
 from psofed.engine.lanes import WIDTH
 from psofed.engine.masks import Masks
+from psofed.engine.participants import NO_PRESENCE, draw_choice, fill_places
 
 if TYPE_CHECKING:
     from psofed.engine.state import Setup
@@ -74,8 +75,9 @@ _NO_FLAGS, _NO_DELAYS = np.zeros((0, 0, 0), np.bool_), np.zeros((0, 0, 0), np.in
 
 # For a block before anything is drawn.
 NO_DRAWS = Draws(
-    _NO_CLIENTS, _NO_CLIENTS, _NO_FLAGS, _NO_FLAGS, np.zeros((0, 0), np.int64), NO_LEARNERS, _NO_ENTRIES, _NO_ENTRIES,
-    np.zeros(0, np.int64), _NO_CLIENTS, _NO_DELAYS, np.zeros((0, 0, 0)), np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), 0,
+    _NO_CLIENTS, _NO_CLIENTS, _NO_FLAGS, _NO_FLAGS, np.zeros((0, 0), np.int64), np.zeros((0, 0, 0), np.uint8),
+    _NO_ENTRIES, _NO_ENTRIES, np.zeros(0, np.int64), _NO_CLIENTS, _NO_DELAYS, np.zeros((0, 0, 0)),
+    np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0)), 0,
 )  # fmt: skip
 
 
@@ -86,60 +88,91 @@ class Drawer:
     ----------
     chunk : int
         How many iterations to draw at a time.
-    participants : Drawing
-        Draws the participants.
+    upload_counts : int array (K, L)
+        How often each client has uploaded; empty unless a channel is private.
     """
 
     def __init__(self, setup: "Setup", bytes_of_samples: int) -> None:
-        self._setup, scenario = setup, setup.scenario
-        algorithm = scenario.algorithm
-        self.participants = Drawing(setup)
+        self._setup, scenario, self._most = setup, setup.scenario, setup.participants
+        algorithm, clients, dimension = scenario.algorithm, scenario.num_clients, scenario.dimension
+        availability, links = scenario.availability, scenario.channel
+        self._participation = np.array(setup.stream("participation"))
+        self._uplink = np.array(setup.stream("uplink")) if scenario.uplink == "redrawn" else None
         self._masks = Masks(scenario, setup.stream("masks")) if algorithm.holds_models else None
         self._traffic = None if algorithm.holds_models else algorithm.traffic(scenario)
-        self._delays = self._moves = None
+        self._available = self._delays = self._moves = None
+        if availability is not None:
+            shares, size = (
+                availability.shares(clients, scenario.data.fleet_seed),
+                availability.memory_size(dimension),
+            )
+            stream = setup.stream("availability")
+            self._available = AvailableClients(availability, shares, stream, setup.layout, size)
         if scenario.delay is not None:
-            entries = scenario.dimension
-            self._delays = Delays(scenario.delay, setup.stream("delay"), scenario.num_clients, entries)
+            self._delays = Delays(scenario.delay, setup.stream("delay"), clients, dimension)
         if scenario.drift is not None:
-            self._moves = TargetMoves(scenario.drift, scenario.dimension, setup.stream("drift"))
+            self._moves = TargetMoves(scenario.drift, dimension, setup.stream("drift"))
+        counts = links is not None and any(channel.kind == "private" for channel in links.up)
+        self.upload_counts: IntArray = np.zeros((clients if counts else 0, len(setup.trials)), np.int64)
         self.chunk: int = self._chunk_size(bytes_of_samples)
 
     def draw(
-        self, first: int, count: int, inputs: FloatArray, residuals: FloatArray, watched_from: int
+        self, first: int, count: int, samples: tuple[FloatArray, FloatArray], watched_from: int
     ) -> Draws:
-        """Draw `count` iterations from number `first` on; ``inputs`` and ``residuals`` are given samples."""
+        """Draw `count` iterations from number `first` on; ``samples`` are given inputs and residuals."""
         scenario, trials = self._setup.scenario, len(self._setup.trials)
-        exchanges = np.full(count, self._setup.participants)
+        exchanges = np.full(count, self._most)
         if self._traffic is not None:
             exchanges = np.array([self._traffic.exchanges_in(first + t) for t in range(count)], np.int64)
-        drawn = self.participants.draw(first, count, exchanges)
-        byzantine, durations, moves = NO_DRAWS.byzantine, NO_DRAWS.durations, NO_DRAWS.moves
-        if (
-            scenario.attacks
-            and scenario.attacks[0].byzantine_set == "redrawn"
-            and scenario.attacks[0].num_byzantine
-        ):
-            stream = self._setup.stream("attack")
-            byzantine = draw_byzantine(scenario.attacks[0], stream, first, count, scenario.num_clients)
+        draws = self._draw_participants(first, count, exchanges)
+        if self._masks is not None and scenario.selection.coordinated:
+            # What is uploaded is what all download next.
+            entries = self._masks.draw(first, count + 1, draws.participants)
+            draws = draws._replace(downloaded=entries[:-1], uploaded=entries[1:])
+        elif self._masks is not None:
+            downloaded = self._masks.draw(first, count, draws.participants)
+            uploaded = self._masks.draw(first + 1, count, draws.uploaders)
+            draws = draws._replace(downloaded=downloaded, uploaded=uploaded)
+        for attack in scenario.attacks:  # a set that is redrawn is the only one
+            if attack.byzantine_set == "redrawn" and attack.num_byzantine:
+                stream = self._setup.stream("attack")
+                byzantine = draw_byzantine(attack, stream, first, count, scenario.num_clients)
+                draws = draws._replace(byzantine=byzantine)
         if self._delays is not None:
-            durations = self._delays.draw(first, drawn.uploaders, drawn.asked)
+            draws = draws._replace(durations=self._delays.draw(first, draws.uploaders, draws.asked))
         if self._moves is not None:
             moves = np.zeros((count, scenario.dimension, WIDTH))
             moves[:, :, :trials] = self._moves.draw(first, count)
-        masks = self._draw_masks(first, count, drawn)
-        return Draws(*drawn, *masks, exchanges, byzantine, durations, moves, inputs, residuals, watched_from)
+            draws = draws._replace(moves=moves)
+        return draws._replace(inputs=samples[0], residuals=samples[1], watched_from=watched_from)
 
-    def _draw_masks(self, first: int, count: int, drawn: Participants) -> tuple[IndexArray, IndexArray]:
-        if self._masks is None:  # everything is sent
-            return _NO_ENTRIES, _NO_ENTRIES
-        if self._setup.scenario.selection.coordinated:
-            # What is uploaded is what all download next.
-            entries = self._masks.draw(first, count + 1, drawn.participants)
-            return entries[:-1], entries[1:]
-        return (
-            self._masks.draw(first, count, drawn.participants),
-            self._masks.draw(first + 1, count, drawn.uploaders),
-        )
+    def _draw_participants(self, first: int, count: int, exchanges: IntArray) -> Draws:
+        """Draw who takes part; ``exchanges`` (T,) of those drawn do in each iteration."""
+        availability, layout = self._setup.scenario.availability, self._setup.layout
+        present = NO_PRESENCE if self._available is None else self._available.draw(first, count)
+        knows = availability is not None and availability.server_knows
+        down = up = draw_choice(self._participation, first, count, present, knows, layout, self._most)
+        if self._uplink is not None:
+            up = draw_choice(self._uplink, first, count, present, knows, layout, self._most)
+        downloads, uploads, asked = down.reached, up.reached, up.asked
+        if (exchanges < self._most).any():
+            if knows:
+                fill_places(present, layout.shift, layout.mask, layout.clients, asked, down.participants)
+            is_asked = np.arange(self._most) < exchanges[:, None, None]
+            downloads = uploads = np.broadcast_to(is_asked, down.participants.shape) & (
+                downloads if downloads.size else True
+            )
+            asked = np.minimum(asked, exchanges[:, None])
+        if self.upload_counts.size:
+            trials = np.arange(len(self._setup.trials))[None, :, None]
+            np.add.at(self.upload_counts, (up.participants, trials), uploads if uploads.size else 1)
+        draws = NO_DRAWS._replace(
+            participants=down.participants, uploaders=up.participants, downloads=downloads, uploads=uploads,
+            asked=asked, exchanges=exchanges,
+        )  # fmt: skip
+        if availability is not None and availability.learns == "available":
+            draws = draws._replace(learns=present.view(np.uint8))
+        return draws
 
     def _chunk_size(self, bytes_of_samples: int) -> int:
         scenario, trials = self._setup.scenario, len(self._setup.trials)

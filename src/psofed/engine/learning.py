@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.hooks import Body, Hooks, options_of
 from psofed.engine.inputs import InputModel
-from psofed.engine.lanes import WIDTH, empty_lanes, zero_lanes
+from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.tables import Stage
 from psofed.parts.contexts import Innovation, Observation, Residual
 
@@ -115,8 +115,8 @@ def make_sampling(
         normals=empty_lanes(2 * ((entries + 2) // 2), WIDTH, dtype=np.float32),
         numbers=np.empty((2, size)),
         offsets=np.zeros((0, 0, 0)),
-        sample=zero_lanes(rows, entries, WIDTH),
-        residual=zero_lanes(rows, WIDTH),
+        sample=filled(0.0, rows, entries, WIDTH),
+        residual=filled(0.0, rows, WIDTH),
     )
     if remembers:
         sampling.address[0] = hooks.add(stream, "draw", _make_draw_frame, sampling)

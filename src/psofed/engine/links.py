@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba.extending import register_jitable
 
 from psofed.engine.channels import transmit
-from psofed.engine.compiling import kernel_part
 from psofed.engine.delays import pass_time
 from psofed.engine.tables import fields
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
 
 
-@kernel_part
-def read_server(n: int, t: int, block: "TrialBlock") -> None:
-    """Write the server's values as each participant receives them into ``block.down.messages``; NaN if it does not."""
+@register_jitable
+def read_server(n: int, t: int, g: int, block: "TrialBlock") -> None:
+    """Stage: write what each participant receives from the server into ``block.down.messages``, NaN if nothing."""
     draws, down, server, models = block.draws, block.down, block.state.server, block.state.models
     participants, entries, reached = draws.participants, draws.downloaded, draws.downloads
     clients, message_entries, received, _, _ = fields(down.messages)
@@ -43,7 +43,7 @@ def read_server(n: int, t: int, block: "TrialBlock") -> None:
 
 def download_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: let the participants that are reached, and not excluded, download their entries."""
-    read_server(n, t, block)
+    read_server(n, t, g, block)
     models, (_, shift, mask) = block.state.models, fields(block.layout)
     clients, entries, received, _, _ = fields(block.down.messages)
     for trial in range(received.shape[0]):

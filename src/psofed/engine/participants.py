@@ -10,10 +10,16 @@ import numpy as np
 
 from psofed.common.types import BoolArray, IndexArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
+from psofed.engine.lanes import WIDTH, empty_lanes, load, pick, spread, store
 from psofed.engine.normals import bounded, mix_word
 from psofed.engine.state import Layout
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.tables import KernelTable
+
+# Up to this many participants are drawn for sixteen trials at once.
+_FEW = 12
+
+_32 = np.uint64(32)
 
 NO_PRESENCE: BoolArray = np.zeros((0, 0, 0), np.bool_)
 
@@ -33,6 +39,8 @@ class Choice(NamedTuple):
         Where columns stand.
     numbers, swapped : int arrays (K,) and (P,)
         Scratch.
+    lanes, scratch : arrays (2, 16) and (3, P, 16)
+        The streams as lanes, and scratch to draw few participants of many trials.
     participants : int array (T, L, P)
         The participants; places that stay empty hold client 0.
     reached : bool array (T, L, P), or empty
@@ -47,6 +55,8 @@ class Choice(NamedTuple):
     layout: Layout
     numbers: IndexArray
     swapped: IntArray
+    lanes: WordArray
+    scratch: WordArray
     participants: IndexArray
     reached: BoolArray
     asked: IntArray
@@ -62,10 +72,13 @@ def draw_choice(
     most: int,
 ) -> Choice:
     """Draw up to `most` participants in each of `count` iterations from number `first` on."""
-    shape = (count, stream.shape[1], most)
+    shape, lanes = (count, stream.shape[1], most), empty_lanes(2, WIDTH, dtype=np.uint64)
+    lanes[:] = 0
+    lanes[:, : stream.shape[1]] = stream[:, :WIDTH]
     choice = Choice(
         stream, present, only_present and present.size > 0, layout,
-        np.arange(layout.clients, dtype=np.int32), np.empty(most, np.int64),
+        np.arange(layout.clients, dtype=np.int32), np.empty(most, np.int64), lanes,
+        empty_lanes(3, most if most <= _FEW else 0, WIDTH, dtype=np.uint64),
         np.empty(shape, np.int32), np.empty(shape if present.size else (0, 0, 0), np.bool_), np.full(shape[:2], most),
     )  # fmt: skip
     table: Any = KernelTable(choice)
@@ -86,7 +99,10 @@ def _fill(first: int, choice: Choice) -> None:
     out, reached, asked, only_present = choice.participants, choice.reached, choice.asked, choice.only_present
     shift, mask = choice.layout.shift, choice.layout.mask
     iterations, trials, participants = out.shape
+    in_lanes = participants <= _FEW and 1 < trials <= WIDTH and not only_present
     for t in range(iterations):
+        if in_lanes:
+            _choose_in_lanes(first + t, choice.lanes, choice.scratch, numbers.size, out[t])
         for trial in range(trials):
             gamma = stream[1, trial]
             word = stream[0, trial] + np.uint64((first + t) * participants) * gamma
@@ -97,7 +113,8 @@ def _fill(first: int, choice: Choice) -> None:
                     numbers[size] = k
                     size += int(present[t, k >> shift, trial + (k & mask)])
                 asked[t, trial] = min(participants, size)
-            _choose(word, gamma, size, numbers, swapped, out[t, trial])
+            if not in_lanes:
+                _choose(word, gamma, size, numbers, swapped, out[t, trial])
             for p in range(participants if present.size else 0):
                 if only_present:
                     reached[t, trial, p] = p < size
@@ -122,6 +139,32 @@ def _choose(
         out[c] = numbers[c]
     for c in range(count - 1, -1, -1):
         numbers[c], numbers[swapped[c]] = numbers[swapped[c]], numbers[c]
+
+
+@kernel_part
+def _choose_in_lanes(n: int, lanes: WordArray, scratch: WordArray, size: int, out: IndexArray) -> None:
+    """Do the same for sixteen trials at once, whose streams are ``lanes`` (2, 16), without an array to swap in.
+
+    What stands in a place is followed through the swaps before: ``scratch`` (3, P, 16) has the place that each of them
+    swapped with, what it put there, and what was chosen.
+    """
+    trials, count = out.shape
+    gamma, last = load(lanes, WIDTH), count * WIDTH
+    word = load(lanes, 0) + np.uint64(n * count) * gamma
+    for c in range(count):
+        place = np.uint64(c) + (((mix_word(word) >> _32) * np.uint64(size - c)) >> _32)
+        chosen, displaced = place, spread(np.uint64(c))
+        word = word + gamma
+        for earlier in range(c):
+            swapped, moved = load(scratch, earlier * WIDTH), load(scratch, last + earlier * WIDTH)
+            chosen = pick(swapped ^ place, chosen, moved)
+            displaced = pick(swapped ^ spread(np.uint64(c)), displaced, moved)
+        store(scratch, c * WIDTH, place)
+        store(scratch, last + c * WIDTH, displaced)
+        store(scratch, 2 * last + c * WIDTH, chosen)
+    for trial in range(trials):
+        for c in range(count):
+            out[trial, c] = scratch[2, c, trial]
 
 
 @compiled

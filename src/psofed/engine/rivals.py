@@ -15,7 +15,6 @@ from psofed.engine.delays import weigh_by_delay
 from psofed.engine.hooks import Body, options_of
 from psofed.engine.lanes import fma
 from psofed.engine.learning import Sampling
-from psofed.engine.links import read_server
 from psofed.engine.normals import normals_at, uniform_at
 from psofed.engine.server import mix_and_aggregate
 from psofed.engine.streams import WordArray
@@ -172,11 +171,6 @@ def _make_momenta(momentum: Momentum | None, trials: int, clients: int, numbers:
         )
     values = np.zeros((trials, clients, numbers))
     return Momenta(momentum.keep, momentum.take, momentum.absent, values, np.full(clients, -1))
-
-
-def receive(n: int, t: int, g: int, block: "TrialBlock") -> None:
-    """Stage: write the server's model as each participant receives it; clients hold no model."""
-    read_server(n, t, block)
 
 
 @kernel_part

@@ -18,14 +18,14 @@ from psofed.engine.draws import NO_DRAWS, Drawer
 from psofed.engine.hooks import Hooks, options_of, padded
 from psofed.engine.inputs import make_input_model
 from psofed.engine.iteration import Measuring, Stages, TrialBlock, advance
-from psofed.engine.lanes import WIDTH, empty_lanes
+from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.learning import make_learning, make_sampling
 from psofed.engine.metrics import HONEST_MSE, NETWORK_MSE, TEST_MSE, honest_share, make_metric
 from psofed.engine.rivals import make_rival_side
 from psofed.engine.samples import FunctionSamples, TrialSamples
 from psofed.engine.server import make_rule_side
 from psofed.engine.server_samples import NO_SERVER_SAMPLES, draw_test_set
-from psofed.engine.state import Layout, Setup, filled, make_layout
+from psofed.engine.state import Layout, Setup, make_layout
 from psofed.engine.step import SUM_BLOCK, Tally, make_source, make_step_scratch
 from psofed.engine.tables import KernelTable, stage_address
 from psofed.engine.uploads import make_uploads
@@ -163,7 +163,7 @@ class Run:
     @property
     def upload_counts(self) -> IntArray:
         """How often each client has uploaded, shape (K, L); empty unless a channel is private."""
-        return self._drawer.participants.upload_counts
+        return self._drawer.upload_counts
 
     @property
     def watching(self) -> "Watching | None":
@@ -176,7 +176,7 @@ class Run:
         count = len(metrics)
         given = None if self.samples is None else self.samples.chunk(first, count)
         samples = _NO_SAMPLES if given is None else (given.inputs, given.residuals)
-        draws = self._drawer.draw(first, count, *samples, self.watched_from)
+        draws = self._drawer.draw(first, count, samples, self.watched_from)
         table: Any = KernelTable(self._block._replace(draws=draws, metrics=metrics), self._table)
         self._table = table
         if self._threads.count == 1:
@@ -273,7 +273,7 @@ def _choose_stages(block: TrialBlock, scenario: "Scenario") -> tuple[Any, ...]:
     if is_plain(scenario) and not block.sampling.has_samples:
         learn = step.learn_clients if block.layout.mask else step.learn_trials
     return (
-        rivals.receive if rival.is_on else links.download_in_general if loses else None,
+        links.read_server if rival.is_on else links.download_in_general if loses else None,
         learn,
         rivals.upload_encoded if rival.is_on else None,
         links.deliver if block.up.addresses.size or block.delay.is_on else None,
@@ -357,6 +357,6 @@ class _Threads:
 
 def _pad(numbers: FloatArray) -> FloatArray:
     """Return numbers of the clients as whole vectors; clients that are added never change."""
-    out = filled(0.0, -(-numbers.size // WIDTH) * WIDTH)
+    out: FloatArray = filled(0.0, -(-numbers.size // WIDTH) * WIDTH)
     out[: numbers.size] = numbers
     return out

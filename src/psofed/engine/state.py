@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.hooks import Hooks
-from psofed.engine.lanes import WIDTH, empty_lanes
+from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.streams import Stream, make_stream
 from psofed.engine.uploads import Uploads, Work, make_uploads, make_work
 
@@ -176,10 +176,3 @@ class Setup:
             if self.scenario.algorithm.holds_models
             else max(self.numbers, self.scenario.dimension)
         )
-
-
-def filled(value: FloatArray | float, *shape: int) -> FloatArray:
-    """Return an array of a value whose vectors are aligned."""
-    out: FloatArray = empty_lanes(*shape)
-    out[:] = value
-    return out

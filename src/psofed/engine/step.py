@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.inputs import GENERAL
-from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, fma, load, pick, spread, store
+from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, filled, fma, load, pick, spread, store
 from psofed.engine.learning import ALONG_INPUT, ANY, LMS, Learning, Sampling
 from psofed.engine.normals import mix_word, normal_pair
 from psofed.engine.state import Layout
@@ -86,10 +86,10 @@ def make_source(data: Stream, layout: Layout, words: int) -> WordSource:
     key, gamma = np.resize(data.key, WIDTH), np.resize(data.gamma, WIDTH)
     lane = np.arange(WIDTH, dtype=np.uint64) if layout.mask else np.zeros(WIDTH, np.uint64)
     hop = words * (WIDTH if layout.mask else 1)
-    fields = (
+    words_of = (
         key + lane * np.uint64(words) * gamma, np.uint64(layout.clients * words) * gamma, np.uint64(hop) * gamma, gamma,
     )  # fmt: skip
-    return WordSource(*(_aligned(field) for field in fields))
+    return WordSource(*(filled(word, WIDTH, dtype=np.uint64) for word in words_of))
 
 
 def make_step_scratch(dimension: int, start: int = 0, stop: int = 0) -> StepScratch:
@@ -99,12 +99,6 @@ def make_step_scratch(dimension: int, start: int = 0, stop: int = 0) -> StepScra
         start, stop, empty_lanes(_AHEAD, WIDTH, dtype=np.uint64), empty_lanes(2 * words, WIDTH, dtype=np.float32),
         empty_lanes(WIDTH),
     )  # fmt: skip
-
-
-def _aligned(array: WordArray) -> WordArray:
-    out: WordArray = empty_lanes(*array.shape, dtype=array.dtype)
-    out[:] = array
-    return out
 
 
 @kernel_part

@@ -132,7 +132,7 @@ def _squared_errors(samples: "TableSamples", target: FloatArray, scenario: Scena
     return out
 
 
-@compiled(by_content=True)
+@compiled
 def _run_lms(
     inputs: FloatArray,
     residuals: FloatArray,

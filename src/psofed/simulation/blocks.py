@@ -263,7 +263,7 @@ def _start(job: Job, trials: range) -> Run:
     return Run(scenario, fleet, job.seed, trials, samples, job.plan, **job.measured)
 
 
-@compiled(by_content=True)
+@compiled
 def _gather(
     metrics: FloatArray,
     first: int,
