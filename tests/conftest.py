@@ -216,17 +216,9 @@ def as_literally() -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def run_attack() -> Callable[..., np.ndarray]:
     """The compiled attack on models: uploads (P, D) with NaN where an entry is not shared."""
-    from numba import njit
-
-    from psofed.engine.attackers import make_attackers
-    from psofed.engine.attacks import hooks_of
-    from psofed.engine.signatures import Uploads, take_attack
     from psofed.engine.streams import make_stream
-    from psofed.engine.tables import KernelTable
-
-    @njit
-    def call(address, options, n, attackers, target, server, uploads):
-        take_attack(address)(options, n, 0, attackers, target, server, uploads)
+    from psofed.engine.uploads import make_uploads
+    from reference.sides import attack_once
 
     def run(
         attack: Attack,
@@ -241,24 +233,13 @@ def run_attack() -> Callable[..., np.ndarray]:
     ) -> np.ndarray:
         entries = np.stack([np.flatnonzero(~np.isnan(row)) for row in uploads]).astype(np.int32)
         sent = np.take_along_axis(target[None] - uploads, entries.astype(np.int64), axis=1)
-        counts = np.full(1, len(sent))
-        held = Uploads(np.array([clients], np.int32), entries[None], sent[None], counts, counts)
-        hook = hooks_of(attack)[0]
-        assert hook.token == 0, "it runs as plain Python"
+        messages = make_uploads(1, *sent.shape, one_mask=False)
+        messages.clients[0], messages.entries[0], messages.sent[0] = clients, entries, sent
         byzantine, stream = attack.byzantine_mask(num_clients), make_stream(seed, "attack", [0])
-        attackers = make_attackers([attack], [byzantine], [stream], [len(target)], num_clients)
-        call(
-            hook.address,
-            hook.options,
-            iteration,
-            KernelTable(attackers),
-            target,
-            (target - server)[None].copy(),
-            held,
-        )
+        attack_once(attack, byzantine, stream, target, iteration, server=server, messages=messages)
         received = np.full_like(uploads, np.nan)
         for p, row in enumerate(entries):
-            received[p, row] = target[row] - held.sent[0, p]
+            received[p, row] = target[row] - messages.sent[0, p]
         return received
 
     return run
@@ -267,16 +248,10 @@ def run_attack() -> Callable[..., np.ndarray]:
 @pytest.fixture(scope="session")
 def run_rule() -> Callable[..., np.ndarray]:
     """The compiled rule on models of several trials; returns the server's next models (D, trials)."""
-    from numba import njit
-
-    from psofed.engine.dense import make_work
-    from psofed.engine.server import rule_hook
-    from psofed.engine.signatures import Uploads, take_aggregation
+    from psofed.engine.hooks import Hooks, why_python
+    from psofed.engine.server import _combine, make_rule
     from psofed.engine.tables import KernelTable
-
-    @njit
-    def call(address, options, target, uploads, own_step, memory, work, server):
-        take_aggregation(address)(options, 0, 9, target, uploads, own_step, memory, work, server)
+    from psofed.engine.uploads import Uploads, make_work
 
     def run(
         rule: Aggregation,
@@ -295,15 +270,16 @@ def run_rule() -> Callable[..., np.ndarray]:
             np.repeat(np.arange(count, dtype=np.int32)[None], trials, axis=0),
             np.full(trials, count),
         )
-        held = Uploads(
+        messages = Uploads(
             clients, np.ascontiguousarray(entries.transpose(2, 0, 1), np.int32), errors, counts, counts
         )
         error = np.ascontiguousarray((target[:, None] - server).T)
-        step = np.zeros_like(error) if own_step is None else np.ascontiguousarray(-own_step.T)
-        hook, work = rule_hook(rule), make_work(len(sent), sent.shape[1], len(server))
-        assert hook.token == 0, "it runs as plain Python"
-        memory = np.zeros((trials, rule.memory_size(9, len(server))))
-        call(hook.address, hook.options, target, held, step, memory, KernelTable(work), error)
+        work, hooks = make_work(len(sent), sent.shape[1], len(server)), Hooks()
+        side = make_rule(rule, messages, error, target, 9, work, hooks)
+        assert why_python(rule) is None
+        if own_step is not None:
+            side.step[:] = -own_step.T
+        _combine(KernelTable(side))
         return target[:, None] - error.T
 
     return run

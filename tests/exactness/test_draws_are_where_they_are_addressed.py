@@ -54,8 +54,8 @@ def shuffled(words: list[int], size: int) -> list[int]:
 def test_participants_are_a_shuffle_by_the_words_of_their_iteration(
     size: int, count: int, lanes: int
 ) -> None:
-    stream, drawn = make_stream(4, "participation", range(lanes)), np.empty((4, lanes, count), np.int32)
-    draw_participants(np.array(stream), 5, size, drawn)
+    stream = make_stream(4, "participation", range(lanes))
+    drawn = draw_participants(stream, 5, 4, size, count)
     for t in range(4):
         for lane in range(lanes):
             expected = shuffled(words_of(stream, lane, (5 + t) * count, count), size)
@@ -116,9 +116,10 @@ def test_a_pattern_is_shown_what_it_is_said_to_know(
     stream = np.array(make_stream(4, "masks", range(LANES)))
     out = np.zeros((2, LANES, 1 if coordinated else 3, 2), np.int32)
     clients = np.arange(2 * 3 * LANES, dtype=np.int32).reshape(2, LANES, 3) % 7
-    masks._make_frame(lambda _: None, select)(
-        np.zeros(0), 9, stream, clients, 7, 6, coordinated, np.empty(2), np.empty(2, int), out
+    table = masks.MaskDraws(
+        np.zeros(0), stream, clients, 7, 6, coordinated, np.empty(2), np.empty(2, int), out
     )
+    masks._make_frame(lambda _: None, select)(9, 0, 0, table)
     expected = []
     for t, lane, p in np.ndindex(out.shape[:3]):
         client = 0 if coordinated else int(clients[t, lane, p])
@@ -144,8 +145,8 @@ def test_a_drift_is_shown_what_it_is_said_to_know(monkeypatch: pytest.MonkeyPatc
     direction = draw_direction(stream, dimension)
     position, out = np.zeros((dimension, LANES)), np.empty((4, dimension, LANES))
     frame = drift._make_frame(lambda _: None, move)
-    frame(np.zeros(0), 0, np.array(stream), direction, position, out[:3])
-    frame(np.zeros(0), 3, np.array(stream), direction, position, out[3:])
+    for first, moves in ((0, out[:3]), (3, out[3:])):
+        frame(first, 0, 0, drift.Moves(np.zeros(0), np.array(stream), direction, position, moves))
     for lane in range(LANES):
         unit, stands = normals_of(stream, lane, 0, dimension), np.zeros(dimension)
         assert np.allclose(direction[:, lane], unit / np.linalg.norm(unit), rtol=1e-12)

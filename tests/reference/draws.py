@@ -11,8 +11,8 @@ from psofed.engine.inputs import make_input_model
 from psofed.engine.masks import Masks
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.participants import draw_participants
+from psofed.engine.server_samples import draw_test_instances
 from psofed.engine.streams import Stream, make_stream
-from psofed.engine.test_set import draw_test_instances
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
 from psofed.parts.contexts import Innovation
@@ -187,8 +187,9 @@ def _features_of(
 
 
 def _draw_participants(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
-    chosen = np.empty((scenario.iterations, 1, scenario.num_participants), np.int32)
-    draw_participants(np.array(stream), 0, scenario.num_clients, chosen)
+    chosen = draw_participants(
+        stream, 0, scenario.iterations, scenario.num_clients, scenario.num_participants
+    )
     return _indicator(chosen[:, 0], scenario.num_clients)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
+from psofed.engine.server_samples import draw_clean_samples
 from psofed.engine.streams import make_stream
-from psofed.engine.test_set import draw_clean_samples
 from psofed.fleet import draw_fleet
 from psofed.parts.base import Learner
 from psofed.parts.contexts import Observation, Residual

@@ -261,7 +261,7 @@ def draw_channel_numbers(
     return float(uniforms[0]), normals, uniforms[1:]
 
 
-@compiled(by_content=True)
+@compiled
 def _fill_normals(words: NDArray[np.uint64], out: FloatArray) -> None:
     for i in range(out.size):
         x, _ = normal_pair(words[i])

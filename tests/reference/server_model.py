@@ -161,9 +161,7 @@ def _decode(scenario: Scenario, received: Received) -> FloatArray:
 
 def _ordered_participants(scenario: Scenario, most: int, seed: int, trial: int) -> Any:
     stream = make_stream(seed, "participation", [trial])
-    chosen = np.empty((scenario.iterations, 1, most), np.int32)
-    draw_participants(np.array(stream), 0, scenario.num_clients, chosen)
-    return chosen[:, 0]
+    return draw_participants(stream, 0, scenario.iterations, scenario.num_clients, most)[:, 0]
 
 
 def _own_draws(

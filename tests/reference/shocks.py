@@ -50,7 +50,7 @@ def draw_shocks(
     return Shocks(byzantine, attacking, normals, common)
 
 
-@compiled(by_content=True)
+@compiled
 def _fill_shocks(
     stream: WordArray,
     probability: float,

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numba import njit
 
 from psofed import (
     Attack,
@@ -14,11 +13,7 @@ from psofed import (
     UnknownFieldError,
     simulate,
 )
-from psofed.engine.attackers import make_attackers
-from psofed.engine.attacks import hooks_of
-from psofed.engine.signatures import take_poison
 from psofed.engine.streams import make_stream
-from psofed.engine.tables import KernelTable
 from psofed.parts.attacks import (
     ColludingGaussian,
     ConstantBias,
@@ -38,6 +33,7 @@ from psofed.parts.attacks import (
 from psofed.parts.plain import corrupt_uploads, poison_sample
 from psofed.scenario.changes import with_values
 from reference.shocks import draw_shocks
+from reference.sides import attack_once
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
@@ -169,9 +165,13 @@ SAMPLES = [
 ]
 
 
-@njit
-def call_poison(address, options, n, k, attackers, target, inputs, noise):
-    take_poison(address)(options, n, k, 0, attackers, target, 0, inputs, noise)
+@pytest.mark.parametrize(("attack", "x", "y"), SAMPLES, ids=lambda value: getattr(value, "kind", ""))
+def test_a_poisoned_sample_is_what_was_worked_out_by_hand(attack: Attack, x: list, y: float) -> None:
+    clean = np.array([1.0, -1.0])
+    inputs, label = poison_sample(attack, clean, 3.0, normals=np.array([0.5, -1.0]), client=0, iteration=0)
+    assert np.allclose(inputs, x)
+    assert label == y
+    assert clean.tolist() == [1.0, -1.0]
 
 
 @pytest.mark.parametrize("kind", [LabelPoisoning, DataPoisoning])
@@ -182,9 +182,7 @@ def test_the_poison_hook_keeps_the_noise_that_belongs_to_the_sample(kind: type[A
     normals = draw_shocks(attack, stream, byzantine, 5, 3).normals[4, 0]
     label = float(TARGET @ x[0, :, 0]) + 0.1
     expected_x, expected_y = poison_sample(attack, x[0, :, 0], label, normals=normals, client=0, iteration=4)
-    hook = hooks_of(attack)[0]
-    attackers = make_attackers([attack], [byzantine], [stream], [3], 2)
-    call_poison(hook.address, hook.options, 4, 0, KernelTable(attackers), TARGET, x, noise)
+    attack_once(attack, byzantine, stream, TARGET, 4, sample=x, residual=noise)
     assert np.allclose(x[0, :, 0], expected_x)
     assert np.allclose(noise[0, 0], expected_y - TARGET @ expected_x)
 

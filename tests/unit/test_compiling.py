@@ -1,24 +1,20 @@
 """Where kernels are kept, and whether there are any; what becomes of bodies that are not compiled."""
 
-from collections.abc import Iterable, Iterator
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import pytest
-from numba import types
-from numba.core.typing.templates import Signature
-from numba.np.numpy_support import as_dtype
 
 from psofed.common.errors import PsofedError
-from psofed.engine import compiling, hooks, signatures
+from psofed.engine import compiling, hooks
 from psofed.engine.hooks import explained
 from psofed.engine.iteration import advance
 from psofed.engine.normals import fill_standard_normal, mix_word
-from psofed.engine.participants import fill_participants
-from psofed.engine.tables import TableType
+from psofed.engine.participants import _fill
+from psofed.engine.tables import STAGE, KernelTable
+from psofed.parts.attacks import ConstantBias
 
 pytestmark = pytest.mark.engine
 
@@ -45,7 +41,7 @@ def test_kernels_are_kept_where_the_user_keeps_caches(
 
 
 def test_kernels_let_other_threads_run_and_are_kept_on_disk() -> None:
-    for kernel in (fill_standard_normal, fill_participants, advance):
+    for kernel in (fill_standard_normal, _fill, advance):
         assert kernel.targetoptions["nogil"]
         assert kernel.targetoptions["error_model"] == "numpy", "division by zero is IEEE's"
         assert Path(kernel.stats.cache_path).parent.name.startswith("kernels-")
@@ -65,51 +61,45 @@ def test_what_fails_in_a_body_is_said_to_be_a_parts_own() -> None:
     assert "a part's own code failed with ValueError: no mask (test_compiling.py, line" in str(told)
 
 
-SIGNATURES = {
-    name: getattr(signatures, name)
-    for name in dir(signatures)
-    if isinstance(getattr(signatures, name), Signature)
-}
+class Numbers(NamedTuple):
+    """What a stage is shown."""
+
+    options: np.ndarray
+    values: np.ndarray
 
 
-def make_arguments(kinds: Iterable[Any], numbers: Iterator[int]) -> Iterator[Any]:
-    """Arguments of these types, no two of which are the same."""
-    for kind in kinds:
-        if isinstance(kind, types.BaseNamedTuple | TableType):
-            yield kind.instance_class(*make_arguments(kind.types, numbers))
-        elif isinstance(kind, types.Array):
-            shape = [2 + next(numbers) % 3 for _ in range(kind.ndim)]
-            yield np.full(shape, next(numbers), as_dtype(kind.dtype))
-        elif kind is types.boolean:
-            yield bool(next(numbers) % 2)
-        else:
-            yield 0.5 + next(numbers) if isinstance(kind, types.Float) else next(numbers)
+def test_what_a_python_method_is_shown_is_the_memory_of_the_kernel() -> None:
+    """The named tuple itself: nothing is copied on the way through a C function."""
+    values, seen, stage_hooks = Numbers(np.ones(1), np.arange(3.0)), [], hooks.Hooks()
+
+    def make_frame(unpack: Any, body: Any) -> Any:
+        return lambda *arguments: seen.append(arguments)
+
+    part = ConstantBias(num_byzantine=1)
+    with hooks.run_as_python(part):
+        address = stage_hooks.add(part, "corrupt", make_frame, values)
+    table = KernelTable(values)
+    STAGE(address)(3, 4, 5, table.address)
+    stage_hooks.check()
+    assert seen[0][:3] == (3, 4, 5)
+    assert seen[0][3] is values
 
 
-def leaves(values: Any) -> list[Any]:
-    return [leaf for value in values for leaf in (leaves(value) if isinstance(value, tuple) else [value])]
+def test_the_first_error_of_a_python_method_ends_the_run() -> None:
+    def make_frame(unpack: Any, body: Any) -> Any:
+        def frame(n: int, k: int, g: int, table: Numbers) -> None:
+            raise ValueError(f"iteration {n}")
 
+        return frame
 
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_what_a_kernel_hands_to_a_python_body_arrives_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """What is written down for it in compiled code is plain Python as well."""
-    signature, received = SIGNATURES[name], []
-    monkeypatch.setattr(numba, "cfunc", lambda _: lambda function: function)
-    hand_over = hooks._python_call.__wrapped__(signature)
-    arguments = [np.full(1, 7.0), *make_arguments(signature.args[1:], count(1))]
-    monkeypatch.setitem(hooks._PYTHON_FRAMES, 7, (lambda *given: received.extend(given), []))
-    hand_over(*arguments)
-    assert not hooks._PYTHON_FRAMES[7][1]
-    assert [type(value) for value in received if isinstance(value, tuple)] == [
-        type(value) for value in arguments if isinstance(value, tuple)
-    ]
-    for found, given in zip(leaves(received), leaves(arguments), strict=True):
-        assert np.array_equal(found, given)
-        if isinstance(given, np.ndarray):
-            assert found.dtype == given.dtype
-            assert found.ctypes.data == given.ctypes.data, "it is the same memory"
+    part, stage_hooks = ConstantBias(num_byzantine=1), hooks.Hooks()
+    table = KernelTable(Numbers(np.ones(1), np.ones(2)))
+    with hooks.run_as_python(part):
+        address = stage_hooks.add(part, "corrupt", make_frame, table.values)
+    STAGE(address)(3, 0, 0, table.address)
+    STAGE(address)(4, 0, 0, table.address)
+    with pytest.raises(PsofedError, match="failed with ValueError: iteration 3"):
+        stage_hooks.check()
 
 
 def test_python_can_call_what_kernels_call() -> None:

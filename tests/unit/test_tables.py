@@ -28,7 +28,7 @@ class Outer(NamedTuple):
     last: float
 
 
-@compiled(by_content=True)
+@compiled
 def _read(outer, out):
     inner, table = outer.inner, outer.table
     out[0], out[1], out[2], out[3] = outer.first, inner.is_set, inner.count, inner.values[-1]

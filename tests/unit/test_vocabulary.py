@@ -30,8 +30,8 @@ def test_vectors_are_measured_and_changed_alike(size: int) -> None:
     rng = np.random.default_rng(size)
     a, b, mask = rng.normal(size=size), rng.normal(size=size), rng.random(size) < 0.5
     for name in ("squared_distance", "distance", "inner"):
-        assert getattr(vocabulary, f"_{name}")(a, b)(a, b) == pytest.approx(getattr(vectors, name)(a, b))
-    assert vocabulary._length(a)(a) == pytest.approx(vectors.length(a))
+        assert getattr(vocabulary, f"_{name}")(a, b) == pytest.approx(getattr(vectors, name)(a, b))
+    assert vocabulary._length(a) == pytest.approx(vectors.length(a))
     for name, given in (
         ("add_scaled", (0.7, b)),
         ("scale", (0.7,)),
@@ -39,7 +39,7 @@ def test_vectors_are_measured_and_changed_alike(size: int) -> None:
         ("keep_where", (b, mask)),
     ):
         found, expected = a.copy(), a.copy()
-        getattr(vocabulary, f"_{name}")(*given, a)(*given, found)
+        getattr(vocabulary, f"_{name}")(*given, found)
         getattr(vectors, name)(*given, expected)
         assert np.allclose(found, expected, rtol=1e-14), name
 
@@ -47,12 +47,12 @@ def test_vectors_are_measured_and_changed_alike(size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_values_are_put_in_order_alike(size: int) -> None:
     for values in values_of(size):
-        assert vocabulary._middle(values)(values.copy()) == np.median(values)
+        assert vocabulary._middle(values.copy()) == np.median(values)
         for count in range(1, size + 1):
-            found = vocabulary._sum_of_lowest(values, count)(values.copy(), count)
+            found = vocabulary._sum_of_lowest(values.copy(), count)
             assert found == pytest.approx(vectors.sum_of_lowest(values.copy(), count))
         for cut in range((size + 1) // 2):
-            found = vocabulary._mean_of_inner(values, cut)(values.copy(), cut)
+            found = vocabulary._mean_of_inner(values.copy(), cut)
             assert found == pytest.approx(vectors.mean_of_inner(values.copy(), cut))
 
 
@@ -61,11 +61,11 @@ def test_means_of_near_values_and_ranks_are_alike(size: int) -> None:
     for values in values_of(size):
         for centre in (-0.2, 0.0, 1.0, 9.0):
             for count in range(1, size + 1):
-                found = vocabulary._mean_near(values, centre, count)(values.copy(), centre, count)
+                found = vocabulary._mean_near(values.copy(), centre, count)
                 assert found == pytest.approx(vectors.mean_near(values.copy(), centre, count))
         for second in values_of(size):
             found, expected = np.empty(size), np.empty(size)
-            vocabulary._ranks(values, second, found)(values, second, found)
+            vocabulary._ranks(values, second, found)
             vectors.ranks(values, second, expected)
             assert found.tolist() == expected.tolist()
 
@@ -73,7 +73,7 @@ def test_means_of_near_values_and_ranks_are_alike(size: int) -> None:
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 11])
 def test_middles_of_columns_are_alike(count: int) -> None:
     changes, found = np.random.default_rng(count).normal(size=(count, 3)), np.empty(3)
-    vocabulary._middle_of_each(changes, None, found)(changes, np.empty(count), found)
+    vocabulary._middle_of_each(changes, np.empty(count), found)
     assert np.array_equal(found, np.median(changes, axis=0))
 
 

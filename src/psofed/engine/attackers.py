@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
@@ -16,54 +17,59 @@ from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import kernel_part
 from psofed.engine.normals import Index, normal_pair, uniform_at, word_at
 from psofed.engine.participants import draw_participants
-from psofed.engine.signatures import AttackState, Uploads
-from psofed.engine.streams import Stream, WordArray, make_stream
+from psofed.engine.streams import Stream, WordArray
 from psofed.parts.base import Attack
 from psofed.parts.plain import check_memory
 
 if TYPE_CHECKING:
-    from psofed.engine.hooks import Hook
-    from psofed.fleet import Fleet
+    from psofed.engine.state import Setup
     from psofed.scenario import Scenario
-
-# What a group changes.
-ON_UPLOADS, ON_SAMPLES = 0, 1
 
 # Words from here on are for what is common to all clients, and for redrawing the Byzantine set.
 _COMMON = np.uint64(1 << 62)
 _REDRAWN = np.uint64(1 << 63)
 
 
-class AttackSide(NamedTuple):
-    """The groups of attackers in the form that kernels take.
+class Attackers(NamedTuple):
+    """Byzantine clients of G groups, and the randomness and memory of their attacks; row r = g · L + l is of group g.
 
     Attributes
     ----------
-    kinds, addresses, remember : int arrays (G,)
-        What each group changes, and its hooks; `remember` is 0 where attackers remember no models.
-    options : array (G, any)
-        Their options.
-    sets : int array (T, L, |S_B|)
-        The Byzantine set of each iteration, where it is redrawn; else empty.
-    clean, changed : array (L, P, M)
-        Scratch for several groups: uploads before all attacks, and after those of some groups.
+    stream : array (2, G · L)
+        Randomness of each group.
+    probability : array (G,)
+        p_a.
+    is_redrawn : bool
+        Whether the set, then of one group only, is redrawn in each iteration.
+    is_byzantine : bool array (G · L, K)
+        The sets.
+    members, sizes : int arrays (G · L, K) and (G · L,)
+        Numbers of the Byzantine clients of a group, ascending, and how many there are.
+    everyone : int array (any,)
+        Numbers of the Byzantine clients of all groups, where the sets are fixed.
+    memory : array (G · L, any)
+        Memory of a whole group across iterations.
+    client_memory : array (G · L, K, any)
+        Memory of each client.
+    memory_sizes : int array (G, 2)
+        How much of both memories each group has.
     """
 
-    kinds: IntArray
-    addresses: IntArray
-    remember: IntArray
-    options: FloatArray
-    sets: IndexArray
-    clean: FloatArray
-    changed: FloatArray
+    stream: WordArray
+    probability: FloatArray
+    is_redrawn: bool
+    is_byzantine: BoolArray
+    members: IntArray
+    sizes: IntArray
+    everyone: IntArray
+    memory: FloatArray
+    client_memory: FloatArray
+    memory_sizes: IntArray
 
 
-def make_attack_side(
-    scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, uploads: tuple[int, int]
-) -> "tuple[AttackSide, AttackState, tuple[Hook, ...]]":
-    """Return all groups of attackers, who attacks when, and the hooks; `uploads` are P and M."""
-    from psofed.engine.attacks import hooks_of
-
+def make_scenario_attackers(setup: "Setup") -> Attackers:
+    """Return the attackers of a block of trials, unless they remember too much."""
+    scenario = setup.scenario
     dimensions = [entries_of(attack, scenario) for attack in scenario.attacks]
     for attack, dimension in zip(scenario.attacks, dimensions, strict=True):
         check_memory(attack, scenario.num_clients, dimension)
@@ -72,23 +78,9 @@ def make_attack_side(
                 f'attack.kind = "{attack.kind}" remembers the models of its clients, which hold none with '
                 f'algorithm = "{scenario.algorithm.kind}"; use algorithm = "pso-fed"'
             )
-    hooks = [hooks_of(attack) for attack in scenario.attacks]
-    masks = [fleet.byzantine_mask(attack) for attack in scenario.attacks]
-    streams = [make_stream(seed, "attack", trials, g) for g in range(len(masks))]
-    size = (len(trials), *uploads) if len(masks) > 1 else (0, 0, 0)
-    side = AttackSide(
-        kinds=np.array(
-            [ON_SAMPLES if a.poisons_samples() else ON_UPLOADS for a in scenario.attacks], np.int64
-        ),
-        addresses=np.array([hook.address for hook, _ in hooks], np.int64),
-        remember=np.array([remember.address for _, remember in hooks], np.int64),
-        options=_padded([hook.options for hook, _ in hooks]),
-        sets=np.zeros((0, 0, 0), np.int32),
-        clean=np.empty(size),
-        changed=np.empty(size),
-    )
-    attackers = make_attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients)
-    return side, attackers, tuple(hook for pair in hooks for hook in pair)
+    masks = [setup.fleet.byzantine_mask(attack) for attack in scenario.attacks]
+    streams = [setup.stream("attack", g) for g in range(len(masks))]
+    return make_attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients)
 
 
 def entries_of(attack: Attack, scenario: "Scenario") -> int:
@@ -104,8 +96,8 @@ def make_attackers(
     streams: Sequence[Stream],
     dimensions: Sequence[int],
     clients: int,
-) -> AttackState:
-    """Return the state of groups whose fixed Byzantine sets are `masks` (K,)."""
+) -> Attackers:
+    """Return groups whose fixed Byzantine sets are `masks` (K,)."""
     groups = len(attacks)
     trials = streams[0].key.size if groups else 0
     sizes = np.array(
@@ -115,22 +107,17 @@ def make_attackers(
         ],
         np.int64,
     ).reshape(groups, 2)
-    members = np.zeros((groups * trials, clients), np.int64)
-    counts = np.repeat([int(mask.sum()) for mask in masks], trials).astype(np.int64)
-    for g, mask in enumerate(masks):
-        members[g * trials : (g + 1) * trials, : mask.sum()] = np.flatnonzero(mask)
+    is_byzantine = np.repeat(np.array(masks, np.bool_).reshape(groups, clients), trials, axis=0)
     most_group, most_client = sizes.max(axis=0, initial=0)
-    everyone = np.any(masks, axis=0) if groups else np.zeros(0, np.bool_)
-    return AttackState(
-        stream=np.concatenate(
-            [np.zeros((2, 0), np.uint64), *(np.array(stream) for stream in streams)], axis=1
-        ),
+    return Attackers(
+        stream=np.concatenate([np.zeros((2, 0), np.uint64), *map(np.array, streams)], axis=1),
         probability=np.array([attack.probability for attack in attacks], np.float64),
         is_redrawn=any(attack.byzantine_set == "redrawn" for attack in attacks),
-        is_byzantine=np.repeat(np.array(masks, np.bool_).reshape(groups, clients), trials, axis=0),
-        members=members,
-        sizes=counts,
-        everyone=np.flatnonzero(everyone),
+        is_byzantine=is_byzantine,
+        # Stable: Byzantine clients first, ascending.
+        members=np.argsort(~is_byzantine, axis=1, kind="stable"),
+        sizes=is_byzantine.sum(axis=1),
+        everyone=np.flatnonzero(is_byzantine.any(axis=0)),
         memory=np.zeros((groups * trials, most_group)),
         client_memory=np.zeros((groups * trials, clients if most_client else 0, most_client)),
         memory_sizes=sizes,
@@ -139,18 +126,16 @@ def make_attackers(
 
 def draw_byzantine(attack: Attack, stream: Stream, first: Index, count: int, clients: int) -> IndexArray:
     """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, L, |S_B|)."""
-    out = np.empty((count, stream.key.size, attack.num_byzantine), np.int32)
-    key = stream.key + _REDRAWN * stream.gamma
-    draw_participants(np.array([key, stream.gamma]), first, clients, out)
-    return out
+    stream = Stream(stream.key + _REDRAWN * stream.gamma, stream.gamma)
+    return draw_participants(stream, first, count, clients, attack.num_byzantine)
 
 
 @kernel_part
-def set_byzantine(sets: IndexArray, t: int, attackers: AttackState) -> None:
+def set_byzantine(sets: IndexArray, t: int, attackers: Attackers) -> None:
     """Make ``sets[t]`` (L, |S_B|) the Byzantine sets."""
-    is_byzantine, members = attackers.is_byzantine, attackers.members
+    is_byzantine, members, sizes = attackers.is_byzantine, attackers.members, attackers.sizes
     for trial in range(sets.shape[1]):
-        for j in range(attackers.sizes[trial]):
+        for j in range(sizes[trial]):
             is_byzantine[trial, members[trial, j]] = False
         for j in range(sets.shape[2]):
             is_byzantine[trial, sets[t, trial, j]] = True
@@ -159,7 +144,7 @@ def set_byzantine(sets: IndexArray, t: int, attackers: AttackState) -> None:
             if is_byzantine[trial, k]:
                 members[trial, size] = k
                 size += 1
-        attackers.sizes[trial] = size
+        sizes[trial] = size
 
 
 @kernel_part
@@ -177,24 +162,23 @@ def common_normal(stream: WordArray, row: int, n: int, dimension: int, entry: In
     return np.float64(y) if entry % 2 else np.float64(x)
 
 
-@kernel_part
-def find_attackers(
-    n: int, attackers: AttackState, group: int, dimension: int, uploads: Uploads, trial: int, out: BoolArray
-) -> int:
-    """Write who of the participants attacks in a trial, and return how many do; absent clients (NaN) do not."""
-    row, count = group * uploads.sent.shape[0] + trial, 0
-    for p in range(uploads.rows[trial]):
-        client, value = np.int64(uploads.clients[trial, p]), uploads.sent[trial, p, 0]
-        out[p] = False
-        if attackers.is_byzantine[row, client] and value == value:
-            word = first_word(n, attackers.is_byzantine.shape[1], client, dimension)
-            out[p] = uniform_at(attackers.stream, row, word) < attackers.probability[group]
-            count += out[p]
-    return count
+@register_jitable
+def attacks_now(attackers: Attackers, group: int, row: int, n: int, client: int, dimension: int) -> bool:
+    """Tell whether a client is Byzantine and attacks in iteration n: τ_{k,n}."""
+    if not attackers.is_byzantine[row, client]:
+        return False
+    word = first_word(n, attackers.is_byzantine.shape[1], client, dimension)
+    attacks: bool = uniform_at(attackers.stream, row, word) < attackers.probability[group]
+    return attacks
 
 
-def _padded(rows: list[FloatArray]) -> FloatArray:
-    out = np.zeros((len(rows), max((row.size for row in rows), default=0)))
-    for row, values in zip(out, rows, strict=True):
-        row[: values.size] = values
-    return out
+@register_jitable
+def group_of(attackers: Attackers, row: int) -> IntArray:
+    """Return the Byzantine clients of a group in a trial."""
+    return attackers.members[row, : attackers.sizes[row]]
+
+
+@register_jitable
+def byzantine_of(attackers: Attackers, row: int) -> IntArray:
+    """Return the Byzantine clients of all groups in a trial; a set that is redrawn is the only one."""
+    return attackers.members[row, : attackers.sizes[row]] if attackers.is_redrawn else attackers.everyone[:]

@@ -1,22 +1,26 @@
 """Channels: what links do to messages, one call of a channel's method for each message."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import kernel_part
-from psofed.engine.hooks import Body, Frame, Hook, make_hook
+from psofed.engine.hooks import Body, options_of, padded
 from psofed.engine.lanes import WIDTH, empty_lanes
 from psofed.engine.normals import counter_at, fill_draws, uniform_at
-from psofed.engine.signatures import CHANNEL, Uploads, take_channel
-from psofed.engine.streams import WordArray, make_stream
+from psofed.engine.streams import WordArray
+from psofed.engine.tables import Stage, call, fields
+from psofed.engine.uploads import Uploads
 from psofed.parts.contexts import Transmission
 from psofed.parts.network import Channel
 from psofed.parts.part import takes_memory
 from psofed.parts.plain import check_size
 from psofed.parts.vectors import part_of
+
+if TYPE_CHECKING:
+    from psofed.engine.state import Setup
 
 # What a channel may draw for every value.
 _DRAWS = ("none", "normals", "uniforms")
@@ -29,13 +33,19 @@ class ChannelSide(NamedTuple):
     Attributes
     ----------
     addresses, draws : int array (C,)
-        Their hooks, and what each draws for every value, by its place in _DRAWS.
+        Their methods, and what each draws for every value, by its place in _DRAWS.
     options : array (C, any)
         Their options.
     streams : array (C, 2, L)
         Their randomness.
+    num_clients : int
+        K.
+    messages : Uploads
+        What is sent.
+    target : array (any,)
+        What messages are counted from.
     receiver : array (L, P, M)
-        The receivers' own values, as errors, for the caller to fill in.
+        The receivers' own values, as errors.
     memory : array (C, L, K, any)
         What each keeps of every client.
     words, numbers, places : arrays (any,), (any,) and (M,)
@@ -46,6 +56,9 @@ class ChannelSide(NamedTuple):
     draws: IntArray
     options: FloatArray
     streams: NDArray[np.uint64]
+    num_clients: int
+    messages: Uploads
+    target: FloatArray
     receiver: FloatArray
     memory: FloatArray
     words: WordArray
@@ -53,64 +66,53 @@ class ChannelSide(NamedTuple):
     places: IntArray
 
 
-def make_channels(
-    channels: tuple[Channel, ...],
-    source: str,
-    seed: int,
-    trials: range,
-    sizes: tuple[int, int],
-    entries: int,
-    num_clients: int,
-) -> tuple[ChannelSide, tuple[Hook, ...]]:
-    """Return the channels of one direction, and their hooks; `sizes` are P and M of a message, `entries` of a model."""
+def make_channels(setup: "Setup", direction: str, messages: Uploads, target: FloatArray) -> ChannelSide:
+    """Return the channels of one direction, "up" or "down"."""
+    links, clients, trials = setup.scenario.channel, setup.scenario.num_clients, len(setup.trials)
+    channels: tuple[Channel, ...] = () if links is None else getattr(links, direction)
+    entries = setup.scenario.dimension if setup.scenario.algorithm.holds_models else setup.numbers
     kept = [channel.memory_size(entries) for channel in channels]
-    check_size(f"channel.{source.removeprefix('channel_')}", num_clients * sum(kept))
-    hooks = tuple(make_hook(channel, "transmit", CHANNEL, _make_frame) for channel in channels)
-    options = np.zeros((len(hooks), max((hook.options.size for hook in hooks), default=0)))
-    for row, hook in zip(options, hooks, strict=True):
-        row[: hook.options.size] = hook.options
-    streams = [np.array(make_stream(seed, source, trials, place)) for place in range(len(channels))]
-    participants, shared = sizes if channels else (0, 0)
-    padded = -(-participants * shared // WIDTH) * WIDTH
-    most = max(kept, default=0)
+    check_size(f"channel.{direction}", clients * sum(kept))
+    streams = [np.array(setup.stream(f"channel_{direction}", place)) for place in range(len(channels))]
+    shape = messages.sent.shape if channels else (trials, 0, 0)
+    padded_size, most = -(-shape[1] * shape[2] // WIDTH) * WIDTH, max(kept, default=0)
     side = ChannelSide(
-        addresses=np.array([hook.address for hook in hooks], np.int64),
+        addresses=np.zeros(len(channels), np.int64),
         draws=np.array([_DRAWS.index(channel.draws) for channel in channels], np.int64),
-        options=options,
-        streams=np.array(streams, np.uint64).reshape(len(hooks), 2, len(trials)),
-        receiver=np.zeros((len(trials), participants, shared)),
-        memory=np.zeros((len(hooks), len(trials), num_clients if most else 0, most)),
-        words=empty_lanes(padded, dtype=np.uint64),
-        numbers=empty_lanes(padded + 3 * shared),
-        places=np.zeros(shared, np.int64),
+        options=padded([options_of(channel) for channel in channels]),
+        streams=np.array(streams, np.uint64).reshape(len(channels), 2, trials),
+        num_clients=clients,
+        messages=messages,
+        target=target,
+        receiver=np.zeros(shape),
+        memory=np.zeros((len(channels), trials, clients if most else 0, most)),
+        words=empty_lanes(padded_size, dtype=np.uint64),
+        numbers=empty_lanes(padded_size + 3 * shape[2]),
+        places=np.zeros(shape[2], np.int64),
     )
-    return side, hooks
+    for c, channel in enumerate(channels):
+        side.addresses[c] = setup.hooks.add(channel, "transmit", _make_frame, side)
+    return side
 
 
 @kernel_part
-def transmit(side: ChannelSide, n: int, num_clients: int, target: FloatArray, messages: Uploads) -> None:
-    """Pass messages through all channels, in place; ``side.receiver`` holds the receivers' errors."""
+def transmit(n: int, side: ChannelSide) -> None:
+    """Pass messages through all channels, in place."""
     for c in range(side.addresses.size):
-        take_channel(side.addresses[c])(
-            side.options[c], n, num_clients, side.streams[c], side.draws[c], target, side.receiver, messages,
-            side.memory[c], side.words, side.numbers, side.places,
-        )  # fmt: skip
+        call(side.addresses[c], n, 0, c, side)
 
 
-def _make_frame(unpack: Body, body: Body) -> Frame:
+def _make_frame(unpack: Body, body: Body) -> Stage:
     has_memory = takes_memory(body)
 
-    def frame(
-        options: FloatArray, n: int, num_clients: int, stream: WordArray, draws: int, target: FloatArray,
-        receiver: FloatArray, messages: Uploads, memory: FloatArray, words: WordArray, numbers: FloatArray,
-        places: IntArray,
-    ) -> None:  # fmt: skip
-        self = unpack(options)
-        clients, entries, sent, rows = messages.clients, messages.entries, messages.sent, messages.rows
-        trials, _, size = sent.shape
-        width, padded = target.size + 1, numbers.size - 3 * size
-        values, own = part_of(numbers, padded, (size,)), part_of(numbers, padded + size, (size,))
-        out = part_of(numbers, padded + 2 * size, (size,))
+    def frame(n: int, k: int, c: int, side: ChannelSide) -> None:
+        self, stream, draws = unpack(side.options[c]), side.streams[c], side.draws[c]
+        target, receiver, memory, words, numbers, places = fields(side)[6:]
+        clients, entries, sent, rows, _ = fields(side.messages)
+        (trials, _, size), num_clients = sent.shape, side.num_clients
+        width, padded_size = target.size + 1, numbers.size - 3 * size
+        values, own = part_of(numbers, padded_size, (size,)), part_of(numbers, padded_size + size, (size,))
+        out = part_of(numbers, padded_size + 2 * size, (size,))
         for trial in range(trials):
             participants = rows[trial]
             if draws:
@@ -136,7 +138,7 @@ def _make_frame(unpack: Body, body: Body) -> Frame:
                 uniforms = part_of(numbers, p * size, (size if draws == _UNIFORMS else 0,))
                 message = Transmission(values, own, places, client, n, normals, uniforms, chance)
                 if has_memory:
-                    body(self, message, memory[trial, client], out)
+                    body(self, message, memory[c, trial, client], out)
                 else:
                     body(self, message, out)
                 for m in range(size):

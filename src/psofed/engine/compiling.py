@@ -9,10 +9,10 @@ Importing this module imports Numba: nothing that must start instantly may do so
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, cast
 
 from psofed.common.fingerprint import cache_folder, function_digest, source_digest
 from psofed.common.lazy import without_modules
@@ -34,20 +34,15 @@ OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 _SETTING_CACHE = Lock()
 
 
-@overload
-def compiled(function: F) -> F: ...
-@overload
-def compiled(*, by_content: bool = False) -> Callable[[F], F]: ...
-def compiled(function: Any = None, *, by_content: bool = False) -> Any:
+def compiled(function: F) -> F:
     """Compile `function`, which Python calls, releasing the GIL while it runs.
 
-    With `by_content` it is kept in a folder named after its code and that of all functions it calls; needed outside
-    the engine, whose kernels share one folder.
+    The engine's kernels share one folder. Others are kept in one named after their code and that of all functions they
+    call.
     """
-    if function is None:
-        return partial(compiled, by_content=by_content)
-    with own_cache(function_digest(function) if by_content else ""):
-        return numba.njit(cache=True, **OPTIONS)(function)
+    is_ours = function.__module__.startswith("psofed.engine.")
+    with own_cache("" if is_ours else function_digest(function)):
+        return cast("F", numba.njit(cache=True, **OPTIONS)(function))
 
 
 def kernel_part(function: F) -> F:

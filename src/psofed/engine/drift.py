@@ -1,13 +1,26 @@
 """The moving target: one call of a drift's method for each iteration and trial."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.engine.hooks import Body, Frame, make_function
+from psofed.engine.hooks import Body, options_of, run_method
 from psofed.engine.normals import fill_standard_normal, normals_at
 from psofed.engine.streams import Stream, WordArray
+from psofed.engine.tables import Stage
 from psofed.parts.base import Drift
 from psofed.parts.contexts import Step
+
+
+class Moves(NamedTuple):
+    """Moves of L trials in T iterations (T, D, L), from a position (D, L), and unit vectors (D, L)."""
+
+    options: FloatArray
+    stream: WordArray
+    direction: FloatArray
+    position: FloatArray
+    moves: FloatArray
 
 
 class TargetMoves:
@@ -24,16 +37,16 @@ class TargetMoves:
     """
 
     def __init__(self, drift: Drift, dimension: int, stream: Stream) -> None:
-        self._stream = np.array(stream)
+        self._drift, self._stream = drift, np.array(stream)
         self._direction = draw_direction(stream, dimension)
         self._position = np.zeros((dimension, stream.key.size))
-        self._move = make_function(drift, "move", _make_frame)
 
     def draw(self, first: int, count: int) -> FloatArray:
         """Return w*_n − w*_0 of the next `count` iterations, the first of them `first`; shape (count, D, L)."""
-        out = np.empty((count, *self._position.shape))
-        self._move(first, self._stream, self._direction, self._position, out)
-        return out
+        moves = np.empty((count, *self._position.shape))
+        table = Moves(options_of(self._drift), self._stream, self._direction, self._position, moves)
+        run_method(self._drift, "move", _make_frame, table, first)
+        return moves
 
 
 def draw_direction(stream: Stream, dimension: int) -> FloatArray:
@@ -44,12 +57,10 @@ def draw_direction(stream: Stream, dimension: int) -> FloatArray:
     return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=0))
 
 
-def _make_frame(unpack: Body, body: Body) -> Frame:
-    def frame(
-        options: FloatArray, first: int, stream: WordArray, direction: FloatArray, position: FloatArray,
-        out: FloatArray,
-    ) -> None:  # fmt: skip
-        self = unpack(options)
+def _make_frame(unpack: Body, body: Body) -> Stage:
+    def frame(first: int, k: int, g: int, table: Moves) -> None:
+        self, stream, direction = unpack(table.options), table.stream, table.direction
+        position, out = table.position, table.moves
         dimension, trials = position.shape
         half = (dimension + 1) // 2
         normals, before, unit = np.empty(2 * half), np.empty(dimension), np.empty(dimension)

@@ -34,10 +34,10 @@ def empty_lanes(*shape: int, dtype: Any = np.float64) -> Any:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def zero_lanes(*shape: int) -> Any:
-    """Return an array of zeros whose vectors are aligned."""
-    out = empty_lanes(*shape)
-    out[:] = 0.0
+def filled(value: Any, *shape: int, dtype: Any = np.float64) -> Any:
+    """Return an array of a value whose vectors are aligned."""
+    out = empty_lanes(*shape, dtype=dtype)
+    out[:] = value
     return out
 
 

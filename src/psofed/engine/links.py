@@ -3,70 +3,68 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba.extending import register_jitable
 
-from psofed.common.types import FloatArray
 from psofed.engine.channels import transmit
-from psofed.engine.compiling import kernel_part
 from psofed.engine.delays import pass_time
-from psofed.engine.signatures import Uploads, sent_at
+from psofed.engine.tables import fields
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
 
 
-def download_in_general(n: int, t: int, block: "TrialBlock") -> None:
-    """Stage: let the participants that are reached, and not excluded, download their entries."""
-    layout, exchange, down, state = block.layout, block.exchange, block.down, block.state
-    participants, entries, reached = exchange.participants, exchange.downloaded, exchange.downloads
-    server, models, received, left = state.server, state.models, state.received, block.watching.left
-    shift, mask = layout.shift, layout.mask
-    rows, shared, trials, count = entries.shape[2], entries.shape[3], server.shape[0], participants.shape[2]
-    excludes = block.defence.hook.address != 0 and not block.defence.excluded_download
-    has_channels = down.addresses.size > 0
-    for trial in range(trials):
-        for p in range(count):
-            is_out = excludes and left[trial, participants[t, trial, p]] != 0
-            takes = not is_out and (reached.size == 0 or reached[t, trial, p])
-            for m in range(shared):
-                received[trial, p, m] = (
-                    server[trial, entries[t, trial, p if rows > 1 else 0, m]] if takes else np.nan
-                )
-    if has_channels:
-        own_values = down.receiver
-        for trial in range(trials):
-            for p in range(count):
-                k = np.int64(participants[t, trial, p])
-                for m in range(shared):
-                    i = entries[t, trial, p if rows > 1 else 0, m]
-                    own_values[trial, p, m] = models[k >> shift, i, trial + (k & mask)]
-        messages = Uploads(participants[t], entries[t], received, state.rows, state.asked)
-        transmit(down, n, layout.clients, state.target, messages)
+@register_jitable
+def read_server(n: int, t: int, g: int, block: "TrialBlock") -> None:
+    """Stage: write what each participant receives from the server into ``block.down.messages``, NaN if nothing."""
+    draws, down, server, models = block.draws, block.down, block.state.server, block.state.models
+    participants, entries, reached = draws.participants, draws.downloaded, draws.downloads
+    clients, message_entries, received, _, _ = fields(down.messages)
+    receiver, target, has_channels = down.receiver, down.target, down.addresses.size > 0
+    left, (_, shift, mask) = block.defence.watching.left, fields(block.layout)
+    hold_models, excludes = not block.rival.is_on, block.defence.excludes_downloads
+    trials, count, shared = received.shape
     for trial in range(trials):
         for p in range(count):
             k = np.int64(participants[t, trial, p])
+            clients[trial, p] = k
+            takes = reached.size == 0 or reached[t, trial, p]
+            takes = takes and not (excludes and left[trial, k] != 0)
+            row = p if message_entries.shape[1] > 1 else 0
             for m in range(shared):
-                i, value = entries[t, trial, p if rows > 1 else 0, m], received[trial, p, m]
+                i = entries[t, trial, row, m] if hold_models else m
+                message_entries[trial, row, m] = i
+                received[trial, p, m] = server[trial, i] if takes else np.nan
+                if has_channels:
+                    receiver[trial, p, m] = (
+                        models[k >> shift, i, trial + (k & mask)] if hold_models else target[i]
+                    )
+    transmit(n, down)
+
+
+def download_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
+    """Stage: let the participants that are reached, and not excluded, download their entries."""
+    read_server(n, t, g, block)
+    models, (_, shift, mask) = block.state.models, fields(block.layout)
+    clients, entries, received, _, _ = fields(block.down.messages)
+    for trial in range(received.shape[0]):
+        for p in range(received.shape[1]):
+            k = np.int64(clients[trial, p])
+            for m in range(received.shape[2]):
+                i, value = entries[trial, p if entries.shape[1] > 1 else 0, m], received[trial, p, m]
                 if value == value:
                     models[k >> shift, i, trial + (k & mask)] = value
 
 
-def deliver(n: int, t: int, block: "TrialBlock") -> None:
+def deliver(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: pass uploads through channels, and send them on their way."""
-    uploads, state, up, rival = sent_at(t, block), block.state, block.up, block.rival
-    known = state.server if not rival.is_on or rival.sends_model else state.nothing
-    if up.addresses.size:
-        _fill_receiver(up.receiver, uploads, known)
-        transmit(up, n, block.layout.clients, state.base, uploads)
+    uploads, server, receiver = block.uploads, block.state.known, block.up.receiver
+    if block.up.addresses.size:
+        entries, rows = uploads.entries, uploads.rows
+        for trial in range(receiver.shape[0]):
+            for p in range(rows[trial]):
+                for m in range(receiver.shape[2]):
+                    i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                    receiver[trial, p, m] = server[trial, i]
+        transmit(n, block.up)
     if block.delay.is_on:
-        pass_time(block.delay, t, n, state.server, uploads, block.arrived)
-
-
-@kernel_part
-def _fill_receiver(receiver: FloatArray, uploads: Uploads, server: FloatArray) -> None:
-    """Write the server's own values of what is uploaded."""
-    entries, rows = uploads.entries, uploads.rows
-    for trial in range(receiver.shape[0]):
-        for p in range(rows[trial]):
-            r = p if entries.shape[1] > 1 else 0
-            for m in range(receiver.shape[2]):
-                receiver[trial, p, m] = server[trial, entries[trial, r, m]]
+        pass_time(n, block.draws.durations[t], block.delay, block.state.server, uploads)

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.functions import evaluate, make_evaluation
-from psofed.engine.hooks import watch_hooks
+from psofed.engine.functions import add_values, evaluate
+from psofed.engine.hooks import Hooks
 from psofed.engine.inputs import make_input_model
-from psofed.engine.lanes import WIDTH, zero_lanes
+from psofed.engine.lanes import WIDTH
 from psofed.engine.learning import make_sampling
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.step import Layout, draw_samples, make_source, make_step_scratch
+from psofed.engine.state import make_layout
+from psofed.engine.step import draw_samples, make_source
 from psofed.engine.streams import Stream
 from psofed.parts.features import FeatureMap
 
@@ -82,16 +83,12 @@ class FunctionSamples:
 
     def __init__(self, scenario: "Scenario", fleet: "Fleet", stream: Stream) -> None:
         assert scenario.data.function is not None
-        trials, size = stream.key.size, fleet.input_dimension
-        self._shape = (scenario.num_clients, scenario.dimension)
-        self._inputs, self._weights = make_input_model(fleet), fleet.target
-        self._source = make_source(stream, Layout(scenario.num_clients, 0, 0), (size + 2) // 2)
-        self._sampling = make_sampling(scenario, trials, False, False, None)._replace(
-            sample=zero_lanes(1, size, WIDTH), residual=zero_lanes(1, WIDTH)
-        )
-        self._scratch = make_step_scratch(size)
-        self._check = watch_hooks(self, (self._sampling.draw,))
-        self._evaluate = make_evaluation(scenario.data.function)
+        size, layout = fleet.input_dimension, make_layout(scenario.num_clients, over_clients=False)
+        self._shape, self._weights = (scenario.num_clients, scenario.dimension), fleet.target
+        self._hooks = Hooks()
+        self._source = make_source(stream, layout, (size + 2) // 2)
+        self._sampling = make_sampling(scenario, stream.key.size, make_input_model(fleet), self._hooks, size)
+        self._function = scenario.data.function
         self._features = scenario.model.make_features(size, scenario.dimension)
         self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + size + 2) * WIDTH
 
@@ -102,9 +99,9 @@ class FunctionSamples:
         """
         (clients, dimension), size = self._shape, self._sampling.sample.shape[1]
         raw, values = np.empty((count, clients, size, WIDTH)), np.empty((count, clients, WIDTH))
-        draw_samples(first, self._source, self._inputs, self._sampling, self._scratch, raw, values)
-        self._check()
-        self._evaluate(raw, values)
+        draw_samples(first, self._source, self._sampling, raw, values)
+        self._hooks.check()
+        add_values(self._function, raw, values)
         inputs = raw
         if self._features.phases.size:
             inputs = np.empty((count, clients, dimension, WIDTH))

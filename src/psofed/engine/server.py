@@ -4,46 +4,24 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.delays import weigh_by_delay
-from psofed.engine.dense import entry_at, gather, make_work, release
-from psofed.engine.hooks import NO_HOOK, Body, Frame, Hook, MakeFrame, make_hook, teach, watch_hooks
+from psofed.engine.hooks import Body, Hooks, MakeFrame, options_of
 from psofed.engine.normals import uniform_at
-from psofed.engine.root_data import RootSet, draw_root, own_step
-from psofed.engine.signatures import (
-    AGGREGATION,
-    DEFENCE,
-    MIX,
-    Uploads,
-    Work,
-    take_aggregation,
-    take_mix,
-    taken,
-    uploads_at,
-)
-from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import KernelTable
+from psofed.engine.server_samples import NO_SERVER_SAMPLES, ServerSamples, draw_root_data, own_step
+from psofed.engine.streams import WordArray
+from psofed.engine.tables import KernelTable, Stage, call
+from psofed.engine.uploads import Uploads, Work, gather, make_uploads, make_work, release
 from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Aggregation, Defence
-from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
+from psofed.parts.base import Aggregation
+from psofed.parts.contexts import AllUpdates, Numbers, Updates
 from psofed.parts.part import takes_memory
 from psofed.parts.plain import LARGEST, check_size
-from psofed.parts.vectors import middle, part_of
-from psofed.parts.watching import (
-    LARGEST_SCORE,
-    Watching,
-    find_deviations,
-    learn_variances,
-    take_note,
-)
+from psofed.parts.vectors import part_of
 
 if TYPE_CHECKING:
-    from psofed.engine.iteration import TrialBlock
-    from psofed.fleet import Fleet
-    from psofed.scenario import Scenario
+    from psofed.engine.state import Setup
 
 
 class RuleSide(NamedTuple):
@@ -51,142 +29,160 @@ class RuleSide(NamedTuple):
 
     Attributes
     ----------
-    rule : Hook
-        Of the rule; none for the mean, which the engine has itself.
-    memory : array (L, any)
-        What the rule remembers.
+    address, mix_address : int array (1,)
+        Of the rule's method, 0 for the mean, which the engine has itself; and of the pre-aggregation's, 0 without one.
+    options, mix_options : array (any,)
+        Their options; the last one of a rule's is the fewest numbers that it takes.
+    num_clients : int
+        K.
+    target, server : arrays (any,), (L, any)
+        What uploads are counted from, and the server's errors, which the rule changes.
+    uploads, joined : Uploads
+        What arrives, and what the rule joins: the same unless they are mixed.
     step : array (L, D)
         Scratch: the server's own step, or its change.
-    mix : Hook
-        Of the pre-aggregation.
-    mix_memory : array (L, any)
-        What it remembers.
+    memory, mix_memory : array (L, any)
+        What rule and pre-aggregation remember.
     stream : array (2, L)
-        Its randomness.
+        Randomness of the pre-aggregation.
     after : int array (P + 1,)
         Number of mixed uploads, by number of participants.
-    work, mixed
-        Scratch of the hooks, and the mixed uploads, with all entries that can be shared.
+    root : ServerSamples
+        The server's own samples.
+    work : Work
+        Scratch.
     """
 
-    rule: Hook
-    memory: FloatArray
+    address: IntArray
+    mix_address: IntArray
+    options: FloatArray
+    mix_options: FloatArray
+    num_clients: int
+    target: FloatArray
+    server: FloatArray
+    uploads: Uploads
+    joined: Uploads
     step: FloatArray
-    mix: Hook
+    memory: FloatArray
     mix_memory: FloatArray
     stream: WordArray
     after: IntArray
+    root: ServerSamples
     work: Work
-    mixed: Uploads
 
 
-def make_rule_side(
-    scenario: "Scenario", fleet: "Fleet", stream: Stream, root: Stream | None, numbers: int
-) -> tuple[RuleSide, RootSet]:
-    """Return the server's side of several trials: rules and root data.
-
-    `stream` is the pre-aggregation's, `root` that of the server's samples, and an upload has up to `numbers` values.
-    """
-    rule, pre, trials = scenario.aggregation, scenario.pre_aggregation, stream.key.size
-    joined, dimension = scenario.most_uploads, max(numbers, scenario.dimension)
-    entries, mixed, after = 0, 0, [0]
+def make_rule_side(setup: "Setup", uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
+    """Return rule and pre-aggregation of several trials; ``server`` (L, any) is what they change."""
+    scenario, pre, trials = setup.scenario, setup.scenario.pre_aggregation, len(setup.trials)
+    side = make_rule(
+        scenario.aggregation, uploads, server, target, scenario.num_clients, setup.work, setup.hooks
+    )
+    side = side._replace(root=draw_root_data(setup))
     if pre is not None:
-        entries, mixed = numbers, pre.uploads_after(joined)
-        if scenario.algorithm.holds_models and not (
-            scenario.selection.coordinated and scenario.delay is None
-        ):
-            entries = min(scenario.dimension, joined * numbers)
-        after = [0, *(pre.uploads_after(count) for count in range(1, joined + 1))]
-    clients = scenario.num_clients
-    over_vectors = pre is not None or rule.over == "vectors" or scenario.defence is not None
-    remembered = rule.memory_size(clients, dimension)
-    check_size(f'aggregation.kind = "{rule.kind}" with {clients} clients and {dimension} entries', remembered)
-    side = RuleSide(
-        rule=NO_HOOK if type(rule) is Mean else rule_hook(rule),
-        memory=np.zeros((trials, remembered)),
-        step=np.zeros((trials, dimension)),
-        mix=NO_HOOK if pre is None else make_hook(pre, "weigh", MIX, _make_mixing),
-        mix_memory=np.zeros((trials, 0 if pre is None else pre.memory_size(clients, dimension))),
-        stream=np.array(stream),
-        after=np.array(after, np.int64),
-        work=make_work(joined, numbers, dimension, over_vectors),
-        mixed=Uploads(
-            np.zeros((trials, mixed), np.int32), np.zeros((trials, 1, entries), np.int32),
-            np.full((trials, mixed, entries), np.nan), np.zeros(trials, np.int64), np.zeros(trials, np.int64),
-        ),
-    )  # fmt: skip
-    return side, draw_root(scenario, fleet, root)
-
-
-def defence_hook(defence: Defence | None) -> Hook:
-    """Return the hook of a defence."""
-    functions: Any = (find_deviations, take_note, learn_variances)
-    for function in functions:
-        teach(function)
-    return NO_HOOK if defence is None else make_hook(defence, "suspicion", DEFENCE, _make_judging)
-
-
-def rule_hook(rule: Aggregation) -> Hook:
-    """Return the hook of a rule."""
-    make_frame: MakeFrame = _make_over_entries
-    if rule.over == "vectors":
-        make_frame = _make_writing if rule.writes_change() else _make_returning
-    return make_hook(rule, "combine", AGGREGATION, make_frame, rule.fewest_numbers())
-
-
-@kernel_part
-def aggregate(n: int, block: "TrialBlock", target: FloatArray, uploads: Uploads, server: FloatArray) -> None:
-    """Update the server with the uploads of iteration n."""
-    rule = block.rule
-    if rule.rule.address == 0:
-        _move_by_mean(uploads, rule.step, server)
-    else:
-        take_aggregation(rule.rule.address)(
-            rule.rule.options,
-            n,
-            block.layout.clients,
-            target,
-            uploads,
-            rule.step,
-            rule.memory,
-            rule.work,
-            server,
+        entries, joined = setup.most_numbers, scenario.most_uploads
+        if scenario.algorithm.holds_models and (not setup.one_mask or scenario.delay is not None):
+            entries = min(scenario.dimension, joined * entries)
+        side = side._replace(
+            mix_options=options_of(pre),
+            joined=make_uploads(trials, pre.uploads_after(joined), entries),
+            mix_memory=np.zeros((trials, pre.memory_size(scenario.num_clients, setup.work.row_of.size))),
+            stream=np.array(setup.stream("pre_aggregation")),
+            after=np.array([0, *(pre.uploads_after(count) for count in range(1, joined + 1))], np.int64),
         )
+        side.mix_address[0] = setup.hooks.add(pre, "weigh", _make_mixing, side)
+    return side
+
+
+def make_rule(
+    rule: Aggregation,
+    uploads: Uploads,
+    server: FloatArray,
+    target: FloatArray,
+    num_clients: int,
+    work: Work,
+    hooks: Hooks,
+) -> RuleSide:
+    """Return a rule without a pre-aggregation or root data."""
+    trials, dimension = len(server), work.row_of.size
+    remembered = rule.memory_size(num_clients, dimension)
+    check_size(
+        f'aggregation.kind = "{rule.kind}" with {num_clients} clients and {dimension} entries', remembered
+    )
+    side = RuleSide(
+        np.zeros(1, np.int64), np.zeros(1, np.int64), options_of(rule, rule.fewest_numbers()), np.zeros(0), num_clients,
+        target, server, uploads, uploads, np.zeros((trials, dimension)), np.zeros((trials, remembered)),
+        np.zeros((trials, 0)), np.zeros((2, 0), np.uint64), np.zeros(1, np.int64), NO_SERVER_SAMPLES, work,
+    )  # fmt: skip
+    if type(rule) is not Mean:
+        make_frame: MakeFrame = _make_over_entries
+        if rule.over == "vectors":
+            make_frame = _make_writing if rule.writes_change() else _make_returning
+        side.address[0] = hooks.add(rule, "combine", make_frame, side)
+    return side
 
 
 @kernel_part
-def mix_and_aggregate(
-    n: int, block: "TrialBlock", target: FloatArray, uploads: Uploads, server: FloatArray
-) -> None:
+def aggregate(n: int, rule: RuleSide) -> None:
+    """Update the server with the uploads of iteration n."""
+    if rule.address[0] == 0:
+        _move_by_mean(rule)
+    else:
+        call(rule.address[0], n, 0, 0, rule)
+
+
+@kernel_part
+def mix_and_aggregate(n: int, rule: RuleSide) -> None:
     """Update the server with the uploads of iteration n, mixed before, or compared with its own step."""
-    rule, root = block.rule, block.root
-    if rule.mix.address != 0:
-        mixed = taken(rule.mixed)
-        take_mix(rule.mix.address)(
-            rule.mix.options, n, block.layout.clients, rule.stream, target, server, uploads, rule.mix_memory, rule.work,
-            rule.after, mixed,
-        )  # fmt: skip
-        uploads = mixed
-    if root.rows.shape[1]:
-        own_step(root, server, rule.step)
-    aggregate(n, block, target, uploads, server)
+    if rule.mix_address[0] != 0:
+        call(rule.mix_address[0], n, 0, 0, rule)
+    if rule.root.rows.shape[1]:
+        own_step(rule.root, rule.server, rule.step)
+    aggregate(n, rule)
 
 
-def aggregate_in_general(n: int, t: int, block: "TrialBlock") -> None:
-    """Stage: update the server with uploads that are weighed by delay, mixed, or compared with its own step."""
-    uploads, server = uploads_at(t, block), block.state.server
-    if block.delay.by_delay:
-        weigh_by_delay(block.delay, server, uploads)
-    mix_and_aggregate(n, block, block.state.base, uploads, server)
+def combine_compiled(
+    rule: Aggregation,
+    uploads: FloatArray,
+    server: FloatArray,
+    memory: FloatArray | None = None,
+    clients: IntArray | None = None,
+    num_clients: int | None = None,
+) -> FloatArray:
+    """Return the server's next model, as :func:`psofed.parts.plain.combine_uploads` does, for large models.
+
+    Examples
+    --------
+    >>> from psofed.parts.aggregations import Median
+    >>> combine_compiled(Median(), np.array([[1.0, np.nan], [3.0, 2.0], [9.0, 4.0]]), np.array([0.0, 1.0]))
+    array([3.        , 1.66666667])
+    """
+    participants, size = uploads.shape
+    total, hooks = participants if num_clients is None else num_clients, Hooks()
+    messages = make_uploads(1, participants, size)
+    # Kernels hold errors; counted from a target of zero an error is the model with the other sign.
+    messages.sent[0], error = -uploads, -server.astype(np.float64)[None]
+    if clients is not None:
+        messages.clients[0] = clients
+    side = make_rule(rule, messages, error, np.zeros(size), total, make_work(participants, size, size), hooks)
+    if memory is not None:
+        side = side._replace(memory=memory[None])
+    table: Any = KernelTable(side)
+    _combine(table)
+    hooks.check()
+    return np.asarray(-error[0])
+
+
+@compiled
+def _combine(rule: RuleSide) -> None:
+    aggregate(0, rule)
 
 
 @kernel_part
-def _move_by_mean(uploads: Uploads, change: FloatArray, server: FloatArray) -> None:
-    """Move each entry of ``server`` by the mean over all participants of what they sent less its old value.
-
-    ``change`` (L, D) is scratch that holds zeros.
-    """
-    entries, sent, counts, all_asked = uploads.entries, uploads.sent, uploads.rows, uploads.asked
+def _move_by_mean(rule: RuleSide) -> None:
+    """Move each entry of the server by the mean over all participants of what they sent less its old value."""
+    change, server = rule.step, rule.server  # the first is scratch that holds zeros
+    entries, sent = rule.joined.entries, rule.joined.sent
+    counts, all_asked = rule.joined.rows, rule.joined.asked
     trials, rows, shared = sent.shape[0], entries.shape[1], sent.shape[2]
     for trial in range(trials):
         participants, asked = counts[trial], max(all_asked[trial], 1)
@@ -207,18 +203,16 @@ def _move_by_mean(uploads: Uploads, change: FloatArray, server: FloatArray) -> N
                 change[trial, i] = 0.0
 
 
-def _make_over_entries(unpack: Body, body: Body) -> Frame:
+def _make_over_entries(unpack: Body, body: Body) -> Stage:
+    """Return the frame of rules that join the numbers of each entry."""
     has_memory = takes_memory(body)
 
-    def frame(
-        options: FloatArray, n: int, num_clients: int, target: FloatArray, uploads: Uploads, own_step: FloatArray,
-        memory: FloatArray, work: Work, server: FloatArray,
-    ) -> None:  # fmt: skip
-        self = unpack(options)
-        entries, sent, counts, numbers = uploads.entries, uploads.sent, work.counts, work.numbers
+    def frame(n: int, k: int, g: int, rule: RuleSide) -> None:
+        self, uploads, server, target = unpack(rule.options), rule.joined, rule.server, rule.target
+        entries, sent, rows, all_asked = uploads.entries, uploads.sent, uploads.rows, uploads.asked
+        counts, numbers, memory = rule.work.counts, rule.work.numbers, rule.memory
         trials, most, shared = sent.shape
-        quorum, one_mask = int(options[options.size - 1]), entries.shape[1] == 1
-        rows, all_asked = uploads.rows, uploads.asked
+        quorum, one_mask = int(rule.options[rule.options.size - 1]), entries.shape[1] == 1
         for trial in range(trials):
             asked = all_asked[trial]
             fewest = min(quorum, asked)
@@ -245,24 +239,22 @@ def _make_over_entries(unpack: Body, body: Body) -> Frame:
     return frame
 
 
-def _make_writing(unpack: Body, body: Body) -> Frame:
+def _make_writing(unpack: Body, body: Body) -> Stage:
     return _make_over_vectors(unpack, body, True)
 
 
-def _make_returning(unpack: Body, body: Body) -> Frame:
+def _make_returning(unpack: Body, body: Body) -> Stage:
     return _make_over_vectors(unpack, body, False)
 
 
-def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Frame:
+def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Stage:
     """Return the frame of rules over vectors; a method that does not write its change returns it."""
     has_memory = takes_memory(body)
 
-    def frame(
-        options: FloatArray, n: int, num_clients: int, target: FloatArray, uploads: Uploads, own_step: FloatArray,
-        memory: FloatArray, work: Work, server: FloatArray,
-    ) -> None:  # fmt: skip
-        self = unpack(options)
-        sent, numbers, who = uploads.sent, work.numbers, work.counts
+    def frame(n: int, k: int, g: int, rule: RuleSide) -> None:
+        self, uploads = unpack(rule.options), rule.joined
+        work, target, server = rule.work, rule.target, rule.server
+        sent, numbers, who, memory, own_step = uploads.sent, work.numbers, work.counts, rule.memory, rule.step
         for trial in range(sent.shape[0]):
             answered = 0
             for p in range(uploads.rows[trial]):
@@ -287,7 +279,7 @@ def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Frame:
             last = size + 3 * met
             updates = Updates(
                 changes, shared, own, step, part_of(numbers, last, (numbers.size - last,)), entries,
-                part_of(who, 0, (answered,)), num_clients,
+                part_of(who, 0, (answered,)), rule.num_clients,
             )  # fmt: skip
             if writes and has_memory:
                 body(self, updates, memory[trial], out)
@@ -306,19 +298,17 @@ def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Frame:
     return frame
 
 
-def _make_mixing(unpack: Body, body: Body) -> Frame:
+def _make_mixing(unpack: Body, body: Body) -> Stage:
     """Return the frame of pre-aggregations: uploads become mixtures of uploads."""
     has_memory = takes_memory(body)
 
-    def frame(
-        options: FloatArray, n: int, num_clients: int, stream: WordArray, target: FloatArray, server: FloatArray,
-        uploads: Uploads, memory: FloatArray, work: Work, after: IntArray, mixed: Uploads,
-    ) -> None:  # fmt: skip
-        self = unpack(options)
-        numbers, who = work.numbers, work.counts
+    def frame(n: int, k: int, g: int, rule: RuleSide) -> None:
+        self, uploads, mixed, work = unpack(rule.mix_options), rule.uploads, rule.joined, rule.work
+        target, server, memory = rule.target, rule.server, rule.mix_memory
+        numbers, who, num_clients = work.numbers, work.counts, rule.num_clients
         for trial in range(uploads.sent.shape[0]):
             participants = min(uploads.asked[trial], uploads.rows[trial])
-            count = mixed.rows[trial] = mixed.asked[trial] = after[participants]
+            count = mixed.rows[trial] = mixed.asked[trial] = rule.after[participants]
             for p in range(participants):
                 who[p] = p
             changes, shared, entries = gather(uploads, trial, who, participants, server[trial], work)
@@ -333,7 +323,7 @@ def _make_mixing(unpack: Body, body: Body) -> Frame:
             for p in range(participants):
                 who[p] = 0
                 client: Any = np.int64(uploads.clients[trial, p])
-                uniforms[p] = uniform_at(stream, trial, n * num_clients + client)
+                uniforms[p] = uniform_at(rule.stream, trial, n * num_clients + client)
                 for r in range(count):
                     weights[r, p] = 0.0
             updates = AllUpdates(
@@ -356,114 +346,3 @@ def _make_mixing(unpack: Body, body: Body) -> Frame:
                     mixed.sent[trial, r, row] = server[trial, i] - total if is_held else math.nan
 
     return frame
-
-
-def _make_judging(unpack: Body, body: Body) -> Frame:
-    """Return the frame of defences (:mod:`psofed.parts.watching`): what suspects sent becomes NaN."""
-
-    def frame(
-        options: FloatArray, n: int, server: FloatArray, uploads: Uploads, watch: Watching, work: Work
-    ) -> None:
-        self = unpack(options)
-        sent, scores = uploads.sent, np.empty(uploads.sent.shape[2])
-        for trial in range(sent.shape[0]):
-            clients = uploads.clients[trial, : uploads.rows[trial]]
-            residuals = _find_residuals(trial, server[trial], uploads, watch, work)
-            squares, deviations = find_deviations(n, trial, clients, residuals, watch)
-            for p in range(clients.size):
-                if squares[p] == squares[p]:
-                    client: Any = np.int64(clients[p])
-                    count = 0
-                    for residual in residuals[p]:
-                        if residual == residual:
-                            score = residual / deviations[p]
-                            scores[count] = min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
-                            count += 1
-                    evidence = Evidence(part_of(scores, 0, (count,)), client, n)
-                    suspicion = body(self, evidence, watch.memory[trial, client])
-                    take_note(suspicion, n, trial, client, watch)
-            learn_variances(trial, clients, squares, watch)
-            # After all notes: several delayed uploads of a client may arrive together.
-            for p in range(clients.size):
-                if watch.left[trial, clients[p]] != 0:
-                    sent[trial, p] = math.nan
-
-    return frame
-
-
-@register_jitable
-def _find_residuals(
-    trial: int, server: FloatArray, uploads: Uploads, watch: Watching, work: Work
-) -> FloatArray:
-    """Return uploads less the server's values, or the median of that and the others', (P, M); NaN if not sent."""
-    sent, included, count = uploads.sent, work.counts, 0
-    participants, shared = uploads.rows[trial], sent.shape[2]
-    residuals, others = np.full((participants, shared), math.nan), np.empty(participants + 1)
-    for p in range(participants):
-        if not watch.by_server and watch.left[trial, uploads.clients[trial, p]] == 0:
-            included[count] = p
-            count += 1
-    changes, is_shared, entries = gather(uploads, trial, included, count, server, work)
-    for p in range(participants):
-        for m in range(shared):
-            number, i = sent[trial, p, m], entry_at(uploads, trial, p, m)
-            if number != number:
-                continue
-            others[0], size, row = 0.0, 1, work.row_of[i]
-            for q in range(count if row >= 0 else 0):
-                if included[q] != p and is_shared[q, row]:
-                    others[size] = changes[q, row]
-                    size += 1
-            # Errors have the other sign than models.
-            residual = server[i] - number - middle(part_of(others, 0, (size,)))
-            residuals[p, m] = min(max(residual, -LARGEST), LARGEST)
-    release(entries, work)
-    for q in range(count):
-        included[q] = 0
-    return residuals
-
-
-class _Owner:
-    """Holds the hook of a single call."""
-
-
-def combine_compiled(
-    rule: Aggregation,
-    uploads: FloatArray,
-    server: FloatArray,
-    memory: FloatArray | None = None,
-    clients: IntArray | None = None,
-    num_clients: int | None = None,
-) -> FloatArray:
-    """Return the server's next model, as :func:`psofed.parts.plain.combine_uploads` does, for large models.
-
-    Examples
-    --------
-    >>> from psofed.parts.aggregations import Median
-    >>> combine_compiled(Median(), np.array([[1.0, np.nan], [3.0, 2.0], [9.0, 4.0]]), np.array([0.0, 1.0]))
-    array([3.        , 1.66666667])
-    """
-    participants, size = uploads.shape
-    total = participants if num_clients is None else num_clients
-    kept = np.zeros(rule.memory_size(total, size)) if memory is None else memory
-    senders = np.arange(participants) if clients is None else clients
-    hook, owner = rule_hook(rule), _Owner()
-    check = watch_hooks(owner, (hook,))
-    # Kernels hold errors; counted from a target of zero an error is the model with the other sign.
-    every, counts = np.arange(size, dtype=np.int32)[None, None], np.full(1, participants)
-    given = Uploads(senders.astype(np.int32)[None], every, -uploads[None], counts, counts)
-    error, nothing = -server.astype(np.float64)[None], np.zeros((1, size))
-    _call(
-        hook.address, hook.options, total, np.zeros(size), given, nothing, kept[None],
-        KernelTable(make_work(participants, size, size)), error,
-    )  # fmt: skip
-    check()
-    return np.asarray(-error[0])
-
-
-@compiled
-def _call(
-    address: int, options: FloatArray, num_clients: int, target: FloatArray, uploads: Uploads, own_step: FloatArray,
-    memory: FloatArray, work: KernelTable, server: FloatArray,
-) -> None:  # fmt: skip
-    take_aggregation(address)(options, 0, num_clients, target, uploads, own_step, memory, work, server)

@@ -10,23 +10,23 @@ standard normals of client k in iteration n, at word (n·K + k)·J of the trial'
     x = ς_k z_1…D,   e = (w − w_k)ᵀx + σ_k z_D+1,   w − w_k ← (w − w_k) − μ_k e x
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.attackers import ON_SAMPLES
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.inputs import GENERAL, InputModel
-from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, fma, load, pick, spread, store
-from psofed.engine.learning import ALONG_INPUT, ANY, Sampling
+from psofed.engine.inputs import GENERAL
+from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, filled, fma, load, pick, spread, store
+from psofed.engine.learning import ALONG_INPUT, ANY, LMS, Learning, Sampling
 from psofed.engine.normals import mix_word, normal_pair
-from psofed.engine.signatures import take_draw, take_gain, take_learn, take_poison
+from psofed.engine.state import Layout
 from psofed.engine.streams import Stream, WordArray
+from psofed.engine.tables import KernelTable, Stage, call
 
 if TYPE_CHECKING:
+    from psofed.engine.draws import Draws
     from psofed.engine.iteration import TrialBlock
 
 # Clients whose squared errors are summed before they are added to the others', so that threads can each take some.
@@ -36,14 +36,6 @@ SUM_BLOCK = 1 << 16
 _AHEAD = 8
 
 _f64 = np.float64
-
-
-class Layout(NamedTuple):
-    """Where columns stand: client k of trial l is lane ``l + (k & mask)`` of vector ``k >> shift``."""
-
-    clients: int
-    shift: int
-    mask: int
 
 
 class WordSource(NamedTuple):
@@ -67,18 +59,17 @@ class Tally(NamedTuple):
     errors : array (vectors, 16), or empty
         The errors of an iteration, where a metric needs them.
     squares : array (vectors, 16), or empty
-        Sums of each column's squared errors from iteration `watched_from` on.
+        Sums of each column's squared errors from some iteration on.
     """
 
     sums: FloatArray
     tests: FloatArray
     errors: FloatArray
     squares: FloatArray
-    watched_from: int
 
 
 class StepScratch(NamedTuple):
-    """Scratch of one thread: hashed words, normals, errors; a vector's powers and gains.
+    """Scratch of one thread: hashed words, normals, errors.
 
     In :func:`learn_clients` it takes the vectors from `start`, a multiple of SUM_BLOCK clients, to `stop`.
     """
@@ -88,8 +79,6 @@ class StepScratch(NamedTuple):
     hashed: WordArray
     normals: NDArray[np.float32]
     error: FloatArray
-    power: FloatArray
-    gain: FloatArray
 
 
 def make_source(data: Stream, layout: Layout, words: int) -> WordSource:
@@ -97,10 +86,10 @@ def make_source(data: Stream, layout: Layout, words: int) -> WordSource:
     key, gamma = np.resize(data.key, WIDTH), np.resize(data.gamma, WIDTH)
     lane = np.arange(WIDTH, dtype=np.uint64) if layout.mask else np.zeros(WIDTH, np.uint64)
     hop = words * (WIDTH if layout.mask else 1)
-    fields = (
+    words_of = (
         key + lane * np.uint64(words) * gamma, np.uint64(layout.clients * words) * gamma, np.uint64(hop) * gamma, gamma,
     )  # fmt: skip
-    return WordSource(*(_aligned(field) for field in fields))
+    return WordSource(*(filled(word, WIDTH, dtype=np.uint64) for word in words_of))
 
 
 def make_step_scratch(dimension: int, start: int = 0, stop: int = 0) -> StepScratch:
@@ -108,14 +97,8 @@ def make_step_scratch(dimension: int, start: int = 0, stop: int = 0) -> StepScra
     words = (dimension + 2) // 2
     return StepScratch(
         start, stop, empty_lanes(_AHEAD, WIDTH, dtype=np.uint64), empty_lanes(2 * words, WIDTH, dtype=np.float32),
-        empty_lanes(WIDTH), empty_lanes(WIDTH), empty_lanes(WIDTH),
+        empty_lanes(WIDTH),
     )  # fmt: skip
-
-
-def _aligned(array: WordArray) -> WordArray:
-    out: WordArray = empty_lanes(*array.shape, dtype=array.dtype)
-    out[:] = array
-    return out
 
 
 @kernel_part
@@ -133,19 +116,18 @@ def _draw_normals(word: Vector, gamma: Vector, hashed: WordArray, normals: NDArr
             store(normals, (2 * j + 1) * WIDTH, y)
 
 
-def _make_learn(over_clients: bool) -> Callable[..., None]:
+def _make_learn(over_clients: bool) -> Stage:
     """Return the step on white samples, for lanes over trials or over clients."""
 
-    def learn(n: int, t: int, block: "TrialBlock") -> None:
-        source, inputs, scratch, tally = block.source, block.inputs, block.scratch, block.tally
-        stepsizes, models, exchange = block.learning.stepsizes, block.state.models, block.exchange
+    def learn(n: int, t: int, g: int, block: "TrialBlock") -> None:
+        source, inputs, scratch, tally = block.source, block.sampling.inputs, block.scratch, block.tally
+        stepsizes, models, learns = block.learning.stepsizes, block.state.models, block.state.learns
         start, stop, error_scratch = scratch.start, scratch.stop, scratch.error
-        learns = exchange.learns[t] if exchange.learns.size else exchange.all_learn
         sums, errors, squares = tally.sums, tally.errors, tally.squares
         dimension, hashed, normals = models.shape[1], scratch.hashed, scratch.normals
         scales, deviations, block_size = inputs.scale, inputs.noise_deviation, SUM_BLOCK >> block.layout.shift
-        is_watched, keeps_errors = squares.size and n >= tally.watched_from, errors.size
-        some_learn = learns.size
+        is_watched, keeps_errors = squares.size and n >= block.draws.watched_from, errors.size
+        some_learn = block.draws.learns.size
         gamma, hop = load(source.gamma, 0), load(source.hop, 0)
         word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0) + np.uint64(start) * hop
         for begin in range(start, stop, block_size):
@@ -204,16 +186,12 @@ def _add_product(
 
 
 @kernel_part
-def _draw_sample(
-    n: int, k: int, inputs: InputModel, sampling: Sampling, scratch: StepScratch, s: int
-) -> None:
+def _draw_sample(n: int, k: int, sampling: Sampling, s: int) -> None:
     """Write the inputs of client k into ``sampling.sample[s]`` and its noise into ``sampling.residual[s]``."""
-    normals, sample = scratch.normals, sampling.sample
+    inputs, normals, sample = sampling.inputs, sampling.normals, sampling.sample
     size, at = sample.shape[1], s * sample.shape[1] * WIDTH
-    if sampling.draw.address != 0:
-        take_draw(sampling.draw.address)(
-            sampling.draw.options, n, k, inputs.scale[k], normals, sampling.memory, sampling.numbers, s, sample
-        )  # fmt: skip
+    if sampling.address[0] != 0:
+        call(sampling.address[0], n, k, s, sampling)
     elif inputs.shape == GENERAL:
         for i in range(size):
             total = spread(0.0)
@@ -234,141 +212,134 @@ def _draw_sample(
 
 
 @kernel_part
-def _take_sample(t: int, k: int, sampling: Sampling, s: int) -> bool:
+def _take_sample(t: int, k: int, draws: "Draws", sampling: Sampling, s: int) -> bool:
     """Copy the given sample of client k; return whether it has one, which is not all zeros."""
-    given, residuals, sample = sampling.inputs, sampling.residuals, sampling.sample
+    inputs, residuals, sample, residual = draws.inputs, draws.residuals, sampling.sample, sampling.residual
     trials, has_sample = residuals.shape[2], False
     lanes, stride = (WIDTH, 0) if trials == 1 else (trials, 1)
     for i in range(sample.shape[1]):
-        has_sample = has_sample or given[t, k, i, 0] != 0.0
+        has_sample = has_sample or inputs[t, k, i, 0] != 0.0
         for lane in range(lanes):
-            sample[s, i, lane] = given[t, k, i, stride * lane]
+            sample[s, i, lane] = inputs[t, k, i, stride * lane]
     for lane in range(lanes):
-        sampling.residual[s, lane] = residuals[t, k, stride * lane]
+        residual[s, lane] = residuals[t, k, stride * lane]
     return has_sample
 
 
 @kernel_part
-def _step_client(n: int, k: int, block: "TrialBlock", error: Vector, learns: NDArray[np.uint8]) -> None:
-    """Let client k learn from the sample in ``sampling.sample[0]`` with the prediction errors `error`."""
-    learning, scratch, target, models = block.learning, block.scratch, block.state.target, block.state.models
-    dimension, sample, first = models.shape[1], block.sampling.sample, k * models.shape[1] * WIDTH
-    mu = learning.stepsizes[k]
-    if learning.shape == ANY:
-        store(scratch.error, 0, error)
-        take_learn(learning.hook.address)(
-            learning.hook.options, n, k, mu, target, sample, scratch.error, learns, learning.memory, learning.numbers,
-            models,
-        )  # fmt: skip
+def _step_client(n: int, k: int, some_learn: bool, learning: Learning, error: Vector) -> None:
+    """Let client k learn from the sample in ``learning.sample[0]`` with the prediction errors `error`."""
+    sample, models, target, lanes = learning.sample, learning.models, learning.target, learning.lanes
+    dimension, first, shape = models.shape[1], k * models.shape[1] * WIDTH, learning.shape
+    if shape != LMS:
+        store(lanes, 0, error)
+    if shape == ANY:
+        call(learning.address[0], n, k, 0, learning)
         return
-    step, keep = -mu * error, 1.0
-    if learning.shape == ALONG_INPUT:
+    step, keep = -learning.stepsizes[k] * error, 1.0
+    if shape == ALONG_INPUT:
         power = spread(0.0)
         for i in range(dimension):
             power = fma(load(sample, i * WIDTH), load(sample, i * WIDTH), power)
-        store(scratch.error, 0, error)
-        store(scratch.power, 0, power)
-        take_gain(learning.hook.address)(
-            learning.hook.options,
-            n,
-            k,
-            mu,
-            learning.memory.shape[1],
-            scratch.error,
-            scratch.power,
-            scratch.gain,
-        )
-        step, keep = -1.0 * load(scratch.gain, 0), learning.keep[k]
+        store(lanes, WIDTH, power)
+        call(learning.address[0], n, k, 0, learning)
+        step, keep = -1.0 * load(lanes, 2 * WIDTH), learning.keep[k]
     for i in range(dimension):
         at = first + i * WIDTH
         old = load(models, at)
         new = fma(load(sample, i * WIDTH), step, keep * old + (1.0 - keep) * target[i])
-        if learns.size:
-            new = pick(load(learns, k * WIDTH), new, old)
+        if some_learn:
+            new = pick(load(learning.learns, k * WIDTH), new, old)
         store(models, at, new)
 
 
-def learn_in_general(n: int, t: int, block: "TrialBlock") -> None:
+def learn_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: let all clients learn from any kind of sample, with any learner; lanes are trials.
 
     Where clients hold no model, their errors are those of ``server`` (1, D, 16), nobody
     learns, and the samples stay in ``sampling``. Metrics are of clean samples, learning of poisoned ones.
     """
-    source, inputs, learning, sampling = block.source, block.inputs, block.learning, block.sampling
-    attack, attackers, scratch, tally = block.attack, block.attackers, block.scratch, block.tally
-    target, server, models = block.state.target, block.state.server_lanes, block.state.models
-    learns = block.exchange.learns[t] if block.exchange.learns.size else block.exchange.all_learn
-    poisons = False
-    for kind in attack.kinds:
-        poisons = poisons or kind == ON_SAMPLES
-    poisons = poisons and (not block.rival.is_on or block.rival.exchanges[t] > 0)
+    source, learning, sampling, draws = block.source, block.learning, block.sampling, block.draws
+    attack, poison = block.attack, block.attack.on_samples
+    tally, moves, offsets = block.tally, draws.moves, sampling.offsets
+    server, models = block.state.server_lanes, block.state.models
+    errors, squares = tally.errors, tally.squares
     sample, residuals, dimension = sampling.sample, sampling.residual, sampling.sample.shape[1]
     hold_models, num_clients = not block.rival.is_on, learning.stepsizes.size
-    gamma, hop, hashed, normals = load(source.gamma, 0), load(source.hop, 0), scratch.hashed, scratch.normals
+    some_learn = draws.learns.size > 0
+    is_watched = squares.size > 0 and n >= draws.watched_from
+    poisons = False
+    for group in range(poison.size):
+        poisons = poisons or poison[group] != 0
+    poisons = poisons and draws.exchanges[t] > 0
+    gamma, hop = load(source.gamma, 0), load(source.hop, 0)
+    hashed, normals = block.scratch.hashed, sampling.normals
     word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0)
     total, tests = spread(0.0), spread(0.0)
     for k in range(num_clients):
         s, has_sample = 0 if hold_models else k, True
         if sampling.has_samples:
-            has_sample = _take_sample(t, k, sampling, s)
+            has_sample = _take_sample(t, k, draws, sampling, s)
         else:
             _draw_normals(word, gamma, hashed, normals)
             word = word + hop
-            _draw_sample(n, k, inputs, sampling, scratch, s)
+            _draw_sample(n, k, sampling, s)
         at, residual = s * dimension * WIDTH, load(residuals, s * WIDTH)
         if sampling.tests_on_next:
             test = _add_product(residual, sample, at, server, 0, dimension)
             tests = fma(test, test, tests)
-        if sampling.moves.size:
-            residual = _add_product(residual, sample, at, sampling.moves, t * dimension, dimension)
-        if sampling.offsets.size:
-            residual = _add_product(residual, sample, at, sampling.offsets, k * dimension, dimension)
+        if moves.size:
+            residual = _add_product(residual, sample, at, moves, t * dimension, dimension)
+        if offsets.size:
+            residual = _add_product(residual, sample, at, offsets, k * dimension, dimension)
         if hold_models:
             error = _add_product(residual, sample, at, models, k * dimension, dimension)
         else:
             error = _add_product(residual, sample, at, server, 0, dimension)
         total = fma(error, error, total)
-        if tally.errors.size:
-            store(tally.errors, k * WIDTH, error)
-        if tally.squares.size and n >= tally.watched_from:
-            store(tally.squares, k * WIDTH, fma(error, error, load(tally.squares, k * WIDTH)))
+        if errors.size:
+            store(errors, k * WIDTH, error)
+        if is_watched:
+            store(squares, k * WIDTH, fma(error, error, load(squares, k * WIDTH)))
         if not has_sample:
             continue
         if poisons:
             store(residuals, s * WIDTH, residual)
-            for g in range(attack.kinds.size):
-                if attack.kinds[g] == ON_SAMPLES:
-                    take_poison(attack.addresses[g])(
-                        attack.options[g], n, k, g, attackers, target, s, sample, residuals
-                    )
+            for group in range(poison.size):
+                if poison[group] != 0:
+                    call(poison[group], n, k, group, attack)
             if hold_models:
                 residual = load(residuals, s * WIDTH)
                 error = _add_product(residual, sample, at, models, k * dimension, dimension)
         if hold_models:
-            _step_client(n, k, block, error, learns)
+            _step_client(n, k, some_learn, learning, error)
     store(tally.sums, 0, total)
     store(tally.tests, 0, tests)
 
 
-@compiled
 def draw_samples(
-    first: int,
-    source: WordSource,
-    inputs: InputModel,
-    sampling: Sampling,
-    scratch: StepScratch,
-    out: FloatArray,
-    noise: FloatArray,
+    first: int, source: WordSource, sampling: Sampling, inputs: FloatArray, noise: FloatArray
 ) -> None:
     """Write inputs (T, K, d, 16) and noise (T, K, 16) of iterations `first`, `first` + 1, …; lanes are trials."""
-    gamma, hop, hashed, normals = load(source.gamma, 0), load(source.hop, 0), scratch.hashed, scratch.normals
+    hashed = empty_lanes(_AHEAD, WIDTH, dtype=np.uint64)
+    words: Any = KernelTable(source)
+    table: Any = KernelTable(sampling)
+    _fill_samples(first, words, table, hashed, inputs, noise)
+
+
+@compiled
+def _fill_samples(
+    first: int, source: WordSource, sampling: Sampling, hashed: WordArray, out: FloatArray, noise: FloatArray
+) -> None:
+    gamma, hop, normals = load(source.gamma, 0), load(source.hop, 0), sampling.normals
+    sample, residual = sampling.sample, sampling.residual
     for t in range(out.shape[0]):
         word = load(source.origin, 0) + np.uint64(first + t) * load(source.stride, 0)
         for k in range(out.shape[1]):
             _draw_normals(word, gamma, hashed, normals)
             word = word + hop
-            _draw_sample(first + t, k, inputs, sampling, scratch, 0)
+            _draw_sample(first + t, k, sampling, 0)
             for lane in range(WIDTH):
-                noise[t, k, lane] = sampling.residual[0, lane]
+                noise[t, k, lane] = residual[0, lane]
                 for i in range(out.shape[2]):
-                    out[t, k, i, lane] = sampling.sample[0, i, lane]
+                    out[t, k, i, lane] = sample[0, i, lane]

@@ -1,14 +1,19 @@
-"""Tuples of arrays that compiled code reads through one address, as plain words in memory.
+"""Tuples of arrays that compiled code reads through one address, and functions that it calls by theirs.
 
 Numba passes a tuple of arrays as seven and more numbers for each array. A table is one number, so what takes it is
 compiled and called in a fraction of the time. Its arrays are contiguous and borrowed: Python holds them while a kernel
 runs, and compiled code counts no references to them.
+
+Whatever differs between scenarios is a *stage*: a C function ``stage(n, k, g, table)`` of the iteration, two numbers
+whose meaning is the stage's own, and the table that it reads and writes.
 """
 
+import ctypes
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from llvmlite import ir
@@ -19,6 +24,7 @@ from numba.extending import (
     infer_getattr,
     lower_getattr_generic,
     models,
+    overload,
     register_model,
     typeof_impl,
     unbox,
@@ -26,20 +32,22 @@ from numba.extending import (
 
 from psofed.engine.compiling import OPTIONS, instruction, own_cache
 
+Stage = Callable[[int, int, int, Any], None]
+
+# A stage as Python calls it, and writes it.
+STAGE: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
 _WORD = ir.IntType(64)
-_STAGE = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, _WORD.as_pointer()])
+_LLVM_STAGE = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, _WORD, _WORD.as_pointer()])
 
 
 class TableType(types.Type):
     """The type of a table: the named tuple it is made of, and its fields' types."""
 
     def __init__(self, instance_class: Any, members: tuple[Any, ...]) -> None:
-        self.instance_class: Any = instance_class
-        self.types: tuple[Any, ...] = members
-        self.fields: tuple[str, ...] = instance_class._fields
         self.places: dict[str, tuple[int, Any]] = {}
         end = 0
-        for field, member in zip(self.fields, members, strict=True):
+        for field, member in zip(instance_class._fields, members, strict=True):
             self.places[field] = (end, member)
             end += 1 + (member.ndim if isinstance(member, types.Array) else 0)
         # Short: it is part of the name of every function that takes the table.
@@ -55,6 +63,8 @@ class KernelTable:
     previous : KernelTable or None
         One of the same kind; tables of those tuples that are the same in both are used again.
     """
+
+    _tables: ClassVar["WeakValueDictionary[int, KernelTable]"] = WeakValueDictionary()
 
     def __init__(self, values: Any, previous: "KernelTable | None" = None) -> None:
         self.values = values
@@ -84,6 +94,12 @@ class KernelTable:
         self.address: int = self._words.ctypes.data
         kind: Any = type(values)
         self.kind: TableType = _table_type(kind, tuple(members))
+        self._tables[self.address] = self
+
+    @classmethod
+    def values_at(cls, address: int) -> Any:
+        """Return the named tuple whose table stands at an address."""
+        return cls._tables[address].values
 
 
 @cache
@@ -151,6 +167,25 @@ def _read(context, builder, kind, words, name):
     return array._getvalue()
 
 
+def fields(table: Any) -> Any:
+    """Return all fields of a table as a tuple; compiled, those that are not used cost nothing."""
+    return table
+
+
+@overload(fields, jit_options={"forceinline": True})
+def _fields(table):
+    return lambda table: _unpack(table)
+
+
+@instruction
+def _unpack(typing_context, table):
+    def emit(context, builder, sig, args):
+        values = [_read(context, builder, table, args[0], name) for name in table.places]
+        return context.make_tuple(builder, sig.return_type, values)
+
+    return types.Tuple([member for _, member in table.places.values()])(table), emit
+
+
 def _is_set(builder, value):
     return builder.icmp_unsigned("!=", value, ir.Constant(value.type, None))
 
@@ -162,20 +197,24 @@ def _packed(builder, values):
     return packed
 
 
+def compile_stage(stage: Stage, kind: TableType) -> Any:
+    """Return the C function of a stage that takes tables of one kind; it has an ``address``."""
+    return cfunc(types.void(int64, int64, int64, kind), cache=True, **OPTIONS)(stage)
+
+
 @cache
-def stage_address(stage: Callable[[int, int, Any], None], kind: TableType) -> int:
-    """Return where the compiled form of a function of iteration n, its place t in a chunk, and a table stands."""
+def stage_address(stage: Stage, kind: TableType) -> int:
+    """Return where a stage of the engine's own stands."""
     with own_cache():
-        made: Any = cfunc(types.void(int64, int64, kind), cache=True, **OPTIONS)
-        return int(made(stage).address)
+        return int(compile_stage(stage, kind).address)
 
 
 @instruction
-def call_stage(typing_context, address, n, t, table):
+def call(typing_context, address, n, k, g, table):
     """Call a stage by its address, inside a kernel."""
 
     def emit(context, builder, sig, args):
-        builder.call(builder.inttoptr(args[0], _STAGE.as_pointer()), args[1:])
+        builder.call(builder.inttoptr(args[0], _LLVM_STAGE.as_pointer()), args[1:])
         return context.get_dummy_value()
 
-    return types.void(int64, int64, int64, table), emit
+    return types.void(int64, int64, int64, int64, table), emit

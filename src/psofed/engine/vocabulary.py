@@ -4,7 +4,6 @@ Random numbers cannot be foreseen, so what looks for low ones does so without br
 """
 
 import math
-from typing import Any
 
 from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import overload, register_jitable
@@ -16,12 +15,15 @@ from psofed.parts import vectors
 # Up to this size, moving the lowest values to the front one by one beats sorting.
 _FEW = 24
 
-_INLINED: Any = {"forceinline": True}
-
 
 def _word(meaning):
-    """Register a compiled form with Numba."""
-    return overload(meaning, jit_options=_INLINED)
+    """Register what follows as the compiled form of a word."""
+
+    def register(body):
+        overload(meaning, jit_options={"forceinline": True}, strict=False)(lambda *arguments: body)
+        return body
+
+    return register
 
 
 @instruction
@@ -39,179 +41,137 @@ def _pointer_at(typing_context, array, start):
 @_word(vectors.part_of)
 def _part_of(numbers, start, shape):
     # A slice would count a reference, which takes longer than what is done with it.
-    return lambda numbers, start, shape: carray(_pointer_at(numbers, start), shape)
+    return carray(_pointer_at(numbers, start), shape)
 
 
 @_word(vectors.squared_distance)
 def _squared_distance(first, second):
-    def body(first, second):
-        total = 0.0
-        for i in range(first.size):
-            difference = first[i] - second[i]
-            total += difference * difference
-        return total
-
-    return body
+    total = 0.0
+    for i in range(first.size):
+        difference = first[i] - second[i]
+        total += difference * difference
+    return total
 
 
 @_word(vectors.distance)
 def _distance(first, second):
-    def body(first, second):
-        if first.size == 1:
-            return abs(first[0] - second[0])
-        return math.sqrt(vectors.squared_distance(first, second))
-
-    return body
+    if first.size == 1:
+        return abs(first[0] - second[0])
+    return math.sqrt(vectors.squared_distance(first, second))
 
 
 @_word(vectors.length)
 def _length(vector):
-    def body(vector):
-        if vector.size == 1:
-            return abs(vector[0])
-        total = 0.0
-        for i in range(vector.size):
-            total += vector[i] * vector[i]
-        return math.sqrt(total)
-
-    return body
+    if vector.size == 1:
+        return abs(vector[0])
+    total = 0.0
+    for i in range(vector.size):
+        total += vector[i] * vector[i]
+    return math.sqrt(total)
 
 
 @_word(vectors.inner)
 def _inner(first, second):
-    def body(first, second):
-        total = 0.0
-        for i in range(first.size):
-            total += first[i] * second[i]
-        return total
-
-    return body
+    total = 0.0
+    for i in range(first.size):
+        total += first[i] * second[i]
+    return total
 
 
 @_word(vectors.add_scaled)
 def _add_scaled(factor, vector, out):
-    def body(factor, vector, out):
-        for i in range(out.size):
-            out[i] += factor * vector[i]
-
-    return body
+    for i in range(out.size):
+        out[i] += factor * vector[i]
 
 
 @_word(vectors.scale)
 def _scale(factor, out):
-    def body(factor, out):
-        for i in range(out.size):
-            out[i] *= factor
-
-    return body
+    for i in range(out.size):
+        out[i] *= factor
 
 
 @_word(vectors.clear)
 def _clear(out):
-    def body(out):
-        for i in range(out.size):
-            out[i] = 0.0
-
-    return body
+    for i in range(out.size):
+        out[i] = 0.0
 
 
 @_word(vectors.keep_where)
 def _keep_where(vector, mask, out):
-    def body(vector, mask, out):
-        for i in range(out.size):
-            out[i] = vector[i] if mask[i] else 0.0
-
-    return body
+    for i in range(out.size):
+        out[i] = vector[i] if mask[i] else 0.0
 
 
 @_word(vectors.middle)
 def _middle(values):
-    def body(values):
-        half = values.size // 2
-        if values.size > _FEW:
-            _split_at(values, half)
-        else:
-            _bring_one_by_one(values, half + 1)
-        return values[half] if values.size % 2 else 0.5 * (values[half - 1] + values[half])
-
-    return body
+    half = values.size // 2
+    if values.size > _FEW:
+        _split_at(values, half)
+    else:
+        _bring_one_by_one(values, half + 1)
+    return values[half] if values.size % 2 else 0.5 * (values[half - 1] + values[half])
 
 
 @_word(vectors.middle_of_each)
 def _middle_of_each(changes, scratch, out):
-    def body(changes, scratch, out):
-        count = changes.shape[0]
-        for i in range(out.size):
-            for p in range(count):
-                scratch[p] = changes[p, i]
-            out[i] = vectors.middle(scratch)
-
-    return body
+    count = changes.shape[0]
+    for i in range(out.size):
+        for p in range(count):
+            scratch[p] = changes[p, i]
+        out[i] = vectors.middle(scratch)
 
 
 @_word(vectors.sum_of_lowest)
 def _sum_of_lowest(values, count):
-    def body(values, count):
-        _bring_lowest(values, count)
-        total = 0.0
-        for j in range(count):
-            total += values[j]
-        return total
-
-    return body
+    _bring_lowest(values, count)
+    total = 0.0
+    for j in range(count):
+        total += values[j]
+    return total
 
 
 @_word(vectors.mean_of_inner)
 def _mean_of_inner(values, cut):
-    def body(values, cut):
-        _bring_lowest(values, values.size - cut)
-        total = 0.0
-        for j in range(cut, values.size - cut):
-            total += values[j]
-        return total / (values.size - 2 * cut)
-
-    return body
+    _bring_lowest(values, values.size - cut)
+    total = 0.0
+    for j in range(cut, values.size - cut):
+        total += values[j]
+    return total / (values.size - 2 * cut)
 
 
 @_word(vectors.mean_near)
 def _mean_near(values, centre, count):
-    def body(values, centre, count):
-        _bring_lowest(values, values.size)
-        first, end = 0, values.size
-        while end - first > count:
-            least = 1e-12 * (values[end - 1] - values[first])
-            if (centre - values[first]) - (values[end - 1] - centre) > least:
-                first += 1
-            else:
-                end -= 1
-        total = 0.0
-        for j in range(first, end):
-            total += values[j]
-        return total / count
-
-    return body
+    _bring_lowest(values, values.size)
+    first, end = 0, values.size
+    while end - first > count:
+        least = 1e-12 * (values[end - 1] - values[first])
+        if (centre - values[first]) - (values[end - 1] - centre) > least:
+            first += 1
+        else:
+            end -= 1
+    total = 0.0
+    for j in range(first, end):
+        total += values[j]
+    return total / count
 
 
 @_word(vectors.ranks)
 def _ranks(first, second, out):
-    def body(first, second, out):
-        size, total = out.size, 0.0
+    size, total = out.size, 0.0
+    for p in range(size):
+        rank = 0.0
+        for other in range(size):
+            rank += 1.0 if first[other] < first[p] else 0.0
+        out[p] = rank
+        total += rank
+    if total != 0.5 * size * (size - 1):
+        # Some are equal, which is rare.
         for p in range(size):
-            rank = 0.0
             for other in range(size):
-                rank += 1.0 if first[other] < first[p] else 0.0
-            out[p] = rank
-            total += rank
-        if total != 0.5 * size * (size - 1):
-            # Some are equal, which is rare.
-            for p in range(size):
-                for other in range(size):
-                    if first[other] == first[p] and (
-                        second[other] < second[p] or (second[other] == second[p] and other < p)
-                    ):
-                        out[p] += 1.0
-
-    return body
+                if first[other] == first[p] and (
+                    second[other] < second[p] or (second[other] == second[p] and other < p)
+                ):
+                    out[p] += 1.0
 
 
 @register_jitable

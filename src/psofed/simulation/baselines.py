@@ -121,7 +121,7 @@ def _chunks(samples: "TableSamples", iterations: int) -> "Iterator[tuple[int, Ch
         yield first, samples.chunk(first, min(_CHUNK, iterations - first))
 
 
-@compiled(by_content=True)
+@compiled
 def _run_lms(
     inputs: FloatArray,
     residuals: FloatArray,
