@@ -1,5 +1,6 @@
 """The server with nodes in this process: rounds, bad replies, lost state, checkpoints."""
 
+import json
 import logging
 import os
 import sys
@@ -94,6 +95,35 @@ def test_a_reply_that_makes_no_sense_harms_its_node_alone(fields):
     assert set(server.strikes.counts) == {"11"}
     assert server.strikes.count("11") == 1
     assert server.state.history[0]["accepted"] == NAMES[1:]
+
+
+FIELDS = (
+    "session",
+    "round",
+    "clients",
+    "statuses",
+    "examples",
+    "metrics",
+    "remarks",
+    "digest",
+    "error",
+    "dtype",
+)
+ODD = (
+    None, True, -1, 2**70, 1e308, float("nan"), "", "x", "O", [], [None], [True], [-1], [2**70], ["left"], ["", ""],
+    ["learned"] * 3, {"a": 1}, [{}] * 3, [[[]]], [{"": 1}], [{"\0array": 1}], [{"mse": True}],
+    [{"mse": [float("inf")]}],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_whatever_a_header_holds_it_harms_no_other_node(field):
+    for value in ODD:
+        server = run(make_hub(tamper=spoil(**{field: value})), rounds=1)
+        assert set(server.strikes.counts) <= {"11"}, value
+        assert set(server.state.history[0]["accepted"]) >= set(NAMES[1:]), value
+        assert np.isfinite(server.state.model).all(), value
+        json.dumps(server.state.history, allow_nan=False)
 
 
 def test_the_largest_errors_that_a_node_can_claim_end_no_run():
