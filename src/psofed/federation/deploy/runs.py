@@ -20,7 +20,7 @@ from psofed.federation.transport.hub import Hub
 
 _log = logging.getLogger("psofed.federation")
 
-_WRITE_EVERY = 0.5  # seconds between two statuses, unless the run's state changes
+_WRITE_EVERY = 1.0  # seconds between two statuses, unless the run's state changes
 
 
 class RunStatus:
