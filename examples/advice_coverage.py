@@ -1,8 +1,7 @@
 """How often the 95 % interval of `psofed advise` holds, and how often it finds who should federate (docs/own_data.md).
 
-python examples/advice_coverage.py intervals 400
+python examples/advice_coverage.py intervals 40
 python examples/advice_coverage.py groups 24
-python examples/advice_coverage.py group_intervals 200
 """
 
 import sys
@@ -12,13 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 import psofed
-from psofed.fleet.measured import table_samples
-from psofed.simulation.baselines import lms_errors
 from psofed.studies.advice.judging import Gain
-from psofed.studies.advice.running import run_federation
-
-WARMUP = 20  # rows that only feed the means
-LATER = 600  # rows after the table that say what a federation gains from then on
 
 
 def in_time(rng: np.random.Generator, shape: tuple[int, ...], correlation: float) -> np.ndarray:
@@ -123,95 +116,6 @@ def check_groups(tables: int) -> None:
         print(f"| {kind} | {listed} | {100 * mean:+.1f} % | {100 * holds:.0f} % |", flush=True)
 
 
-def two_others(rng: np.random.Generator, later: int = 0) -> tuple[psofed.OwnData, int]:
-    """12 clients × 160 rows, 3 inputs; 2 clients with other laws."""
-    weights = np.full((12, 3), 0.6)
-    weights[10:] *= [[-1.0, -1.0, -1.0], [1.3, -1.3, 1.3]]
-    return make_table(rng, weights, 160 + later, rng.standard_normal((160 + later, 12))), 160
-
-
-def two_others_slow(rng: np.random.Generator, later: int = 0) -> tuple[psofed.OwnData, int]:
-    """9 clients × 240 rows, 2 inputs correlated in time (0.8); 2 clients with other laws."""
-    weights = np.full((9, 2), 0.6)
-    weights[7:] *= [[-1.0, -1.0], [1.3, -1.3]]
-    return make_table(rng, weights, 240 + later, rng.standard_normal((240 + later, 9)), 0.8), 240
-
-
-def three_others_short(rng: np.random.Generator, later: int = 0) -> tuple[psofed.OwnData, int]:
-    """25 clients × 120 rows, 4 inputs and noise correlated in time (0.5); 3 clients with other laws."""
-    weights = np.full((25, 4), 0.6)
-    weights[22:] *= [[-1.0, -1.0, -1.0, -1.0], [1.3, -1.3, 1.3, -1.3], [-1.6, -1.6, 1.6, 1.6]]
-    return make_table(rng, weights, 120 + later, in_time(rng, (120 + later, 25), 0.5), 0.5), 120
-
-
-def two_laws(rng: np.random.Generator, later: int = 0) -> tuple[psofed.OwnData, int]:
-    """14 clients × 150 rows, 3 inputs; 8 clients with one law, 6 with the opposite."""
-    weights = np.full((14, 3), 0.5)
-    weights[8:] *= -1
-    return make_table(rng, weights, 150 + later, rng.standard_normal((150 + later, 14)), 0.3), 150
-
-
-def first_rows(data: psofed.OwnData, count: int) -> psofed.OwnData:
-    """Return the table of the first rows of each client."""
-    table = data.table
-    inputs = np.concatenate([rows[:count] for rows in table.inputs])
-    targets = np.concatenate([rows[:count] for rows in table.targets])
-    return psofed.from_arrays(inputs, targets, np.repeat(table.clients, count))
-
-
-def gain_later(data: psofed.OwnData, count: int, advice: psofed.Advice) -> float:
-    """Return what the groups in the answer gain after the first `count` rows, at the settings in the answer."""
-    together = alone = 0.0
-    for group in advice.groups:
-        rows = data.only([data.table.clients.index(name) for name in group.clients])
-        size, setting = len(group.clients), {"num_shared": group.num_shared, "stepsize": group.stepsize}
-        scenario = psofed.Scenario.from_data(rows, num_participants=size, **setting)
-        length, start = scenario.iterations, count - WARMUP
-        fleet, samples = table_samples(scenario)
-        together += run_federation(scenario, 0, 8, np.array([0, start, length]))[0][1].sum()
-        alone += lms_errors(samples, fleet.target, advice.alone.stepsize, size, length)[0][start:].sum()
-    return 1 - float(together / alone)
-
-
-def gain_on_fresh_tables(design: Callable[..., tuple[psofed.OwnData, int]], advice: psofed.Advice) -> float:
-    """Return the mean gain of the groups in the answer on fresh tables, with M and stepsizes chosen again."""
-    gains = []
-    for seed in range(20):
-        data, _ = design(np.random.default_rng((seed, 4)))
-        together = alone = 0.0
-        for group in advice.groups:
-            rows = data.only([data.table.clients.index(name) for name in group.clients])
-            found = psofed.advise(rows, byzantine=0, trials=4)
-            alone += len(group.clients) * found.alone.error
-            together += len(group.clients) * found.alone.error * (1 - found.everybody_gain.value)
-        gains.append(1 - together / alone)
-    return float(np.mean(gains))
-
-
-def check_group_intervals(tables: int) -> None:
-    """Print how often the interval holds the gain of the groups in the answer, on fresh tables and after the table."""
-    for design in (two_others, two_others_slow, three_others_short, two_laws):
-        fresh: dict[tuple[tuple[str, ...], ...], float] = {}
-        found = []
-        for seed in range(tables):
-            data, count = design(np.random.default_rng((seed, 3)), LATER)
-            advice = psofed.advise(first_rows(data, count), byzantine=0, trials=8)
-            groups = tuple(group.clients for group in advice.groups)
-            if groups not in fresh:
-                fresh[groups] = gain_on_fresh_tables(design, advice)
-            gain, recent = advice.federation.gain, advice.recent_gain
-            later = gain_later(data, count, advice)
-            found.append((gain.value, *gain.interval, fresh[groups], *recent.interval, later))
-        value, low, high, on_fresh, recent_low, recent_high, afterwards = np.array(found).T
-        cases = ((low, on_fresh, high), (recent_low, afterwards, recent_high))
-        held = [100 * np.mean((least <= truth) & (truth <= most)) for least, truth, most in cases]
-        width = 100 * np.median(high - low) / 2
-        print(
-            f"| {title(design)} | {100 * value.mean():+.1f} % | ± {width:.1f} % | {held[0]:.1f} % | {held[1]:.1f} % |",
-            flush=True,
-        )
-
-
 if __name__ == "__main__":
-    checks = {"intervals": check_intervals, "groups": check_groups, "group_intervals": check_group_intervals}
+    checks = {"intervals": check_intervals, "groups": check_groups}
     checks[sys.argv[1]](int(sys.argv[2]))

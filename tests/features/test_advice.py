@@ -425,13 +425,6 @@ def test_no_verdict_within_the_tolerance_that_breaks_ties() -> None:
     assert not Gain(0.1, (-0.01, 0.2)).matters
 
 
-def test_a_short_warm_up_makes_a_dozen_rows_enough() -> None:
-    rng = np.random.default_rng(2)
-    x = rng.standard_normal((30 * 14, 2))
-    y = x.sum(axis=1) + 0.5 * rng.standard_normal(len(x))
-    assert advise(from_arrays(x, y, np.arange(len(x)) % 30, warmup=3), byzantine=0).verdict == "federate"
-
-
 def test_divergence_and_too_few_blocks_are_no_numbers() -> None:
     assert ratio_gain(np.array([1.0, np.inf, 1.0]), np.ones(3)).value == -np.inf
     assert ratio_gain(np.array([1.0, np.inf, 1.0]), np.ones(3)).is_clear

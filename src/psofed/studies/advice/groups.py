@@ -15,7 +15,7 @@ with z_a, z_b the halves' means weighted by 1/v_k and π_a, π_b the sums of the
 halves that follow one law and were not chosen by the data; the right side bounds the largest of all C(m, s) such
 choices (Laurent and Massart 2000, and a union bound). Halves are split again.
 
-After each quarter of the judged time clients are grouped anew, and in every block the adviser does what had the
+After each quarter of the judged time clients are grouped again, and in every block the adviser does what had the
 smaller error before: it federates everybody, or the groups of a partition, a finer one only if that was clearly better.
 A group that was seen to lose, and a minority that was not seen to gain, stay alone. Its errors are those of following
 the advice at the time, so an interval of these errors has paid for the search.
@@ -36,7 +36,7 @@ from psofed.studies.advice.judging import Judge, Way
 from psofed.studies.advice.running import Clients, Runner
 
 _FALSE_SPLITS = 0.01
-_SEARCHES = 4  # how often clients are grouped anew
+_SEARCHES = 4  # how often clients are grouped again
 
 
 @dataclass(frozen=True, eq=False)
