@@ -192,6 +192,14 @@ def test_theory_comes_in_steps_and_says_what_predict_says() -> None:
         assert point.mean("network_mse") == pytest.approx(exact.network_mse[int(point.x)], rel=1e-3)
 
 
+def test_over_correlated_inputs_the_first_answer_comes_early_and_is_right() -> None:
+    steps = theory_steps(FLEET.replace(data=psofed.Data(input_correlation=0.5)))
+    rough, exact = next(steps).present, next(steps).present
+    assert (rough.terms, exact.terms != {}) == ({}, True)
+    for metric in ("network_mse", "server_msd", "test_mse"):
+        assert rough.mean(metric) == pytest.approx(exact.mean(metric), rel=1e-6)
+
+
 def test_moving_the_stepsize_asks_for_nothing_that_is_known() -> None:
     final_theory(FLEET)
     fleet = fleet_of(FLEET)

@@ -190,6 +190,7 @@ class Session:
     def _use_best(self) -> None:
         best = self._side.theory.best
         if best is not None and best.x:
+            self._last_change = "", 0.0  # undone apart from a slider moved just before
             self._set("stepsize", f"{best.x:.3g}")
 
     # Undo

@@ -78,7 +78,7 @@ def sentence(side: Side, metric: str) -> str:
     >>> from psofed.explore.answers import Level
     >>> fleet = Scenario(num_clients=50, dimension=5, stepsize=0.077)
     >>> present, best = (Point(mu, {"network_mse": Level(mse)}) for mu, mse in ((0.077, 0.0229), (0.2, 0.068)))
-    >>> sentence(Side({}, fleet, theory=Theory(present, full_best=best)), "network_mse")[42:]
+    >>> sentence(Side({}, fleet, theory=Theory(present, full_best=best)), "network_mse")[46:]
     'gives −16.4 dB; sharing all gives −11.7 dB at its best stepsize, 0.2.'
     """
     scenario, theory, simulation = side.scenario, side.theory, side.simulation
