@@ -1,5 +1,6 @@
 """Channels: what links do to messages, one call of a channel's method for each message."""
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Body, options_of, padded
-from psofed.engine.lanes import WIDTH, empty_lanes
+from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.normals import counter_at, fill_draws, uniform_at
 from psofed.engine.streams import WordArray
 from psofed.engine.tables import Stage, call, fields
@@ -75,7 +76,7 @@ def make_channels(setup: "Setup", direction: str, messages: Uploads, target: Flo
     check_size(f"channel.{direction}", clients * sum(kept))
     streams = [np.array(setup.stream(f"channel_{direction}", place)) for place in range(len(channels))]
     shape = messages.sent.shape if channels else (trials, 0, 0)
-    padded_size, most = -(-shape[1] * shape[2] // WIDTH) * WIDTH, max(kept, default=0)
+    padded_size, most = -(-math.prod(shape) // WIDTH) * WIDTH, max(kept, default=0)
     side = ChannelSide(
         addresses=np.zeros(len(channels), np.int64),
         draws=np.array([_DRAWS.index(channel.draws) for channel in channels], np.int64),
@@ -86,7 +87,7 @@ def make_channels(setup: "Setup", direction: str, messages: Uploads, target: Flo
         target=target,
         receiver=np.zeros(shape),
         memory=np.zeros((len(channels), trials, clients if most else 0, most)),
-        words=empty_lanes(padded_size, dtype=np.uint64),
+        words=filled(0, padded_size, dtype=np.uint64),
         numbers=empty_lanes(padded_size + 3 * shape[2]),
         places=np.zeros(shape[2], np.int64),
     )
@@ -109,21 +110,21 @@ def _make_frame(unpack: Body, body: Body) -> Stage:
         self, stream, draws = unpack(side.options[c]), side.streams[c], side.draws[c]
         target, receiver, memory, words, numbers, places = fields(side)[6:]
         clients, entries, sent, rows, _ = fields(side.messages)
-        (trials, _, size), num_clients = sent.shape, side.num_clients
+        (trials, most, size), num_clients = sent.shape, side.num_clients
         width, padded_size = target.size + 1, numbers.size - 3 * size
         values, own = part_of(numbers, padded_size, (size,)), part_of(numbers, padded_size + size, (size,))
         out = part_of(numbers, padded_size + 2 * size, (size,))
+        for trial in range(trials if draws else 0):
+            for p in range(rows[trial]):
+                # The first word is the message's own.
+                first = (n * num_clients + np.int64(clients[trial, p])) * width + 1
+                for m in range(size):
+                    i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                    words[(trial * most + p) * size + m] = counter_at(stream, trial, first + i)
+        if draws:
+            fill_draws(draws == _NORMALS, words, trials * most * size, numbers)
         for trial in range(trials):
-            participants = rows[trial]
-            if draws:
-                for p in range(participants):
-                    # The first word is the message's own.
-                    first = (n * num_clients + np.int64(clients[trial, p])) * width + 1
-                    for m in range(size):
-                        i = entries[trial, p if entries.shape[1] > 1 else 0, m]
-                        words[p * size + m] = counter_at(stream, trial, first + i)
-                fill_draws(draws == _NORMALS, words, participants * size, numbers)
-            for p in range(participants):
+            for p in range(rows[trial]):
                 is_sent = False
                 for m in range(size):
                     i, value = entries[trial, p if entries.shape[1] > 1 else 0, m], sent[trial, p, m]
@@ -134,8 +135,9 @@ def _make_frame(unpack: Body, body: Body) -> Stage:
                     continue
                 client: Any = np.int64(clients[trial, p])
                 chance = uniform_at(stream, trial, (n * num_clients + client) * width)
-                normals = part_of(numbers, p * size, (size if draws == _NORMALS else 0,))
-                uniforms = part_of(numbers, p * size, (size if draws == _UNIFORMS else 0,))
+                start = (trial * most + p) * size
+                normals = part_of(numbers, start, (size if draws == _NORMALS else 0,))
+                uniforms = part_of(numbers, start, (size if draws == _UNIFORMS else 0,))
                 message = Transmission(values, own, places, client, n, normals, uniforms, chance)
                 if has_memory:
                     body(self, message, memory[c, trial, client], out)

@@ -144,7 +144,10 @@ def _read(context, builder, kind, words, name):
     place, member = kind.places[name]
 
     def word(j):
-        return builder.load(builder.gep(words, [ir.Constant(_WORD, place + j)], inbounds=True))
+        value = builder.load(builder.gep(words, [ir.Constant(_WORD, place + j)], inbounds=True))
+        # Nothing changes a table while a kernel runs, so that words need not be read again after each store.
+        value.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return value
 
     if isinstance(member, TableType):
         return builder.inttoptr(word(0), _WORD.as_pointer())
