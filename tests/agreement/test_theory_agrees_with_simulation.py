@@ -121,7 +121,7 @@ def server_held_grid() -> list[Scenario]:
 def network_grid() -> list[Scenario]:
     small = {"num_clients": 6, "dimension": 3, "num_shared": 1, "iterations": 900}
     noisy = psofed.Links(
-        up=[psofed.channels.Noisy(variance=0.02), psofed.channels.Lossy(probability=0.2)],
+        up=[psofed.channels.Quantised(bits=6, reach=16.0), psofed.channels.Lossy(probability=0.2)],
         down=psofed.channels.Noisy(variance=0.01),
     )
     away = psofed.availabilities.Bernoulli(probability=psofed.Uniform(0.2, 0.9), learns="available")

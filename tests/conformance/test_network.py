@@ -162,6 +162,7 @@ def test_the_quantiser_is_unbiased_and_its_dithered_error_has_variance_of_a_step
     if rounding == "dithered":
         assert abs(error.var() / (step**2 / 12) - 1) < 4 * math.sqrt(0.8 / values.size)
         assert abs(np.corrcoef(error, values)[0, 1]) < 4 / math.sqrt(values.size)
+        assert channel.added_variance() == step**2 / 12
     else:
         assert np.allclose((out / step - 0.5) % 1.0, 0.0)
         assert set(np.unique(np.round(out / step - 0.5))) <= set(range(-8, 8))

@@ -10,7 +10,7 @@ from psofed import Data, Links, NotCoveredError, Scenario, Selection
 from psofed.algorithms import OnlineFed
 from psofed.attacks import ColludingGaussian, ConstantBias, DropOut, Gaussian, LabelPoisoning, SignFlip
 from psofed.availabilities import Bernoulli
-from psofed.channels import Lossy, Noisy
+from psofed.channels import Lossy, Noisy, Quantised
 from psofed.delays import Fixed, Geometric
 from psofed.learners import NLMS, LeakyLMS
 from psofed.theory.prediction import Prediction
@@ -36,10 +36,10 @@ OPENED = {
         "uplink": "redrawn",
         "attack": ConstantBias(clients=[0], probability=0.4, bias=0.5),
     },
-    "noise and losses both ways": {
+    "noise, dither and losses both ways": {
         "channel": Links(
             up=[Noisy(variance=0.1), Lossy(probability=0.3)],
-            down=[Noisy(variance=0.02), Lossy(probability=0.2)],
+            down=[Quantised(bits=4, reach=4.0), Lossy(probability=0.2)],
         )
     },
     "missing uploads and bias over a noisy link": {

@@ -23,14 +23,21 @@ def test_the_measured_lag_is_the_predicted_one() -> None:
 
 
 def test_recovery_is_the_time_back_to_the_old_level() -> None:
-    result = simulate(BASE.replace(drift=Jump(size=2.0, at=400)), trials=64, seed=1)
+    result = simulate(BASE.replace(drift=Jump(size=2.0, at=400)), trials=64, seed=1, keep_trials=True)
     tracking, curve = result.tracking, result.curve["server_msd"]
     assert 10 < tracking.recovery < 200
+    assert tracking.recovery_standard_error >= 0
     before = curve[200:400].mean()
     window = curve[400 + tracking.recovery :][:20].mean()
     assert window <= 1.1 * before
     assert curve[400] > 3.5
-    assert tracking.to_json().keys() == {"kind", "msd", "msd_standard_error", "recovery"}
+    assert tracking.to_json().keys() == {
+        "kind",
+        "msd",
+        "msd_standard_error",
+        "recovery",
+        "recovery_standard_error",
+    }
 
 
 def test_a_server_without_time_to_recover_is_said_to_have_none() -> None:
@@ -59,3 +66,10 @@ def test_tracking_is_none_without_drift_and_stands_in_the_json_with_it() -> None
 def test_lag_is_refused_where_it_means_nothing(drift) -> None:
     with pytest.raises(NotCoveredError, match="random-walk"):
         measure_lag(BASE.replace(drift=drift))
+
+
+def test_a_trial_that_diverges_after_a_jump_leaves_no_error_of_the_recovery() -> None:
+    drift = Jump(size=1e6, at=400)
+    result = simulate(BASE.replace(drift=drift), trials=3, keep_trials=True)
+    assert result.diverged_trials.size
+    assert result.tracking.recovery_standard_error is None

@@ -32,8 +32,10 @@ class Tracking:
         Sinusoid: MSD over the mean square A²/2 of the motion; 1 for a server that stands still at the centre.
     recovery : int or None
         Jump: iterations until the mean MSD is back within 10 % of its level before the jump; None if it never was.
+    recovery_standard_error : float or None
+        Jackknife over trials, if their curves were kept.
     jumped : bool
-        Whether it was a jump, so that `recovery` applies.
+        Whether it was a jump, so that the last two apply.
     """
 
     kind: str
@@ -42,14 +44,15 @@ class Tracking:
     lag: float | None = None
     untracked: float | None = None
     recovery: int | None = None
+    recovery_standard_error: float | None = None
     jumped: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; what does not apply to the drift is left out."""
         plain = asdict(self)
-        jumped = plain.pop("jumped")
-        applies = {name: value for name, value in plain.items() if value is not None}
-        return json_object(applies | ({"recovery": self.recovery} if jumped else {}))
+        jumped = plain.pop("jumped")  # without a recovery, None says so
+        applies = {name for name in plain if plain[name] is not None or (jumped and "recovery" in name)}
+        return json_object({name: value for name, value in plain.items() if name in applies})
 
     def describe(self) -> str:
         """Return one sentence."""
@@ -74,17 +77,18 @@ def measure_tracking(result: SimulationResult) -> Tracking:
     """Say how well the server of a simulation with drift followed its target."""
     scenario, drift, msd = result.scenario, result.scenario.drift, result.server_msd
     assert drift is not None
-    about = (drift.kind, msd.mean, msd.standard_error)
+    known = (drift.kind, msd.mean, msd.standard_error)
     variance, swing, jump = drift.increment_variance(), drift.mean_square(), drift.jump_iteration()
     if variance is not None:
         power = scenario.dimension * variance
-        return Tracking(*about, lag=msd.mean / power if power > 0 else math.inf)
+        return Tracking(*known, lag=msd.mean / power if power > 0 else math.inf)
     if swing is not None:
-        return Tracking(*about, untracked=msd.mean / swing if swing > 0 else math.inf)
+        return Tracking(*known, untracked=msd.mean / swing if swing > 0 else math.inf)
     if jump is None:
-        return Tracking(*about)
+        return Tracking(*known)
     recovery = _recovery(result.curve["server_msd"], jump, result.bin_width)
-    return Tracking(*about, recovery=recovery, jumped=True)
+    error = None if recovery is None else _jackknife(result, jump)
+    return Tracking(*known, recovery=recovery, recovery_standard_error=error, jumped=True)
 
 
 def _recovery(curve: np.ndarray[Any, Any], at: int, bin_width: int) -> int | None:
@@ -98,3 +102,15 @@ def _recovery(curve: np.ndarray[Any, Any], at: int, bin_width: int) -> int | Non
     smooth = np.convolve(after, np.full(width, 1.0 / width), mode="valid")
     back = np.flatnonzero(smooth <= RECOVERED * before.mean())
     return int(back[0]) * bin_width if back.size else None
+
+
+def _jackknife(result: SimulationResult, at: int) -> float | None:
+    if result.trial_curves is None or result.trials < 3:
+        return None
+    curves = result.trial_curves["server_msd"]
+    total, count = curves.sum(axis=0), len(curves)
+    found = [_recovery((total - curve) / (count - 1), at, result.bin_width) for curve in curves]
+    if any(value is None for value in found):
+        return None
+    values = np.array(found, dtype=np.float64)
+    return float(np.sqrt((count - 1) * np.mean((values - values.mean()) ** 2)))

@@ -18,6 +18,7 @@ from psofed.parts.base import Attack
 from psofed.render import Report, Reported
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
+from psofed.theory.clipping import clips
 from psofed.theory.coverage import hears_nothing, statement_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
@@ -77,6 +78,11 @@ def attack_limits(scenario: Scenario | str | Path, theory: str = "exact") -> Att
     """
     scenario = as_scenario(scenario)
     attack, clients, names = scenario.attack, scenario.num_clients, scenario.client_names
+    if clips(scenario):
+        raise NotCoveredError(
+            "attack_limits finds where models grow without bound, which a quantised channel prevents by clipping them; "
+            "leave out the channel"
+        )
     if attack is None:
         raise InvalidValueError("attack", None, "an attack to find the limits of")
     if len(scenario.attacks) > 1:

@@ -215,6 +215,8 @@ class Prediction(Reported):
         iterations : int, optional
             How many; the scenario's own by default.
         """
+        if self.is_stable:
+            self.solver.check_reach(self.scenario.mean_stepsize)
         levels = self.solver.by_honesty.curve(
             self.scenario.mean_stepsize, iterations or self.scenario.iterations
         )

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import ImpossibleResultError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.scenario.describe import describe_scenario
+from psofed.theory.clipping import check_reach, clips
 from psofed.theory.groups import PRECISION
 from psofed.theory.iteration import NO_SOURCES, Iteration, Moments, Sources
 from psofed.theory.krylov import dominant_eigenvalue, solve_fixed_points
@@ -169,6 +170,7 @@ class Solver:
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Return the steady state by source, with its standard error where offsets are sampled; μ must be stable."""
+        self.check_reach(stepsize)
         if not self.model.is_sampled:
             levels = self._by_source(stepsize, self._offsets(0))
             self._check(levels)
@@ -241,6 +243,13 @@ class Solver:
             if not np.any(far):
                 return Level(*((total + (iterations - length) * steady) / iterations).tolist())
             length = min(4 * length, iterations)
+
+    def check_reach(self, stepsize: float) -> None:
+        """Refuse a stable stepsize at which links clip values, which the theory assumes they do not."""
+        if clips(self.model.scenario):
+            offsets = self._offsets(1)
+            recursion = next(self.recursions(stepsize, None if offsets is None else offsets[:1]))
+            check_reach(self.model, recursion.steady_state(Sources())[1], stepsize)
 
     def num_moments(self, stepsize: float) -> int:
         """Count the numbers that one iteration of a curve computes."""

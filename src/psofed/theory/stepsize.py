@@ -73,7 +73,10 @@ def optimal_stepsize(
     scenario = as_scenario(scenario)
     check_metric_covered(scenario, metric)
     solver = Solver(TheoryModel(scenario, theory, by_honesty=metric == "honest"))
-    return best_stepsize(solver, metric)
+    best = best_stepsize(solver, metric)
+    if best > 0:
+        solver.check_reach(best)
+    return best
 
 
 def best_stepsize(solver: Solver, metric: str = "network") -> float:

@@ -3,6 +3,7 @@
 Everything that does not depend on μ is computed once.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray, ProgressCallback
 from psofed.common.validation import check_number
@@ -123,15 +125,21 @@ def predict_stepsizes(
     for mu in values:
         check_stepsize(first.model, float(mu))
     stable = np.array([first.solver.is_stable(float(mu)) for mu in values], dtype=bool)
+    refusal: NotCoveredError | None = None
     columns: dict[str, list[float]] = {name: [] for name in (*_LEVELS, *TERMS, "sampling_error")}
     for done, mu in enumerate(values):
         if progress is not None:
             progress(done, values.size)
         point = first.at(float(mu), is_stable=bool(stable[done]))
-        row = {name: getattr(point, name) for name in _LEVELS} | asdict(point.terms)
-        row["sampling_error"] = point.steady_state.sampling_error.excess
+        try:
+            row = {name: getattr(point, name) for name in _LEVELS} | asdict(point.terms)
+            row["sampling_error"] = point.steady_state.sampling_error.excess
+        except NotCoveredError as error:  # a link clips values at this stepsize
+            row, refusal = dict.fromkeys(columns, math.nan), error
         for name, column in columns.items():
             column.append(row[name])
+    if refusal is not None and not np.isfinite(columns["network_mse"]).any():
+        raise refusal
     if progress is not None:
         progress(values.size, values.size)
     return StepsizeCurve(

@@ -34,14 +34,15 @@ def stepsizes_report(curve: "StepsizeCurve") -> Report:
     if not stable:
         headline = "None of the stepsizes is stable." if total else "No stepsizes were given."
         return Report(headline, "", (Table("", columns, rows),), draw=lambda: (stepsizes_chart(curve),))
-    best = int(np.argmin(curve.network_mse))
+    best = int(np.nanargmin(curve.network_mse))
+    clipped = "An empty cell: a link clips values at this stepsize, which the theory does not cover."
     return Report(
         f"Stepsize {significant(curve.stepsize[best])} gives the lowest network MSE, "
         f"{decibels(float(curve.network_mse[best]))}; {stable} of {counted(total, 'stepsize')} "
         f"{'is' if stable == 1 else 'are'} stable.",
         f"{sentence_case(THEORY_TITLES[curve.theory])}: {describe_scenario(curve.scenario)}.",
         (Table("Steady state by stepsize", columns, rows, marked=frozenset({best})),),
-        assumptions(curve.scenario),
+        (*((clipped,) if np.isnan(curve.network_mse).any() else ()), *assumptions(curve.scenario)),
         NextStep(
             "Let the theory choose",
             f"psofed.tune(curve.scenario{theory_argument(curve.theory)})",

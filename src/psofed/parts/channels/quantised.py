@@ -54,6 +54,12 @@ class Quantised(Channel):
         """Return `bits`."""
         return self.bits
 
+    def added_variance(self) -> float | None:
+        """Return Δ²/12 with dither, which holds where no value is clipped."""
+        if self.rounding != "dithered":
+            return None
+        return (2.0 * self.reach / 2.0**self.bits) ** 2 / 12.0
+
 
 def _nearest_level(value: float, step: float, reach: float) -> float:
     """Return the level (j + ½) Δ nearest to a value; NaN if it is not finite."""
