@@ -44,7 +44,9 @@ class Runner:
     def __init__(self, scenario: Scenario, settings: AdviceSettings) -> None:
         data = scenario.own_data
         assert data is not None
-        self.scenario, self.data, self.settings = scenario, data, settings
+        self.scenario: Scenario = scenario
+        self.data: OwnData = data
+        self.settings: AdviceSettings = settings
         self.everybody: Clients = tuple(range(scenario.num_clients))
         self.blocks: Blocks = cut_into_blocks(data.samples)
         self.judge: Judge = Judge(self.blocks)
