@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.data.own_data import OwnData
 from psofed.engine.lanes import WIDTH
 from psofed.engine.run import Run
 from psofed.fleet.measured import table_samples
