@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.data.own_data import OwnData
 from psofed.engine.lanes import WIDTH
 from psofed.engine.run import Run
 from psofed.fleet.measured import table_samples
@@ -44,7 +45,9 @@ class Runner:
     def __init__(self, scenario: Scenario, settings: AdviceSettings) -> None:
         data = scenario.own_data
         assert data is not None
-        self.scenario, self.data, self.settings = scenario, data, settings
+        self.scenario: Scenario = scenario
+        self.data: OwnData = data
+        self.settings: AdviceSettings = settings
         self.everybody: Clients = tuple(range(scenario.num_clients))
         self.blocks: Blocks = cut_into_blocks(data.samples)
         self.judge: Judge = Judge(self.blocks)
