@@ -143,6 +143,8 @@ def _marks(side: Side, source: str, axis: str, metric: str) -> list[tuple[float,
         return _levels(side.drawn.charts.get(axis, ()), metric)
     if source == "points":
         return _levels(simulation.charts.get(axis, ()), metric)
+    if source == "band" and not theory.finished:
+        return []  # half a band would look like an answer
     if source == "band":
         worst = [p for p in theory.charts.get(axis, ()) if math.isfinite(p.worst) and metric == "network_mse"]
         return [(x, y, y, point.worst, 0) for point in worst for x, y, *_ in _levels([point], metric)]

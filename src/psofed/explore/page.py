@@ -101,7 +101,7 @@ class Session:
         if not self._sides:
             self._open_preset(next(iter(explored.presets.values())))
         self._show_all()
-        pn.state.onload(self._show_address)
+        pn.state.onload(self._show_again)
 
     def close(self) -> None:
         """End the processes of this page."""
@@ -318,10 +318,15 @@ class Session:
     def _query(self) -> str:
         return to_address({name: side.scenario for name, side in self._sides.items()}, self._metric)
 
-    def _show_address(self) -> None:
-        """Show the settings in the address, in the place of the token."""
-        self.view.address.value = ""
-        self.view.address.value = self._query()
+    def _show_again(self) -> None:
+        """Show what was sent before the window listened, and the settings in the address instead of the token."""
+        view = self.view
+        view.address.value = ""
+        view.address.value = self._query()
+        view.draw_over(view.axis.value)
+        self._show()
+        for pane in (view.sentence, view.table, view.caption):
+            pane.param.trigger("object")
 
     def _show_form(self) -> None:
         """Show the chosen group of fields; a control stays while its field does."""
