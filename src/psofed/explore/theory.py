@@ -14,10 +14,8 @@ import numpy as np
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.explore.answers import METRICS, Level, Point, Theory
-from psofed.results.metrics import HONEST
 from psofed.scenario import Scenario
-from psofed.theory.metrics import metrics_of
-from psofed.theory.prediction import Prediction
+from psofed.theory.prediction import Prediction, predict_roughly
 from psofed.theory.stepsize import NoStableStepsizeError, has_optimum, minimise, stable_range
 
 _BATCH = 0.06  # seconds of computing between two updates of a curve
@@ -37,40 +35,26 @@ class Fleet:
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        self.prediction: Prediction = Prediction(scenario, theory_of(scenario))
+        self.prediction: Prediction = predict_roughly(scenario, theory_of(scenario))
         self.points: dict[float, Point] = {}
         self._seconds = 0.0  # that the last point took
 
-    def point(self, stepsize: float, metric: str = "network_mse") -> Point:
-        """Return the steady state at one stepsize; the honest MSE too if it is the `metric`, or costs nothing."""
+    def point(self, stepsize: float) -> Point:
+        """Return the steady state at one stepsize."""
         point = self.points.get(stepsize)
-        if point is None or metric not in point.levels:
+        if point is None:
             started = time.thread_time()
             prediction = self.prediction.at(stepsize)
-            with_honest = metric == HONEST or prediction.model.tells_honest
-            names = [name for name in METRICS if name != HONEST or with_honest]
-            levels = {name: Level(float(getattr(prediction, name))) for name in names}
+            levels = {name: Level(float(getattr(prediction, name))) for name in METRICS}
             point = Point(stepsize, levels, terms=asdict(prediction.terms))
             self.points[stepsize] = point
             self._seconds = time.thread_time() - started
         return point
 
-    def rough_point(self, stepsize: float) -> Point | None:
-        """Return the errors alone, in half the time, over correlated inputs; None if :meth:`point` is as quick."""
-        prediction = self.prediction.at(stepsize)
-        model, solver = prediction.model, prediction.solver
-        if stepsize in self.points or model.fleet.is_white or not prediction.is_stable:
-            return None
-        solver.check_answer(stepsize)
-        level = solver.rough_level(stepsize)
-        metrics = metrics_of(model, level.excess, level.server, level.honest)
-        names = [name for name in METRICS if name != HONEST or model.tells_honest]
-        return Point(stepsize, {name: Level(float(getattr(metrics, name))) for name in names})
-
-    def point_or_nothing(self, stepsize: float, metric: str = "network_mse") -> Point:
+    def point_or_nothing(self, stepsize: float) -> Point:
         """Return the same, without errors where the theory does not cover this stepsize."""
         try:
-            return self.point(stepsize, metric)
+            return self.point(stepsize)
         except NotCoveredError:
             return Point(stepsize)
 
@@ -78,7 +62,7 @@ class Fleet:
         """Return a point with its error under the worst additive attack of the same power, if there is one."""
         if math.isnan(point.worst):
             try:
-                worst = float(self.prediction.at(point.x).worst_attack().worst.network_mse)
+                worst = self.prediction.at(point.x).worst_network_mse()
             except (InvalidValueError, NotCoveredError):
                 return point
             point = self.points[point.x] = replace(point, worst=worst)
@@ -109,11 +93,11 @@ class Fleet:
             return Point(0.0)
 
         def error(stepsize: float) -> float:
-            value = self.point_or_nothing(stepsize, metric).mean(metric)
+            value = self.point_or_nothing(stepsize).mean(metric)
             return math.inf if value is None else value
 
         stepsize = minimise(error, self.limit, 3e-2 if self.is_slow else 1e-3)
-        return self.point_or_nothing(stepsize, metric) if stepsize > 1e-5 * self.limit else Point(0.0)
+        return self.point_or_nothing(stepsize) if stepsize > 1e-5 * self.limit else Point(0.0)
 
     def stepsizes(self) -> list[float]:
         """Return stepsizes for a curve: dense near zero, where an attack weighs most, and near the limit."""
@@ -148,10 +132,7 @@ def theory_steps(scenario: Scenario, metric: str = "network_mse") -> Iterator[Th
     stepsize = scenario.mean_stepsize
     try:
         fleet = fleet_of(scenario)
-        rough = fleet.rough_point(stepsize)
-        if rough is not None and rough.mean(metric) is not None:
-            yield Theory(rough)
-        present = fleet.point(stepsize, metric)
+        present = fleet.point(stepsize)
     except NotCoveredError as error:
         yield Theory(refusal=str(error), finished=True)
         return
@@ -160,11 +141,11 @@ def theory_steps(scenario: Scenario, metric: str = "network_mse") -> Iterator[Th
     yield (theory := replace(theory, best=fleet.best(metric)).with_chart("stepsize", fleet.curve))
     full = fleet_of(scenario.replace(num_shared=scenario.dimension))
     yield (theory := replace(theory, full_best=full.best(metric)))
-    for points in _in_batches(_shared_points(scenario, metric, 4 if fleet.is_slow else 12)):
+    for points in _in_batches(_shared_points(scenario, 4 if fleet.is_slow else 12)):
         yield (theory := theory.with_chart("num_shared", points))
     for points in _learning_curve(fleet, scenario, present):
         yield (theory := theory.with_chart("iteration", points))
-    for _ in _in_batches(fleet.point_or_nothing(mu, metric) for mu in fleet.stepsizes()):
+    for _ in _in_batches(fleet.point_or_nothing(mu) for mu in fleet.stepsizes()):
         yield (theory := theory.with_chart("stepsize", fleet.curve))
     if not fleet.is_slow and not math.isnan((present := fleet.worst(present)).worst):
         yield (theory := replace(theory, present=present))
@@ -192,11 +173,11 @@ def theory_of(scenario: Scenario) -> str:
     return "exact" if scenario.data.stream.is_independent else "independence"
 
 
-def _shared_points(scenario: Scenario, metric: str, most: int) -> Iterator[Point]:
+def _shared_points(scenario: Scenario, most: int) -> Iterator[Point]:
     for count in shared_counts(scenario.dimension, scenario.num_shared, most):
         try:
             fleet = fleet_of(scenario.replace(num_shared=count))
-            yield replace(fleet.point(scenario.mean_stepsize, metric), x=float(count))
+            yield replace(fleet.point(scenario.mean_stepsize), x=float(count))
         except NotCoveredError:
             yield Point(float(count))
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.numbers import student_quantile
 from psofed.common.types import FloatArray
+from psofed.results.estimates import students_factor
 from psofed.scenario import Scenario
 
 # Blocks of time; the first quarter only serves to choose from.
@@ -261,5 +261,5 @@ def ratio_gain(
     angles = np.pi / blocks * np.outer(np.arange(1, waves + 1), np.arange(blocks) + 0.5)
     slow = math.sqrt(2 / blocks) * np.cos(angles) @ (first - ratio * other)
     error = math.sqrt(blocks / waves * float(slow @ slow)) / total
-    reach = student_quantile(0.5 + confidence / 2, waves) * error
+    reach = students_factor(waves + 1, confidence) * error
     return Gain(1 - ratio, (1 - ratio - reach, 1 - ratio + reach))
