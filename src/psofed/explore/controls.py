@@ -42,7 +42,7 @@ class Control:
             )
             self._slider.param.watch(self._slide, "value")
         self._input.param.watch(self._type, "value")
-        self.shape = shape_of(field)
+        self.shape: tuple[Any, ...] = shape_of(field)
         views = [view for view in (self._input, self._slider) if view is not None]
         name = field.name.replace(".", "-").replace("_", "-")
         self.box: Any = pn.Column(*views, css_classes=[f"field-{name}"], sizing_mode="stretch_width")

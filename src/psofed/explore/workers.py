@@ -178,7 +178,7 @@ class _Process:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         self.connection: Connection = here
-        self.warm = context.Event()  # set when everything is loaded
+        self.warm: Event = context.Event()  # set when everything is loaded
         self._data = data
         arguments = (there, self.warm, plugin_files(), data)
         self._process = context.Process(target=run, args=arguments, daemon=True)
