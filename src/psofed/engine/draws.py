@@ -1,4 +1,4 @@
-"""What is drawn ahead for some iterations: who takes part, masks, Byzantine sets, delays, moves, samples."""
+"""Draws ahead for some iterations: who takes part, masks, Byzantine sets, delays, moves, samples."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ _CHUNK_UPDATES = 100_000_000
 
 
 class Draws(NamedTuple):
-    """What is drawn for T iterations.
+    """Draws of T iterations.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ def make_uploads(trials: int, most: int, numbers: int, one_mask: bool = True) ->
     entries = np.arange(numbers, dtype=np.int32)
     return Uploads(
         clients=np.repeat(np.arange(most, dtype=np.int32)[None], trials, axis=0),
-        entries=np.ascontiguousarray(np.broadcast_to(entries, (trials, 1 if one_mask else most, numbers))),
+        entries=np.broadcast_to(entries, (trials, 1 if one_mask else most, numbers)).copy(),
         sent=np.full((trials, most, numbers), np.nan),
         rows=np.full(trials, most),
         asked=np.full(trials, most),
