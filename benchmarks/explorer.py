@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
 
 PRESETS = ("README: 50 clients, 15 Byzantine", "100 clients", "100 clients, correlated inputs")
 FLEETS = {
-    PRESETS[1]: Scenario(num_clients=100, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=30)),
+    PRESETS[1]: Scenario(num_clients=100, dimension=5, stepsize=0.05, attack=Gaussian(num_byzantine=30)),
     PRESETS[2]: Scenario(
-        num_clients=100, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=30),
+        num_clients=100, dimension=5, stepsize=0.05, attack=Gaussian(num_byzantine=30),
         data=Data(input_correlation=0.5),
     ),
 }  # fmt: skip

@@ -334,6 +334,10 @@ def test_only_what_the_playground_has_opens_there(monkeypatch: pytest.MonkeyPatc
     )
     assert exports.playground_fragment(readme_fleet().replace(aggregation="median")) == ""
     assert exports.playground_fragment(FLEET) == ""
+    many = readme_fleet().replace(
+        attack=psofed.attacks.Gaussian(num_byzantine=30), data=psofed.Data(target_spread=0.1)
+    )
+    assert exports.playground_fragment(many) == ""  # more than another fleet of the playground has clients
 
 
 # Processes and the command

@@ -56,10 +56,9 @@ def playground_fragment(scenario: Scenario) -> str:
     attack, stepsize = scenario.attack or Gaussian(num_byzantine=0), scenario.stepsize
     if not isinstance(attack, Gaussian) or attack.clients or not isinstance(stepsize, float | int):
         return ""
-    names = ("num_shared", "stepsize", "iterations", "attack")
-    changes = {name: getattr(scenario, name) for name in names}
-    for name, fleet in PLAYGROUND.items():
-        if Scenario(**fleet, **changes) == scenario:
+    fleet = scenario.replace(attack=None, num_shared=1, stepsize=0.1, iterations=1)
+    for name, fields in PLAYGROUND.items():
+        if fleet == Scenario(**fields, stepsize=0.1, iterations=1):
             settings = {"fleet": name, "m": scenario.num_shared, "b": attack.num_byzantine}
             return urlencode({**settings, "p": attack.probability, "v": attack.variance, "mu": stepsize})
     return ""
