@@ -1,4 +1,4 @@
-"""Byzantine clients detected and excluded: the picture of docs/defence.md.
+"""Byzantine clients detected and excluded: the picture of docs/security.md.
 
 Run as `python examples/defence.py docs/images`.
 """

@@ -1,4 +1,4 @@
-"""A target that moves: the numbers and pictures of docs/drift.md.
+"""A target that moves: the numbers and pictures of docs/learning.md.
 
 Run as `python examples/drift.py docs/images`.
 """

@@ -1,4 +1,4 @@
-"""How much accuracy sleep, delay, few bits and privacy cost: the tables of docs/costs.md.
+"""How much accuracy sleep, delay, few bits and privacy cost: the tables of docs/studies.md.
 
 Run as `python examples/network_costs.py docs/tables`. Every number is computed with two seeds; the last line tells how
 often their 95 % intervals contradict each other.

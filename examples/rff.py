@@ -1,4 +1,4 @@
-"""Random features on a non-linear stream: the numbers and the picture of docs/rff.md.
+"""Random features on a non-linear stream: the numbers and the picture of docs/learning.md.
 
 Run as `python examples/rff.py docs/images`.
 """

@@ -1,4 +1,4 @@
-"""Does partial sharing save traffic and blunt model poisoning in a neural network? The study of docs/deep.md.
+"""Does partial sharing save traffic and blunt model poisoning in a neural network? The study of docs/studies.md.
 
 20 clients learn to read scikit-learn's handwritten digits with one network of 2,410 weights. Run in this folder, one
 after the other::

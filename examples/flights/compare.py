@@ -1,4 +1,4 @@
-"""Delays of flights, learned by airports together and alone: the numbers and pictures of docs/flights.md.
+"""Delays of flights, learned by airports together and alone: the numbers and pictures of docs/studies.md.
 
 Run as `python examples/flights/compare.py docs/images`.
 """

@@ -1,4 +1,4 @@
-"""Recommended stepsizes against the best of a fine grid, on the flights: the table of docs/flights.md.
+"""Recommended stepsizes against the best of a fine grid, on the flights: the table of docs/studies.md.
 
 Run as `python examples/flights/tune.py 1,2,6`; some minutes for each number of shared entries.
 """
