@@ -15,7 +15,7 @@ import psofed
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.numbers import to_decibels
 from psofed.explore import exports
-from psofed.explore.answers import Level, Point, Simulation, Theory
+from psofed.explore.answers import ErrorLevel, Point, Simulation, Theory
 from psofed.explore.drafts import (
     LIMITS,
     changed,
@@ -228,7 +228,7 @@ def test_simulated_points_are_what_simulate_says() -> None:
     simulation = list(simulation_steps(FLEET, 0.5, lambda done, total: seen.append(done / total)))[-1]
     result = psofed.simulate(FLEET, trials=TRIALS[-1])
     for metric in ("network_mse", "honest_mse"):
-        assert simulation.present.levels[metric] == Level(result[metric].mean, *result[metric].interval)
+        assert simulation.present.levels[metric] == ErrorLevel(result[metric].mean, *result[metric].interval)
     assert simulation.present.trials == TRIALS[-1]
     assert seen == sorted(seen)
     assert seen[-1] == simulation.progress == 1.0
@@ -272,7 +272,7 @@ def test_what_theory_does_not_cover_waits_for_simulate_and_then_has_values() -> 
     assert note(side).endswith("Press Simulate.")
     side.simulating = True
     assert (side.state, note(side).endswith("Simulating, 0 % …")) == ("simulating", True)
-    point = Point(0.1, {"network_mse": Level(0.1, 0.09, 0.11)}, trials=16)
+    point = Point(0.1, {"network_mse": ErrorLevel(0.1, 0.09, 0.11)}, trials=16)
     side.simulation = Simulation(point)
     assert sentence(side, "network_mse").endswith("−10.00 ± 0.44 dB in 16 simulated trials.")
     shown = table({"A": side})
@@ -292,9 +292,9 @@ def test_the_table_compares_two_sides() -> None:
 
 def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
     pytest.importorskip("bokeh", reason="the explorer's extra is not installed")
-    from psofed.explore.chart import Chart
+    from psofed.explore.chart import AxisChart
 
-    chart = Chart("stepsize", ("A", "B"))
+    chart = AxisChart("stepsize", ("A", "B"))
     chart.show({"A": side_of(FLEET)}, "network_mse")
     assert len(chart._sources["A", "present"].data["x"]) == 1
     assert chart.caption({"A": side_of(FLEET)}).startswith("Band: up to the worst additive attack")
@@ -310,7 +310,7 @@ def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
 
 
 def test_the_file_of_numbers_holds_what_is_drawn() -> None:
-    point = Point(3.0, {"network_mse": Level(0.1, 0.05, 0.2)}, trials=16)
+    point = Point(3.0, {"network_mse": ErrorLevel(0.1, 0.05, 0.2)}, trials=16)
     side = side_of(FLEET, Simulation(point, {"stepsize": (point,)}))
     rows = list(csv.DictReader(io.StringIO(exports.numbers_as_csv({"A": side}))))
     assert {row["axis"] for row in rows} == {"stepsize", "num_shared", "iteration"}

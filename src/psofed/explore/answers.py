@@ -17,7 +17,7 @@ AXES = {"stepsize": "stepsize μ", "num_shared": "shared parameters M", "iterati
 
 
 @dataclass(frozen=True)
-class Level:
+class ErrorLevel:
     """An error, linear. `low` and `high` are the ends of the 95 % interval of a simulated one."""
 
     mean: float
@@ -31,7 +31,7 @@ class Point:
 
     Attributes
     ----------
-    levels : mapping of str to Level
+    levels : mapping of str to ErrorLevel
         By metric. Infinite where unstable, NaN where the theory does not cover the metric.
     worst : float
         Network MSE under the worst additive attack of the same power; NaN where it is not known.
@@ -42,7 +42,7 @@ class Point:
     """
 
     x: float
-    levels: Mapping[str, Level] = field(default_factory=dict)
+    levels: Mapping[str, ErrorLevel] = field(default_factory=dict)
     worst: float = math.nan
     terms: Mapping[str, float] = field(default_factory=dict)
     trials: int = 0
@@ -59,7 +59,7 @@ Charts = Mapping[str, tuple[Point, ...]]
 
 @dataclass(frozen=True)
 class Answer:
-    """What theory or simulation has found so far.
+    """An answer of theory or simulation, as far as it has come.
 
     Attributes
     ----------

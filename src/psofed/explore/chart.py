@@ -19,7 +19,7 @@ _MINUS = "return tick.toLocaleString('en', {maximumSignificantDigits: 4}).replac
 _SOURCES = ("band", "line", "points", "present", "best")
 
 
-class Chart:
+class AxisChart:
     """The figure of one axis.
 
     Parameters

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from psofed.common.types import ProgressCallback
-from psofed.explore.answers import Level, Point, Simulation
+from psofed.explore.answers import ErrorLevel, Point, Simulation
 from psofed.explore.theory import shared_counts
 from psofed.results import SimulationResult
 from psofed.results.metrics import HONEST
@@ -86,7 +86,9 @@ def _placed(answer: Simulation, axis: str, point: Point) -> tuple[Point, ...]:
 
 
 def _point(x: float, result: SimulationResult) -> Point:
-    levels = {name: Level(estimate.mean, *estimate.interval) for name, estimate in result.estimates().items()}
+    levels = {
+        name: ErrorLevel(estimate.mean, *estimate.interval) for name, estimate in result.estimates().items()
+    }
     levels.setdefault(HONEST, levels["network_mse"])  # without Byzantine clients
     return Point(x, levels, trials=result.trials, diverged=int(result.diverged_trials.size))
 
@@ -102,7 +104,9 @@ def _curve(result: SimulationResult) -> tuple[Point, ...]:
         centre = np.add.reduceat(values, starts) / sizes
         # Neighbouring iterations are strongly dependent, so averaging a bin does not reduce its uncertainty.
         spread = 1.96 * np.add.reduceat(result.curve_standard_error[metric], starts) / sizes
-        levels[metric] = [Level(*row) for row in zip(centre, centre - spread, centre + spread, strict=True)]
+        levels[metric] = [
+            ErrorLevel(*row) for row in zip(centre, centre - spread, centre + spread, strict=True)
+        ]
     levels.setdefault(HONEST, levels["network_mse"])
     return tuple(
         Point(float(n), {metric: column[i] for metric, column in levels.items()}, trials=result.trials)

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
-from psofed.explore.answers import METRICS, Level, Point, Theory
+from psofed.explore.answers import METRICS, ErrorLevel, Point, Theory
 from psofed.scenario import Scenario
 from psofed.theory.prediction import Prediction, predict_roughly
 from psofed.theory.stepsize import NoStableStepsizeError, has_optimum, minimise, stable_range
@@ -25,7 +25,7 @@ _SETTLED = 5e-4  # relative to the steady state: a tenth of a pixel
 _LONGEST_CURVE = 6.0  # seconds for a learning curve
 
 
-class Fleet:
+class FleetTheory:
     """One fleet at all stepsizes: its solver and the points computed so far.
 
     Parameters
@@ -45,7 +45,7 @@ class Fleet:
         if point is None:
             started = time.thread_time()
             prediction = self.prediction.at(stepsize)
-            levels = {name: Level(float(getattr(prediction, name))) for name in METRICS}
+            levels = {name: ErrorLevel(float(getattr(prediction, name))) for name in METRICS}
             point = Point(stepsize, levels, terms=asdict(prediction.terms))
             self.points[stepsize] = point
             self._seconds = time.thread_time() - started
@@ -109,11 +109,11 @@ class Fleet:
 
 
 @lru_cache(maxsize=40)
-def _fleet(scenario: Scenario) -> Fleet:
-    return Fleet(scenario)
+def _fleet(scenario: Scenario) -> FleetTheory:
+    return FleetTheory(scenario)
 
 
-def fleet_of(scenario: Scenario) -> Fleet:
+def fleet_of(scenario: Scenario) -> FleetTheory:
     """Return the fleet of a scenario, whatever its stepsize; the most recently used ones are kept."""
     common = isinstance(scenario.stepsize, float | int)
     return _fleet(scenario.replace(stepsize=1.0) if common else scenario)
@@ -182,7 +182,7 @@ def _shared_points(scenario: Scenario, most: int) -> Iterator[Point]:
             yield Point(float(count))
 
 
-def _learning_curve(fleet: Fleet, scenario: Scenario, present: Point) -> Iterator[tuple[Point, ...]]:
+def _learning_curve(fleet: FleetTheory, scenario: Scenario, present: Point) -> Iterator[tuple[Point, ...]]:
     """Yield the learning curve from its start, each time longer, until it has settled or the run ends."""
     total = scenario.iterations
     length = min(total, 30 if fleet.is_slow else 120)
@@ -195,7 +195,7 @@ def _learning_curve(fleet: Fleet, scenario: Scenario, present: Point) -> Iterato
         tail = network[-max(length // 10, 1) :]
         is_level = math.isfinite(steady) and bool(np.all(np.abs(tail - steady) <= _SETTLED * steady))
         points = [
-            Point(float(n), {name: Level(float(getattr(curve, name)[n])) for name in METRICS})
+            Point(float(n), {name: ErrorLevel(float(getattr(curve, name)[n])) for name in METRICS})
             for n in _thinned(length)
         ]
         if is_level and length < total:  # flat from here on

@@ -9,10 +9,10 @@ from typing import Any
 
 import panel as pn
 
-from psofed.explore.chart import Chart
+from psofed.explore.chart import AxisChart
 from psofed.explore.drafts import SIDES
 from psofed.explore.form import ESSENTIALS
-from psofed.explore.words import Table
+from psofed.explore.words import ErrorTable
 from psofed.results.metrics import LABELS
 
 _CSS = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ class View:
         self.fields: Any = pn.Column(**_WIDE)
         self.best: Any = button(name="Use the best stepsize", **_WIDE)
         self.axis: Any = switch(options=_AXES)
-        self.chart: Chart = Chart("stepsize", SIDES)
+        self.chart: AxisChart = AxisChart("stepsize", SIDES)
         self._figure: Any = pn.pane.Bokeh(self.chart.figure, **_WIDE)
         self.caption: Any = pane(css_classes=["caption"], **_WIDE)
         self.table: Any = pane(**_WIDE)
@@ -85,10 +85,10 @@ class View:
 
     def draw_over(self, axis: str) -> None:
         """Begin a chart over another axis."""
-        self.chart = Chart(axis, SIDES)
+        self.chart = AxisChart(axis, SIDES)
         self._figure.object = self.chart.figure
 
-    def show_table(self, table: Table, title: str) -> None:
+    def show_table(self, table: ErrorTable, title: str) -> None:
         """Show the table; the row with this title is the selected metric."""
         head = "".join(f"<th scope=col>{escape(column)}</th>" for column in ("", *table.columns))
         rows = []

@@ -75,9 +75,9 @@ def sentence(side: Side, metric: str) -> str:
 
     Examples
     --------
-    >>> from psofed.explore.answers import Level
+    >>> from psofed.explore.answers import ErrorLevel
     >>> fleet = Scenario(num_clients=50, dimension=5, stepsize=0.077)
-    >>> present, best = (Point(mu, {"network_mse": Level(mse)}) for mu, mse in ((0.077, 0.0229), (0.2, 0.068)))
+    >>> present, best = (Point(mu, {"network_mse": ErrorLevel(mse)}) for mu, mse in ((0.077, 0.0229), (0.2, 0.068)))
     >>> sentence(Side({}, fleet, theory=Theory(present, full_best=best)), "network_mse")[46:]
     'gives −16.4 dB; sharing all gives −11.7 dB at its best stepsize, 0.2.'
     """
@@ -129,14 +129,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ErrorTable:
     """The numbers: a column per source for one side, or per side and for their difference."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
 
 
-def table(sides: Mapping[str, Side]) -> Table:
+def table(sides: Mapping[str, Side]) -> ErrorTable:
     """Return errors, what contributes to them, stepsizes and traffic."""
     values = tuple(sides.values())
     columns, cells_of = _errors(values)
@@ -147,7 +147,7 @@ def table(sides: Mapping[str, Side]) -> Table:
         if metric == "network_mse":
             rows += [Row(title, (*cells, *blank), is_minor=True) for title, cells in _details(*values)]
     rows += [Row(title, (*cells, *blank)) for title, cells in _designs(*values)]
-    return Table(columns, tuple(rows))
+    return ErrorTable(columns, tuple(rows))
 
 
 def decibels(value: float | None, digits: int = 2) -> str:

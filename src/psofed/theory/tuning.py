@@ -237,7 +237,7 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
 
 
 class Aim(NamedTuple):
-    """What is minimised: a metric in the steady state, or its mean over a horizon, as a theory predicts it."""
+    """The error to be minimised: a metric in the steady state, or its mean over a horizon, as a theory predicts it."""
 
     metric: str
     theory: str
