@@ -277,7 +277,7 @@ def run_rule() -> Callable[..., np.ndarray]:
         work, hooks = make_work(len(sent), sent.shape[1], len(server)), Hooks()
         side = make_rule(rule, messages, error, target, 9, work, hooks)
         assert why_python(rule) is None
-        if own_step is not None:
+        if own_step is not None and rule.has_root_data:  # for others it is scratch
             side.step[:] = -own_step.T
         _combine(KernelTable(side))
         return target[:, None] - error.T

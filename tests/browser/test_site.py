@@ -2,6 +2,7 @@
 
 import importlib.util
 import random
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -73,11 +74,13 @@ def test_the_playground_shows_what_predict_gives(open_page, playground_tables) -
     assert "mu=" in page.url
 
 
-def test_the_page_for_a_wrong_address_leads_on(open_page) -> None:
-    page = open_page((SITE / "404.html").as_uri())
-    targets = page.evaluate("[...document.querySelectorAll('article a')].map(a => a.getAttribute('href'))")
+def test_the_page_for_a_wrong_address_leads_on() -> None:
+    """It is served for any address, so its links are absolute."""
+    article = (
+        (SITE / "404.html").read_text(encoding="utf-8").split("<article", 1)[1].split("</article>", 1)[0]
+    )
+    targets = re.findall(r'href="(/[^"#]+)"', article)
     assert len(targets) >= 5
-    # A 404 page is served for any address, so its links are absolute.
     assert all((SITE / target.lstrip("/")).is_file() for target in targets)
 
 

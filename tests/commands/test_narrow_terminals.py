@@ -62,7 +62,7 @@ def test_every_line_fits_80_columns(files, psofed_command, command):
 def test_wide_and_json_have_what_was_left_out(files, psofed_command):
     command = ("tune", "scenario.toml")
     narrow, wide = psofed_command(*command).stdout, psofed_command(*command, "--wide").stdout
-    assert "Not shown (--wide or wide=True shows all): values sent" in narrow.replace("\n  ", " ")
+    assert "Not shown (--wide or wide=True shows all): server MSD" in narrow.replace("\n  ", " ")
     assert "Not shown" not in wide
     assert max(map(len, wide.splitlines())) > 80
     assert "numbers_per_iteration" in json.dumps(json.loads(psofed_command(*command, "--json").stdout))

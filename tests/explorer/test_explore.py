@@ -174,30 +174,24 @@ def final_theory(scenario: Scenario, metric: str = "network_mse") -> Theory:
 def test_theory_comes_in_steps_and_says_what_predict_says() -> None:
     steps = list(theory_steps(FLEET))
     prediction = psofed.predict(FLEET)
-    assert {step.present.mean("network_mse") for step in steps} == {float(prediction.network_mse)}
+    (network_mse,) = {step.present.mean("network_mse") for step in steps}
+    assert network_mse == pytest.approx(prediction.network_mse, rel=1e-4)  # four digits, for screens
     assert [step.finished for step in steps] == [False] * (len(steps) - 1) + [True]
     theory = steps[-1]
-    assert theory.present.mean("honest_mse") == float(prediction.honest_mse)
-    assert theory.present.worst == float(prediction.worst_attack().worst.network_mse)
+    assert theory.present.mean("honest_mse") == pytest.approx(prediction.honest_mse, rel=1e-4)
+    assert theory.present.worst == pytest.approx(prediction.worst_attack().worst.network_mse, rel=1e-3)
     assert theory.limit == pytest.approx(prediction.max_stepsize, rel=2e-3)
     assert theory.best.x == pytest.approx(prediction.optimal_stepsize, rel=1e-2)
     assert [point.x for point in theory.charts["num_shared"]] == [1, 2, 3]
     for point in theory.charts["num_shared"]:
         exact = psofed.predict(FLEET.replace(num_shared=int(point.x)))
-        assert point.mean("network_mse") == float(exact.network_mse)
+        assert point.mean("network_mse") == pytest.approx(exact.network_mse, rel=1e-4)
     point = theory.charts["stepsize"][3]
-    assert point.mean("test_mse") == pytest.approx(psofed.predict(FLEET.replace(stepsize=point.x)).test_mse)
+    exact = psofed.predict(FLEET.replace(stepsize=point.x))
+    assert point.mean("test_mse") == pytest.approx(exact.test_mse, rel=1e-4)
     exact = prediction.learning_curve()
     for point in theory.charts["iteration"]:
         assert point.mean("network_mse") == pytest.approx(exact.network_mse[int(point.x)], rel=1e-3)
-
-
-def test_over_correlated_inputs_the_first_answer_comes_early_and_is_right() -> None:
-    steps = theory_steps(FLEET.replace(data=psofed.Data(input_correlation=0.5)))
-    rough, exact = next(steps).present, next(steps).present
-    assert (rough.terms, exact.terms != {}) == ({}, True)
-    for metric in ("network_mse", "server_msd", "test_mse"):
-        assert rough.mean(metric) == pytest.approx(exact.mean(metric), rel=1e-6)
 
 
 def test_moving_the_stepsize_asks_for_nothing_that_is_known() -> None:
@@ -372,7 +366,10 @@ def test_worker_processes(tmp_path: Path) -> None:
         assert update[1] == Simulation(error=expected, finished=True)
         worker.ask(4, Question(FLEET))
         number, update = heard.get(timeout=120)
-        assert (number, update.present.mean("network_mse")) == (4, float(psofed.predict(FLEET).network_mse))
+        assert number == 4
+        assert update.present.mean("network_mse") == pytest.approx(
+            psofed.predict(FLEET).network_mse, rel=1e-4
+        )
     finally:
         worker.close()
         pool.close()

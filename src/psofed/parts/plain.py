@@ -131,7 +131,8 @@ def corrupt_uploads(
             float(server[i]) if level > 0 else math.nan, uploads[accomplices & (level > 1), i],
             uploads[honest & (level > 2), i], who[accomplices & (level > 1)], *members,
         )  # fmt: skip
-        received[p, i] = call_with_memory(attack.corrupt, seen, client_memory[clients[p]])
+        memory_of_client = client_memory[clients[p]] if client_memory.size else client_memory.ravel()
+        received[p, i] = call_with_memory(attack.corrupt, seen, memory_of_client)
     return received
 
 
