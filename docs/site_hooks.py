@@ -30,7 +30,10 @@ MADE = ("cli.md", "parts.md", "settings.md")  # by make_pages.py, like api/
 BOOST = {
     "index.md": 3.0,
     "glossary.md": 2.0,
-    **dict.fromkeys(("tune.md", "own_data.md", "fleet_operator.md", "node_operator.md", "sklearn.md"), 1.8),
+    **dict.fromkeys(
+        ("tune.md", "own_data.md", "fleet_operator.md", "node_operator.md", "sklearn.md", "write_a_part.md"),
+        1.8,
+    ),
     **dict.fromkeys(("algorithms.md", "comparison.md", "sweep.md", "attacks.md"), 2.5),
     **dict.fromkeys(("wire.md", "architecture.md"), 0.5),
     **dict.fromkeys(MADE, 0.4),
