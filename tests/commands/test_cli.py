@@ -249,7 +249,10 @@ def test_the_next_step_is_about_the_scenario_that_was_given(
 @pytest.mark.parametrize(
     ("typed", "step"),
     [
-        ("predict --theory paper", "psofed predict FILE --theory paper --set stepsize=0.071"),
+        (
+            "predict --theory paper --set stepsize=0.15",
+            "psofed predict FILE --theory paper --set stepsize=0.071",
+        ),
         (
             "predict --theory paper --set stepsize=0.071",
             "psofed compare FILE --set stepsize=0.071 --theory paper",

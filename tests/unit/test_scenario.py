@@ -101,8 +101,9 @@ def test_a_missing_size_is_named() -> None:
 def test_the_example_is_a_valid_scenario() -> None:
     scenario = Scenario.from_toml(EXAMPLE)
     assert scenario == Scenario(
-        num_clients=50, dimension=5, attack=Gaussian(num_byzantine=15, probability=0.2, variance=0.5)
-    )
+        num_clients=50, dimension=5, stepsize=0.077,
+        attack=Gaussian(num_byzantine=15, probability=0.2, variance=0.5),
+    )  # fmt: skip
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path) -> None:
