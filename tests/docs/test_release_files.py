@@ -1,8 +1,10 @@
 """What a release is made from agrees with itself."""
 
+import ast
 import doctest
 import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -45,3 +47,19 @@ def test_examples_of_the_script_for_versions_hold() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert doctest.testmod(module).failed == 0
+
+
+def test_what_the_core_imports_is_declared() -> None:
+    """A plain installation has nothing else: another package's dependency may be gone with its next version."""
+    source, optional = ROOT / "src" / "psofed", {"federation", "explore"}
+    declared = {re.match(r"[\w-]+", line)[0] for line in PROJECT["dependencies"]}
+    declared |= {"numpy", "llvmlite", "psofed"}  # the second is part of Numba's interface
+    for path in source.rglob("*.py"):
+        inside = path.relative_to(source).parts
+        if inside[0] in optional or inside[-1] in ("sklearn.py", "river.py"):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:  # what is imported when the module is
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            for name in (name.partition(".")[0] for name in names):
+                assert name in sys.stdlib_module_names or name in declared, f"{path.name} imports {name}"
