@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 # How a missing number is written, apart from leaving it out.
@@ -118,17 +118,6 @@ def is_text(values: Iterable[Any], delimiter: str = ",") -> bool:
         except ValueError:
             texts += 1
     return texts > numbers
-
-
-def numeric_columns(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], delimiter: str = ","
-) -> tuple[str, ...]:
-    """Return the named columns that hold numbers, judged by some rows."""
-    return tuple(
-        name
-        for at, name in enumerate(header)
-        if name and not is_text((row[at] for row in rows if len(row) == len(header)), delimiter)
-    )
 
 
 def is_time(value: Any) -> bool:

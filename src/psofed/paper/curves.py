@@ -176,12 +176,6 @@ class FigurePlan(FigureSubject):
         first, last = (with_values(self.base, {**predicted[at], **strongest}) for at in (0, -1))
         return first, last
 
-    def outline(self) -> Iterator[FigureSeries]:
-        """Yield what is known without simulating: the exact theory for the equations as written, the printed points."""
-        for number in range(len(self.curves)):
-            yield from self._predictions(number, "same")
-        yield from self._published()
-
     def _simulated(self) -> Iterator[tuple[int, str]]:
         """Yield the number of every simulated curve with its uplink."""
         for uplink in UPLINKS:
