@@ -24,9 +24,7 @@ PAGES = (FOLDER.parent / "README.md", *sorted(DOCS.glob("*.md")))
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    names = [
-        m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_") and not m.ispkg
-    ]
+    names = [m.name for m in pkgutil.iter_modules([str(FOLDER)]) if not m.name.startswith("_") and not m.ispkg]
     parser.add_argument("names", nargs="*", help=f"which to run: {', '.join(names)} (default: all)")
     parser.add_argument("--write", action="store_true", help="replace the tables in the README and docs")
     arguments = parser.parse_args()

@@ -5,9 +5,7 @@ from collections.abc import Callable
 
 
 def best_seconds(
-    contenders: dict[str, Callable[[], object]],
-    rounds: int = 7,
-    clock: Callable[[], float] = time.perf_counter,
+    contenders: dict[str, Callable[[], object]], rounds: int = 7, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
     """Return the shortest time of each contender over some rounds, after one round to warm up."""
     best = dict.fromkeys(contenders, float("inf"))

@@ -7,9 +7,7 @@ from psofed import Scenario, simulate
 from psofed.parts.attacks import Gaussian
 from psofed.parts.registry import part_names
 
-BASE = Scenario(
-    num_clients=50, dimension=5, num_participants=6, iterations=1000, attack=Gaussian(num_byzantine=15)
-)
+BASE = Scenario(num_clients=50, dimension=5, num_participants=6, iterations=1000, attack=Gaussian(num_byzantine=15))
 # K and M. The fewer clients there are, the less time all else takes.
 CASES = ((50, 1), (100, 1), (100, 5))
 
@@ -22,8 +20,7 @@ def run() -> str:
         base = BASE.replace(num_clients=case[0], num_shared=case[1])
         scenarios = {rule: base.replace(aggregation=rule) for rule in rules}
         contenders = {
-            rule: lambda scenario=scenario: simulate(scenario, 16, threads=1)
-            for rule, scenario in scenarios.items()
+            rule: lambda scenario=scenario: simulate(scenario, 16, threads=1) for rule, scenario in scenarios.items()
         }
         seconds = best_seconds(contenders, rounds=15, clock=time.process_time)
         ratios[case] = {rule: seconds[rule] / seconds["mean"] for rule in rules}

@@ -218,9 +218,7 @@ def measure_stealth(trials: int) -> Iterator[Row]:
         most = defence.ratio * math.log(defence.ratio) / (defence.ratio - 1.0) - 1.0
         shift = 0.5 * defence.shift
         attacks = {
-            f"noise, {most:.2f} honest variances": Gaussian(
-                **BYZANTINE, probability=1.0, variance=most * variance
-            ),
+            f"noise, {most:.2f} honest variances": Gaussian(**BYZANTINE, probability=1.0, variance=most * variance),
             f"bias, {shift:g} honest deviations": ConstantBias(
                 **BYZANTINE, probability=1.0, bias=shift * math.sqrt(variance)
             ),

@@ -67,9 +67,7 @@ def run() -> str:
             _wait(page)
             rows.append([name, *_summary(_measure(page))])
             page.close()
-    return markdown_table(
-        ["milliseconds until the number is shown", "moves", "median", "95 %", "longest"], rows
-    )
+    return markdown_table(["milliseconds until the number is shown", "moves", "median", "95 %", "longest"], rows)
 
 
 def _measure(page: Any) -> list[float]:

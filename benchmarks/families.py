@@ -28,12 +28,8 @@ CASES: dict[str, dict[str, Any]] = {
     "stream delay-line": {"data": Data(stream=DelayLine(pole=0.5))},
     "inputs correlated": {"data": Data(input_correlation=0.5)},
     "availability bernoulli": {"availability": Bernoulli(probability=0.5)},
-    "availability bernoulli, server does not know": {
-        "availability": Bernoulli(probability=0.5, server_knows=False)
-    },
-    "availability bernoulli, learns when available": {
-        "availability": Bernoulli(probability=0.5, learns="available")
-    },
+    "availability bernoulli, server does not know": {"availability": Bernoulli(probability=0.5, server_knows=False)},
+    "availability bernoulli, learns when available": {"availability": Bernoulli(probability=0.5, learns="available")},
     "availability markov": {"availability": Markov(probability=0.5, mean_time=10)},
     "availability schedule": {"availability": Schedule(period=24, share=0.5)},
     "channel lossy": {"channel": Links(up=Lossy(probability=0.1))},
@@ -58,7 +54,6 @@ def run() -> str:
                 best[name] = min(best[name], time.process_time() - start)
     updates = PLAIN.num_clients * PLAIN.iterations * TRIALS
     rows = [
-        [name, f"{1e9 * seconds / updates:.1f}", f"{seconds / best['plain']:.2f}"]
-        for name, seconds in best.items()
+        [name, f"{1e9 * seconds / updates:.1f}", f"{seconds / best['plain']:.2f}"] for name, seconds in best.items()
     ]
     return markdown_table(["", "ns per client update", "plain = 1"], rows)

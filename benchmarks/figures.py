@@ -29,15 +29,7 @@ def run() -> str:
 
 
 def reproduce(out: Path, *options: str) -> float:
-    command = [
-        sys.executable,
-        "-c",
-        "from psofed.cli import main; main()",
-        "reproduce",
-        "--out",
-        str(out),
-        *options,
-    ]
+    command = [sys.executable, "-c", "from psofed.cli import main; main()", "reproduce", "--out", str(out), *options]
     started = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - started

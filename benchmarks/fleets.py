@@ -42,19 +42,12 @@ def run() -> str:
         cost = seconds / (clients * iterations * trials)
         yardstick = yardstick or cost
         rows.append(
-            [
-                name,
-                f"{seconds:.2g} s",
-                f"{1e-6 / cost:.3g} M",
-                f"{cost / yardstick:.2f}",
-                f"{megabytes:.0f} MB",
-            ]
+            [name, f"{seconds:.2g} s", f"{1e-6 / cost:.3g} M", f"{cost / yardstick:.2f}", f"{megabytes:.0f} MB"]
         )
     seconds, megabytes = _measure(PREDICT.format(clients=10_000_000))
     rows.append(["`predict`, K = 10,000,000", f"{seconds:.2g} s", "", "", f"{megabytes:.0f} MB"])
     return markdown_table(
-        ["", "CPU time", "client updates per CPU second", "time per update, 16 trials = 1", "peak memory"],
-        rows,
+        ["", "CPU time", "client updates per CPU second", "time per update, 16 trials = 1", "peak memory"], rows
     )
 
 

@@ -36,8 +36,7 @@ def run() -> str:
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         kept["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "bytecode")
         rows = [
-            [name, f"{min(_seconds(command, kept) for _ in range(5)):.2f} s", ""]
-            for name, command in starts.items()
+            [name, f"{min(_seconds(command, kept) for _ in range(5)):.2f} s", ""] for name, command in starts.items()
         ]
         # The first of two, for the bytecode of Numba's compiler, which an installed package has as well.
         caches = (Path(folder) / "cache of the first", Path(folder) / "cache of the second")
@@ -53,10 +52,7 @@ def run() -> str:
     }  # fmt: skip
     for name, (sizes, trials) in large.items():
         done = subprocess.run(
-            [sys.executable, "-c", LARGE.format(sizes=sizes, trials=trials)],
-            capture_output=True,
-            text=True,
-            check=True,
+            [sys.executable, "-c", LARGE.format(sizes=sizes, trials=trials)], capture_output=True, text=True, check=True
         )
         seconds, megabytes = map(float, done.stdout.split())
         rows.append([name, f"{seconds:.2f} s", f"{megabytes:.0f} MB"])

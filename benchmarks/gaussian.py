@@ -15,12 +15,7 @@ EDGES = special.ndtri(np.arange(1, 100_000) / 100_000)
 
 def run() -> str:
     """Return a table of statistics with their distance from the truth in standard errors."""
-    counts, powers, extremes, total = (
-        np.zeros(EDGES.size + 1, np.int64),
-        np.zeros(4),
-        np.zeros(3, np.int64),
-        0,
-    )
+    counts, powers, extremes, total = (np.zeros(EDGES.size + 1, np.int64), np.zeros(4), np.zeros(3, np.int64), 0)
     for batch in range(BATCHES):
         stream = make_stream(batch, "data", range(LANES))
         out = np.empty((2 * WORDS, LANES), np.float32)
@@ -33,11 +28,7 @@ def run() -> str:
     # Kolmogorov–Smirnov on a grid of 10⁵ quantiles: the grid can only miss 10⁻⁵ of the distance.
     distance = np.abs(np.cumsum(counts)[:-1] / total - np.arange(1, counts.size) / counts.size).max()
     rows = [
-        [
-            "Kolmogorov–Smirnov distance",
-            f"{distance:.2e}",
-            f"p = {stats.kstwobign.sf(distance * math.sqrt(total)):.2f}",
-        ]
+        ["Kolmogorov–Smirnov distance", f"{distance:.2e}", f"p = {stats.kstwobign.sf(distance * math.sqrt(total)):.2f}"]
     ]
     for order, (moment, variance) in enumerate(zip((0, 1, 0, 3), (1, 2, 15, 96), strict=True), 1):
         score = (powers[order - 1] / total - moment) / math.sqrt(variance / total)

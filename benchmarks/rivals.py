@@ -38,11 +38,7 @@ ROWS = (
     ("`demoa`", "median", FLEET.replace(algorithm=DeMoA(), aggregation="median")),
     ("`demoa`", "geometric median", FLEET.replace(algorithm=DeMoA(), aggregation="geometric-median")),
     ("`demoa`, `alpha = 1.0`", "median", FLEET.replace(algorithm=DeMoA(alpha=1.0), aggregation="median")),
-    (
-        '`demoa`, `unseen = "kept"`',
-        "median",
-        FLEET.replace(algorithm=DeMoA(unseen="kept"), aggregation="median"),
-    ),
+    ('`demoa`, `unseen = "kept"`', "median", FLEET.replace(algorithm=DeMoA(unseen="kept"), aggregation="median")),
 )
 
 
@@ -56,8 +52,7 @@ def main() -> None:
     print("|---" * (len(ATTACKS) + 3) + "|")
     for name, rule, design in ROWS:
         results = [
-            simulate(design.replace(attack=attack), trials=asked.trials, seed=asked.seed)
-            for attack in ATTACKS.values()
+            simulate(design.replace(attack=attack), trials=asked.trials, seed=asked.seed) for attack in ATTACKS.values()
         ]
         levels = " | ".join(_level(result) for result in results)
         print(f"| {name} | {rule} | {levels} | {_settled(results[0]):,} |", flush=True)

@@ -104,9 +104,7 @@ def measure(clients: int) -> list[list[str]]:
         identity = Identity(certificates.bundle(SERVER))
         hub = MqttHub(broker.endpoint, identity, FEDERATION, certificates.names)
         arguments = (home / "credentials", broker.endpoint, names)
-        holder = multiprocessing.get_context("spawn").Process(
-            target=hold_clients, args=arguments, daemon=True
-        )
+        holder = multiprocessing.get_context("spawn").Process(target=hold_clients, args=arguments, daemon=True)
         holder.start()
         try:
             for participants in sorted({min(100, clients), clients}):

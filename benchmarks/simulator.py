@@ -42,17 +42,10 @@ def run() -> str:
     rates = {name: updates / seconds[name] for name, (_, updates) in contenders.items()}
     drawing = rates["NumPy, only drawing the normals"]
     rows = [
-        [
-            name,
-            f"{rate / 1e6:.3g} M",
-            f"{drawing / rate:.2f}",
-            relative_speed(rates["psofed, 1 thread"] / rate),
-        ]
+        [name, f"{rate / 1e6:.3g} M", f"{drawing / rate:.2f}", relative_speed(rates["psofed, 1 thread"] / rate)]
         for name, rate in rates.items()
     ]
-    return markdown_table(
-        ["", "client updates per second", "time, drawing = 1", "psofed on one thread is"], rows
-    )
+    return markdown_table(["", "client updates per second", "time, drawing = 1", "psofed on one thread is"], rows)
 
 
 def relative_speed(ratio: float) -> str:

@@ -45,11 +45,7 @@ def run() -> str:
     draw(rows, Path("out") / "theory_time.png")
     best = seconds(lambda: psofed.optimal_stepsize(scenario_of(100)))
     correlated = Scenario(
-        num_clients=50,
-        dimension=5,
-        data=Data(input_correlation=0.5),
-        attack=Gaussian(num_byzantine=15),
-        stepsize=0.1,
+        num_clients=50, dimension=5, data=Data(input_correlation=0.5), attack=Gaussian(num_byzantine=15), stepsize=0.1
     )
     one = seconds(lambda: psofed.predict(correlated))
     lines += ["", f"Exact theory, D = 5, white inputs, `psofed.predict`. Best stepsize at K = 100: {best:.2g} s. "

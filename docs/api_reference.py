@@ -106,9 +106,7 @@ def _members(value: Any) -> list[tuple[str, Any]]:
         (member, inner)
         for member, inner in vars(value).items()
         if not member.startswith("_")
-        and (
-            inspect.isfunction(inner) or isinstance(inner, classmethod | staticmethod) or _is_property(inner)
-        )
+        and (inspect.isfunction(inner) or isinstance(inner, classmethod | staticmethod) or _is_property(inner))
         and inspect.getdoc(getattr(inner, "func", inner))
     ]
 

@@ -20,10 +20,7 @@ from reference.draws import draw_trial
 IMAGES = Path(__file__).parent / "images"
 ITERATIONS, SECONDS = 60, 12.0
 FLEET = psofed.Scenario(
-    num_clients=50,
-    dimension=5,
-    iterations=ITERATIONS,
-    attack=psofed.attacks.Gaussian(num_byzantine=15),
+    num_clients=50, dimension=5, iterations=ITERATIONS, attack=psofed.attacks.Gaussian(num_byzantine=15)
 )
 BLUE, ORANGE, RED, GREY = "#0b5a94", "#d55e00", "#c1121f", "#5b6b7a"
 WIDTH, HEIGHT = 760, 300
@@ -107,9 +104,7 @@ def _axes() -> list[str]:
     for level in range(int(HIGHEST) - 2, int(LOWEST), -5):
         y = _height(level)
         made.append(f'<line x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#d8dee4"/>')
-        made.append(
-            f'<text x="{LEFT - 8:.0f}" y="{y + 4:.1f}" text-anchor="end">{level:g}</text>'.replace(">-", ">−")
-        )
+        made.append(f'<text x="{LEFT - 8:.0f}" y="{y + 4:.1f}" text-anchor="end">{level:g}</text>'.replace(">-", ">−"))
     middle = 0.5 * (LEFT + RIGHT)
     made.append(f'<text x="{middle:.0f}" y="291" text-anchor="middle">{ITERATIONS} iterations</text>')
     return made

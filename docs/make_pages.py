@@ -63,26 +63,14 @@ TITLES = {
         "[what comes before a rule](algorithms.md#before-the-rule) says what they mean where entries are not shared",
     ),
     "pattern": ("Selection patterns", "`selection.pattern`, `psofed.patterns`", ""),
-    "algorithm": (
-        "Algorithms",
-        "`algorithm`, `psofed.algorithms`",
-        "[the algorithms](algorithms.md) compares them",
-    ),
-    "learner": (
-        "Learners",
-        "`learner.kind`, `psofed.learners`",
-        "[learners](learning.md) has the equations",
-    ),
+    "algorithm": ("Algorithms", "`algorithm`, `psofed.algorithms`", "[the algorithms](algorithms.md) compares them"),
+    "learner": ("Learners", "`learner.kind`, `psofed.learners`", "[learners](learning.md) has the equations"),
     "stream": (
         "Streams",
         "`data.stream.kind`, `psofed.streams`",
         "[streams](learning.md#streams) says where they apply",
     ),
-    "drift": (
-        "Drifts",
-        "`drift.kind`, `psofed.drifts`",
-        "[moving targets](learning.md#moving-targets) has results",
-    ),
+    "drift": ("Drifts", "`drift.kind`, `psofed.drifts`", "[moving targets](learning.md#moving-targets) has results"),
     "model": (
         "Models",
         "`model.kind`, `psofed.models`",
@@ -143,11 +131,7 @@ def make_api_pages() -> dict[Path, str]:
                 if re.search(rf"\b{argument}\b", source):
                     lines += ["", f"## {argument}", "", *to_markdown(inspect.getdoc(context) or "")]
         made[DOCS / "api" / f"{name}.md"] = _join(lines)
-    lines = [
-        "# Python reference",
-        "",
-        "What `import psofed` gives, from the docstrings; made by `make docs`.",
-    ]
+    lines = ["# Python reference", "", "What `import psofed` gives, from the docstrings; made by `make docs`."]
     for title, rows in groups.items():
         lines += ["", f"## {title}", "", "| name | purpose |", "|---|---|", *rows]
     return {DOCS / "api" / "index.md": _join(lines), **made}
@@ -239,10 +223,7 @@ def make_parts_page() -> str:
 
 def make_stub(family: str) -> str:
     """Return the list of a family's classes for type checkers, such as ``psofed/attacks.pyi``."""
-    names = [
-        f"from {part.__module__} import {part.__name__} as {part.__name__}\n"
-        for part in built_in_parts(family)
-    ]
+    names = [f"from {part.__module__} import {part.__name__} as {part.__name__}\n" for part in built_in_parts(family)]
     return "".join(["# For type checkers; written by `make docs`.\n", *names])
 
 
@@ -320,9 +301,7 @@ def describe(parameter: Any) -> str:
 
 
 if __name__ == "__main__":
-    changed = [
-        (file, text) for file, text in pages().items() if not file.exists() or file.read_text("utf-8") != text
-    ]
+    changed = [(file, text) for file, text in pages().items() if not file.exists() or file.read_text("utf-8") != text]
     (DOCS / "api").mkdir(exist_ok=True)
     for file, text in changed:
         file.write_text(text, encoding="utf-8")

@@ -86,8 +86,7 @@ def _commands(commands: list[tuple[str, str]]) -> list[dict[str, Any]]:
         if command.endswith(" &"):  # until the last cell; the next command waits until it works
             log = f"background_{number}.log"
             command = (
-                f"{command[:-2]} > {log} 2>&1 &\necho $! >> {_RUNNING}\n"
-                f"until grep -q Ctrl-C {log}; do sleep 1; done"
+                f"{command[:-2]} > {log} 2>&1 &\necho $! >> {_RUNNING}\nuntil grep -q Ctrl-C {log}; do sleep 1; done"
             )
         lines.append(command)
         printed += output

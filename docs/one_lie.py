@@ -69,8 +69,7 @@ SECONDS = 0.4  # an iteration
 def picture(runs: dict[int, tuple[FloatArray, FloatArray]]) -> str:
     """Return the animation as SVG; on white, as all pictures of the site; it needs no script."""
     panels = "".join(
-        f'<g transform="translate({16 + i * (PANEL + 72)},0)">{panel(m, *runs[m])}</g>'
-        for i, m in enumerate(runs)
+        f'<g transform="translate({16 + i * (PANEL + 72)},0)">{panel(m, *runs[m])}</g>' for i, m in enumerate(runs)
     )
     clock = "".join(
         f'<text x="420" y="330" text-anchor="middle" opacity="{int(n == SHOWN - 1)}">{label(n)}'
@@ -125,11 +124,7 @@ def discrete(attribute: str, values: list[str]) -> str:
 
 def panel(num_shared: int, deviation: FloatArray, participants: FloatArray) -> str:
     """Return one panel: title, server, clients."""
-    shared = (
-        "Everything is shared"
-        if num_shared == DIMENSION
-        else f"{num_shared} of {DIMENSION} parameters is shared"
-    )
+    shared = "Everything is shared" if num_shared == DIMENSION else f"{num_shared} of {DIMENSION} parameters is shared"
     out = [f'<text class="t" x="{PANEL / 2}" y="24" text-anchor="middle">{shared}</text>']
     width = DIMENSION * CELL
     columns, step = 4, (PANEL - 4 * width) / 3 + width
@@ -139,9 +134,7 @@ def panel(num_shared: int, deviation: FloatArray, participants: FloatArray) -> s
         name = "server" if k == 0 else f"client {k}"
         is_liar = k == 1 + np.flatnonzero(participants[0])[0]
         place = f'x="{x + width / 2:.0f}" y="{y - 7:.0f}" text-anchor="middle"'
-        out.append(
-            f'<text class="{"s k" if is_liar else "s"}" {place}>{"Byzantine" if is_liar else name}</text>'
-        )
+        out.append(f'<text class="{"s k" if is_liar else "s"}" {place}>{"Byzantine" if is_liar else name}</text>')
         for i in range(DIMENSION):
             box = f'x="{x + i * CELL:.0f}" y="{y:.0f}" width="{CELL - 1}" height="{CELL + 6}"'
             out.append(f'<rect class="c" {box}/>')
@@ -153,9 +146,7 @@ def panel(num_shared: int, deviation: FloatArray, participants: FloatArray) -> s
         if k:
             takes_part = ["1" if participants[n, k - 1] else "0" for n in range(SHOWN)]
             frame = f'x="{x - 2:.0f}" y="{y - 2:.0f}" width="{width + 3}" height="{CELL + 10}"'
-            out.append(
-                f'<rect class="p" {frame} opacity="{takes_part[-1]}">{discrete("opacity", takes_part)}</rect>'
-            )
+            out.append(f'<rect class="p" {frame} opacity="{takes_part[-1]}">{discrete("opacity", takes_part)}</rect>')
     return "".join(out)
 
 

@@ -29,9 +29,7 @@ TITLES = {
 }
 FLEETS = {name: (title, PLAYGROUND[name]) for name, title in TITLES.items()}
 # Two significant digits, so that the page shows the stepsize that it computes with; the README's is among them.
-STEPSIZES = tuple(
-    sorted({float(f"{mu:.2g}") for mu in np.geomspace(0.004, 0.5, 36)} | {readme_fleet().stepsize})
-)
+STEPSIZES = tuple(sorted({float(f"{mu:.2g}") for mu in np.geomspace(0.004, 0.5, 36)} | {readme_fleet().stepsize}))
 
 
 def fleet_scenario(fleet: str, num_shared: int, **changes: Any) -> psofed.Scenario:

@@ -69,9 +69,7 @@ def main() -> None:
     waiting = [page for page in pages if given.again or not _stamp(page).exists()]
     # Pages share the workers' imports and kernels. Longest first, so that no worker is left with it alone.
     waiting.sort(key=lambda page: page.stat().st_size, reverse=True)
-    with ProcessPoolExecutor(
-        max_workers=min(2, os.cpu_count() or 1), mp_context=get_context("spawn")
-    ) as pool:
+    with ProcessPoolExecutor(max_workers=min(2, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         wrong = [text for text in pool.map(_handle, waiting, [given.check] * len(waiting)) if text]
     print("".join(wrong), end="")
     print(f"{len(pages)} pages, {len(waiting)} of them run, {len(wrong)} wrong")
@@ -227,20 +225,14 @@ def _difference(page: Path, text: str, again: str) -> str:
     import difflib
 
     lines = difflib.unified_diff(
-        text.splitlines(True),
-        again.splitlines(True),
-        f"{page.name}, as it is",
-        f"{page.name}, as it ran",
-        n=1,
+        text.splitlines(True), again.splitlines(True), f"{page.name}, as it is", f"{page.name}, as it ran", n=1
     )
     return "".join(lines)
 
 
 def _stamp(page: Path) -> Path:
     """Return the file that says: this page agreed, with this code and these packages."""
-    return (
-        DONE / f"{page.stem}-{hashlib.sha256((page.read_text('utf-8') + _code()).encode()).hexdigest()[:16]}"
-    )
+    return DONE / f"{page.stem}-{hashlib.sha256((page.read_text('utf-8') + _code()).encode()).hexdigest()[:16]}"
 
 
 def _code() -> str:

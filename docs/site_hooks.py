@@ -31,8 +31,7 @@ BOOST = {
     "index.md": 3.0,
     "glossary.md": 2.0,
     **dict.fromkeys(
-        ("tune.md", "own_data.md", "fleet_operator.md", "node_operator.md", "sklearn.md", "write_a_part.md"),
-        1.8,
+        ("tune.md", "own_data.md", "fleet_operator.md", "node_operator.md", "sklearn.md", "write_a_part.md"), 1.8
     ),
     **dict.fromkeys(("algorithms.md", "comparison.md", "sweep.md", "attacks.md"), 2.5),
     **dict.fromkeys(("wire.md", "architecture.md"), 0.5),
@@ -65,8 +64,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: Any, **_: Any) -> str:
     """Lead links that leave docs/ to the repository, or nowhere; offer lessons as notebooks; weigh the page."""
     page.meta.setdefault(
-        "search",
-        {"boost": BOOST.get(page.file.src_uri, 0.3 if page.file.src_uri.startswith("api/") else 1.0)},
+        "search", {"boost": BOOST.get(page.file.src_uri, 0.3 if page.file.src_uri.startswith("api/") else 1.0)}
     )
     for name, lesson in LESSONS.items():
         if page.file.src_uri == lesson:
@@ -77,9 +75,7 @@ def on_page_markdown(markdown: str, page: Page, config: Any, **_: Any) -> str:
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), match[2]))
         if path.startswith("docs/"):
             return match[0]
-        return (
-            f"[{match[1]}]({config.repo_url.rstrip('/')}/blob/main/{path})" if config.repo_url else match[1]
-        )
+        return f"[{match[1]}]({config.repo_url.rstrip('/')}/blob/main/{path})" if config.repo_url else match[1]
 
     return _LINK.sub(lead, markdown)
 
@@ -93,9 +89,7 @@ def on_post_page(output: str, page: Page, config: Any) -> str:
         "og:image": posixpath.join(config.site_url, "images/playground.png") if config.site_url else picture,
     }
     made = "".join(f'<meta property="{name}" content="{html.escape(text)}">' for name, text in tags.items())
-    return output.replace(
-        "</head>", f'{made}<meta name="twitter:card" content="summary_large_image"></head>', 1
-    )
+    return output.replace("</head>", f'{made}<meta name="twitter:card" content="summary_large_image"></head>', 1)
 
 
 def on_page_content(content: str, page: Page, **_: Any) -> str:
@@ -108,9 +102,7 @@ def on_page_content(content: str, page: Page, **_: Any) -> str:
         try:
             made = to_mathml(source, is_block=match[2] == "[")
         except Exception as error:
-            raise ValueError(
-                f"{page.file.src_uri}: {type(error).__name__} in the formula {source}"
-            ) from error
+            raise ValueError(f"{page.file.src_uri}: {type(error).__name__} in the formula {source}") from error
         if match[2] == "[":
             return f'<div class="formula">{made}</div>'
         return f'<span class="long-formula">{made}</span>' if len(source) > 45 else made

@@ -43,9 +43,7 @@ def draw(rng: np.random.Generator, families: tuple[str, ...], mean: float, algor
         "num_shared": int(rng.integers(1, 4)),
         "num_participants": int(rng.integers(1, 7)),
         "uplink": str(rng.choice(["same", "redrawn"])),
-        "selection": Selection(
-            pattern=str(rng.choice(part_names("pattern"))), coordinated=bool(rng.integers(2))
-        ),
+        "selection": Selection(pattern=str(rng.choice(part_names("pattern"))), coordinated=bool(rng.integers(2))),
         "data": Data(input_correlation=float(rng.choice([0.0, 0.5]))),
     }
     if algorithms and rng.random() < 0.5:
@@ -66,9 +64,7 @@ def draw(rng: np.random.Generator, families: tuple[str, ...], mean: float, algor
     return Scenario(num_clients=6, dimension=3, stepsize=0.05, iterations=50, **changes)
 
 
-def measure(
-    count: int, families: tuple[str, ...], mean: float, algorithms: bool
-) -> tuple[float, float, Counter[str]]:
+def measure(count: int, families: tuple[str, ...], mean: float, algorithms: bool) -> tuple[float, float, Counter[str]]:
     """Return the shares of `count` scenarios covered, at all and as the paper's iteration, and reasons of refusals."""
     rng, reasons = np.random.default_rng(24), Counter[str]()
     valid = plain = 0
@@ -104,9 +100,7 @@ def main() -> None:
     print("| scenarios drawn | covered | with the paper's parts only | refused most for |\n|---|---|---|---|")
     for name, (families, mean, algorithms) in DRAWS.items():
         share, plain, reasons = measure(count, families, mean, algorithms)
-        most = ", ".join(
-            f"{reason.removesuffix(' =')} {100 * n / count:.0f} %" for reason, n in reasons.most_common(3)
-        )
+        most = ", ".join(f"{reason.removesuffix(' =')} {100 * n / count:.0f} %" for reason, n in reasons.most_common(3))
         print(f"| {name} | {100 * share:.0f} % | {100 * plain:.0f} % | {most} |", flush=True)
 
 

@@ -67,12 +67,7 @@ def title(design: Callable[..., object]) -> str:
 
 def check_intervals(tables: int) -> None:
     """Print how often the interval holds the gain over all tables of a design."""
-    designs: tuple[Callable[..., psofed.OwnData], ...] = (
-        slow_inputs,
-        slow_noise,
-        storms,
-        heavy_tails,
-    )
+    designs: tuple[Callable[..., psofed.OwnData], ...] = (slow_inputs, slow_noise, storms, heavy_tails)
     for design in designs:
         found = []
         for seed in range(tables):
@@ -82,10 +77,7 @@ def check_intervals(tables: int) -> None:
         expected = float(np.mean([gain.value for gain in found]))
         holds = float(np.mean((low <= expected) & (expected <= high)))
         width = 100 * float(np.median(high - low)) / 2
-        print(
-            f"| {title(design)} | {100 * expected:+.1f} % | ± {width:.1f} % | {100 * holds:.1f} % |",
-            flush=True,
-        )
+        print(f"| {title(design)} | {100 * expected:+.1f} % | ± {width:.1f} % | {100 * holds:.1f} % |", flush=True)
 
 
 def check_groups(tables: int) -> None:
@@ -107,9 +99,7 @@ def check_groups(tables: int) -> None:
             sizes = " + ".join(str(len(group.clients)) for group in advice.groups)
             answers[advice.verdict + (f" ({advice.winner})" if advice.winner else ""), sizes] += 1
             gains.setdefault(sizes, []).append(advice.federation.gain)
-        listed = "; ".join(
-            f"{count} × {verdict}: {sizes}" for (verdict, sizes), count in answers.most_common()
-        )
+        listed = "; ".join(f"{count} × {verdict}: {sizes}" for (verdict, sizes), count in answers.most_common())
         most = max(gains.values(), key=len)
         mean = float(np.mean([gain.value for gain in most]))
         holds = np.mean([gain.interval[0] <= mean <= gain.interval[1] for gain in most])

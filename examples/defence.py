@@ -36,12 +36,7 @@ def plot_defence(path: Path) -> None:
             result = simulate(case, trials=320, seed=1)
             curve = result.curve["network_mse"].reshape(-1, BIN).mean(axis=1)
             curves.plot(
-                time[::BIN] + BIN / 2,
-                to_decibels(curve),
-                style,
-                color=colour,
-                lw=1.2,
-                label=f"M = {shared}, {name}",
+                time[::BIN] + BIN / 2, to_decibels(curve), style, color=colour, lw=1.2, label=f"M = {shared}, {name}"
             )
             if result.defence is None:
                 continue

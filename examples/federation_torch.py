@@ -19,12 +19,7 @@ def make_model() -> nn.Module:
     """Return a small network with batch normalisation."""
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv1d(1, 8, 5),
-        nn.BatchNorm1d(8),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool1d(1),
-        nn.Flatten(),
-        nn.Linear(8, 2),
+        nn.Conv1d(1, 8, 5), nn.BatchNorm1d(8), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 2)
     )
 
 
@@ -65,9 +60,7 @@ def main() -> float:
     strategy = PSOFed(Sharing(0.1, include=("0.*", "1.weight", "1.bias")), seed=1)
     result = strategy.start(grid, make_model(), num_rounds=ROUNDS)
     first, last = (result.train_metrics_clientapp[n]["loss"] for n in (1, ROUNDS))
-    print(
-        f"{strategy.state.layout.dimension} shared numbers; mean loss {first:.3f} in round 1, {last:.3f} in {ROUNDS}"
-    )
+    print(f"{strategy.state.layout.dimension} shared numbers; mean loss {first:.3f} in round 1, {last:.3f} in {ROUNDS}")
     return float(last)
 
 

@@ -33,17 +33,11 @@ from psofed.results.traffic import measure_communication
 SEEDS, TUNING_SEED = (1, 2), 7
 BASE = Scenario(num_clients=100, dimension=5, iterations=1000, stepsize=0.15)
 # As many values per iteration in both: 30 participants share one parameter, or 6 share all five.
-DESIGNS = {
-    "M = 1": {"num_shared": 1, "num_participants": 30},
-    "M = 5": {"num_shared": 5, "num_participants": 6},
-}
+DESIGNS = {"M = 1": {"num_shared": 1, "num_participants": 30}, "M = 5": {"num_shared": 5, "num_participants": 6}}
 SITUATIONS: dict[str, dict[str, Any]] = {
     "no attack": {},
     "Gaussian, mean": {"attack": attacks.Gaussian(num_byzantine=30, probability=0.2)},
-    "sign flip, median": {
-        "attack": attacks.SignFlip(num_byzantine=20, probability=1.0),
-        "aggregation": "median",
-    },
+    "sign flip, median": {"attack": attacks.SignFlip(num_byzantine=20, probability=1.0), "aggregation": "median"},
 }
 SLEEP = availabilities.Schedule(period=50, share=0.5, learns="available")
 LATE = delays.Geometric(ratio=0.8, longest=20)
@@ -59,9 +53,7 @@ class Table:
         self.compared: int = 0
         self.contradictions: int = 0
 
-    def add(
-        self, names: dict[str, Any], first: list[SimulationResult], second: list[SimulationResult]
-    ) -> None:
+    def add(self, names: dict[str, Any], first: list[SimulationResult], second: list[SimulationResult]) -> None:
         """Add the difference between two results (one of each for either seed) in all metrics."""
         row = dict(names)
         for metric in ("network_mse", "server_msd"):
@@ -126,14 +118,10 @@ def network_conditions(scenario: Scenario) -> dict[str, Scenario]:
     four = Links(up=FOUR_BITS, down=FOUR_BITS)
     return {
         "sleeps half of the time": scenario.replace(availability=SLEEP),
-        "sleeps, and the server does not know": scenario.replace(
-            availability=SLEEP.replace(server_knows=False)
-        ),
+        "sleeps, and the server does not know": scenario.replace(availability=SLEEP.replace(server_knows=False)),
         "uploads are late": scenario.replace(delay=LATE),
         "uploads are late, weighted": scenario.replace(delay=LATE.replace(weight=0.8)),
-        "8 bits": scenario.replace(
-            channel=Links(up=FOUR_BITS.replace(bits=8), down=FOUR_BITS.replace(bits=8))
-        ),
+        "8 bits": scenario.replace(channel=Links(up=FOUR_BITS.replace(bits=8), down=FOUR_BITS.replace(bits=8))),
         "4 bits": scenario.replace(channel=four),
         "sleep, late and 4 bits": scenario.replace(availability=SLEEP, delay=LATE, channel=four),
         f"private, epsilon = {EPSILON:g}": private,
@@ -156,9 +144,7 @@ def tabulate_network(folder: Path) -> None:
                 if spent:
                     clip = scenario.channel.up[0].clip  # type: ignore[union-attr]
                     print(f"{situation}, {name}: clip {clip}, epsilon {spent:.2f}")
-                table.add(
-                    {"situation": situation, "network": network, "compared": name}, worse, perfect[name]
-                )
+                table.add({"situation": situation, "network": network, "compared": name}, worse, perfect[name])
     table.write(folder / "costs_network.csv")
 
 
@@ -217,10 +203,7 @@ def tabulate_pao(folder: Path) -> None:
 def tabulate_learners(folder: Path) -> None:
     """Compare NLMS and RLS with LMS, each with its best stepsize or forgetting."""
     table = Table()
-    situations = {
-        **SITUATIONS,
-        "sign flip, mean": {"attack": attacks.SignFlip(num_byzantine=20, probability=1.0)},
-    }
+    situations = {**SITUATIONS, "sign flip, mean": {"attack": attacks.SignFlip(num_byzantine=20, probability=1.0)}}
     for situation, changes in situations.items():
         for name, design in DESIGNS.items():
             scenario = BASE.replace(**design, **changes)
@@ -266,9 +249,6 @@ if __name__ == "__main__":
     target = Path(sys.argv[1])
     wanted = sys.argv[2:] or ["network", "pao", "learners", "streams"]
     for each in wanted:
-        {
-            "network": tabulate_network,
-            "pao": tabulate_pao,
-            "learners": tabulate_learners,
-            "streams": tabulate_streams,
-        }[each](target)
+        {"network": tabulate_network, "pao": tabulate_pao, "learners": tabulate_learners, "streams": tabulate_streams}[
+            each
+        ](target)

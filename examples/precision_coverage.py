@@ -35,9 +35,7 @@ LAWS: dict[str, Draw] = {
     ),
 }
 
-FLEET = Scenario(
-    num_clients=6, dimension=2, num_participants=2, num_shared=1, iterations=60, stepsize=0.3, attack=None
-)
+FLEET = Scenario(num_clients=6, dimension=2, num_participants=2, num_shared=1, iterations=60, stepsize=0.3, attack=None)
 SCENARIOS = {
     "no attack": FLEET,
     **{

@@ -107,8 +107,7 @@ def print_losses(levels: Levels) -> None:
         for design in DESIGNS:
             clean = levels["", "", rule, design]
             losses = {
-                name: paired_difference(levels["persistent", name, rule, design], clean).decibels
-                for name in ON_UPLOADS
+                name: paired_difference(levels["persistent", name, rule, design], clean).decibels for name in ON_UPLOADS
             }
             worst = max(losses, key=lambda name: losses[name])
             text = f"{losses[worst]:.2f} dB" if np.isfinite(losses[worst]) else "diverges"
@@ -127,9 +126,7 @@ def draw(levels: Levels, path: Path) -> None:
     colours = plt.get_cmap("RdBu").with_extremes(bad="0.9")
     for panel, (occasion, who) in zip(panels, OCCASIONS.items(), strict=True):
         gains = [[compare(levels, occasion, attack, rule) for rule in RULES] for attack in ATTACKS]
-        shown = np.array(
-            [[gain.decibels if gain.is_significant else np.nan for gain in row] for row in gains]
-        )
+        shown = np.array([[gain.decibels if gain.is_significant else np.nan for gain in row] for row in gains])
         panel.imshow(np.clip(shown, -12, 12), cmap=colours, vmin=-12, vmax=12, aspect="auto")
         for y, row in enumerate(gains):
             for x, gain in enumerate(row):

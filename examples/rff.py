@@ -88,9 +88,7 @@ def plot_levels(runs: dict[str, object], path: Path) -> None:
         smooth = np.convolve(run.curve["network_mse"], np.full(25, 0.04), mode="valid")
         axes.plot(np.arange(smooth.size) + 1, to_decibels(smooth), color=colour, lw=1.2, label=name)
     floor = kernel_ridge_mse(BASE, 2000, repeats=4).mean
-    axes.axhline(
-        10 * np.log10(floor), color="black", lw=0.8, ls="--", label="kernel ridge, 2000 pooled samples"
-    )
+    axes.axhline(10 * np.log10(floor), color="black", lw=0.8, ls="--", label="kernel ridge, 2000 pooled samples")
     axes.set_xscale("log")
     finish_axes(axes, "iteration (mean over 25)", "network MSE in dB")
     save_figure(figure, path)

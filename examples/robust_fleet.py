@@ -86,9 +86,7 @@ def compile_rule(name):
     """Return ``combine(options, updates, clients, memory, out)`` of a rule by name."""
     rule = RULES[name](1)
     if isinstance(rule, tuple):
-        return _compile_mixed(
-            compile_body(type(rule[0]).weigh), _compile_entries(compile_body(type(rule[1]).combine))
-        )
+        return _compile_mixed(compile_body(type(rule[0]).weigh), _compile_entries(compile_body(type(rule[1]).combine)))
     body = compile_body(type(rule).combine)
     if rule.over == "entries":
         return _compile_entries(body)
@@ -237,9 +235,7 @@ def compile_run(combine, decay):
         entries, typical = _describe(rows)
         best, chosen, tried = -np.inf, updates.copy(), updates.copy()
         sent = ~np.isnan(updates)
-        first, last = (
-            (4, 5) if attack == STEADY else (0, 16 if fleet.absent > 0.0 or fleet.leavers > 0 else 15)
-        )
+        first, last = (4, 5) if attack == STEADY else (0, 16 if fleet.absent > 0.0 or fleet.leavers > 0 else 15)
         for c in range(first, last):
             for p in range(attackers):
                 # Of a memory, all entries count.

@@ -27,9 +27,7 @@ KINDS = {
 """Kinds of random fleets, and how many of each."""
 
 
-def make_fleet(
-    rng, clients, byzantine, participants, dimension, shared, coordinated, stepsize, law, **others
-):
+def make_fleet(rng, clients, byzantine, participants, dimension, shared, coordinated, stepsize, law, **others):
     """Return a fleet; `law` is "equal", "unequal" or how far the clients' targets lie apart."""
     deviations = np.full(clients, 0.1) if law == "equal" else np.sqrt(rng.uniform(0.002, 0.03, clients))
     variances = np.ones(clients) if law == "equal" else rng.uniform(0.4, 1.2, clients)
@@ -58,16 +56,11 @@ def draw_fleet(kind, number):
     if kind == "moving target":
         others["walk"] = stepsize * float(rng.choice([0.2, 0.5]))
     if kind == "honest clients absent":
-        others["absent"], others["spell"] = (
-            float(rng.choice([0.3, 0.6])),
-            float(rng.choice([1.5, 50.0, 500.0])),
-        )
+        others["absent"], others["spell"] = (float(rng.choice([0.3, 0.6])), float(rng.choice([1.5, 50.0, 500.0])))
     if kind == "honest clients leave":
         others["leavers"] = max(1, int((clients - byzantine) * rng.choice([0.25, 0.5])))
     coordinated = bool(rng.random() < 0.5)
-    return make_fleet(
-        rng, clients, byzantine, participants, dimension, shared, coordinated, stepsize, law, **others
-    )
+    return make_fleet(rng, clients, byzantine, participants, dimension, shared, coordinated, stepsize, law, **others)
 
 
 def losses(runs, fleet):
@@ -95,14 +88,7 @@ def write_kinds(runs, path):
         table = csv.writer(file, lineterminator="\n")
         attacked = [f"attacked, {what} (dB)" for what in ("median", "90 %", "worst")]
         table.writerow(
-            [
-                "fleets",
-                "rule",
-                "no attack, worst (dB)",
-                "slower start, median (dB)",
-                *attacked,
-                "over 10 dB (%)",
-            ]
+            ["fleets", "rule", "no attack, worst (dB)", "slower start, median (dB)", *attacked, "over 10 dB (%)"]
         )
         for kind, number in KINDS.items():
             found = [losses(runs, draw_fleet(kind, n)) for n in range(number)]
@@ -125,23 +111,17 @@ def write_patient(runs, path):
     counts = {5: (1, 2), 10: (1, 3, 4), 20: (1, 3, 6, 9)}
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(
-            ["clients", "Byzantine", "stepsize", *(f"{name}, median (worst) dB" for name in RULES)]
-        )
+        table.writerow(["clients", "Byzantine", "stepsize", *(f"{name}, median (worst) dB" for name in RULES)])
         for clients, stepsize in product(counts, (0.01, 0.02, 0.05, 0.1)):
             for byzantine in counts[clients]:
                 found = []
                 for shared, together in product((1, 5, 10), (True, False)):
                     rng = np.random.default_rng(shared)
                     participants, law = (clients, "equal") if together else ((clients + 1) // 2, "unequal")
-                    fleet = make_fleet(
-                        rng, clients, byzantine, participants, 10, shared, together, stepsize, law
-                    )
+                    fleet = make_fleet(rng, clients, byzantine, participants, 10, shared, together, stepsize, law)
                     found.append(losses(runs, fleet))
                 worst = {name: [rows[name][2] for rows in found] for name in RULES}
-                cells = [
-                    f"{text_of(np.median(values))} ({text_of(max(values))})" for values in worst.values()
-                ]
+                cells = [f"{text_of(np.median(values))} ({text_of(max(values))})" for values in worst.values()]
                 print(clients, byzantine, stepsize, *cells, sep="  ", flush=True)
                 table.writerow([clients, byzantine, stepsize, *cells])
 
@@ -150,8 +130,7 @@ if __name__ == "__main__":
     folder, tables = Path(sys.argv[1]), sys.argv[2:] or ["patient", "rules"]
     decay = RULES["remembered clipping"](1).decay
     compiled = {
-        name: compile_run(compile_rule(name), decay if name == "remembered clipping" else 0.0)
-        for name in RULES
+        name: compile_run(compile_rule(name), decay if name == "remembered clipping" else 0.0) for name in RULES
     }
     if "patient" in tables:
         write_patient(compiled, folder / "robust_patient.csv")

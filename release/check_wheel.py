@@ -29,9 +29,7 @@ def main() -> None:
     """Try the wheel that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wheel", type=Path)
-    parser.add_argument(
-        "--constraints", type=Path, help="versions to install, as pip's --constraint takes them"
-    )
+    parser.add_argument("--constraints", type=Path, help="versions to install, as pip's --constraint takes them")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         check_wheel(given.wheel.resolve(), Path(folder), given.constraints)
@@ -62,15 +60,7 @@ def check_wheel(wheel: Path, folder: Path, constraints: Path | None = None) -> N
     shutil.copytree(ROOT / "tests", folder / "tests")
     shutil.copy(ROOT / "pyproject.toml", folder)
     # What other people's old and new versions hold against each other is not ours; `make test` takes it seriously.
-    run(
-        folder,
-        python,
-        "-m",
-        "pytest",
-        "-W",
-        "ignore::DeprecationWarning",
-        *(f"tests/{name}" for name in TESTS),
-    )
+    run(folder, python, "-m", "pytest", "-W", "ignore::DeprecationWarning", *(f"tests/{name}" for name in TESTS))
 
 
 def five_lines() -> tuple[str, str]:

@@ -57,9 +57,7 @@ def installed(requirements: list[str]) -> list[str]:
             if (name, extra) not in done:
                 done.add((name, extra))
                 needs = [Requirement(text) for text in importlib.metadata.requires(name) or []]
-                waiting += [
-                    need for need in needs if not need.marker or need.marker.evaluate({"extra": extra})
-                ]
+                waiting += [need for need in needs if not need.marker or need.marker.evaluate({"extra": extra})]
     versions.pop("psofed", None)
     return [f"{name}=={version}" for name, version in sorted(versions.items())]
 

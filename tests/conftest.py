@@ -95,9 +95,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fail a test whose file has no package marker."""
     if not MARKERS & {marker.name for marker in item.iter_markers()}:
-        pytest.fail(
-            f"add `pytestmark = pytest.mark.NAME` to {_file(item)}; NAME: {', '.join(sorted(MARKERS))}"
-        )
+        pytest.fail(f"add `pytestmark = pytest.mark.NAME` to {_file(item)}; NAME: {', '.join(sorted(MARKERS))}")
 
 
 def _every(cases: int) -> int:
@@ -202,9 +200,7 @@ def as_literally() -> Callable[..., Any]:
             literal = run_trial(scenario, seed, trial, make_plan(scenario))
             for metric, curves in result.trial_curves.items():
                 expected = getattr(literal, metric)
-                np.testing.assert_allclose(
-                    curves[trial], expected, rtol, atol, equal_nan=False, err_msg=metric
-                )
+                np.testing.assert_allclose(curves[trial], expected, rtol, atol, equal_nan=False, err_msg=metric)
         return result
 
     return check
@@ -266,13 +262,8 @@ def run_rule() -> Callable[..., np.ndarray]:
         target = np.zeros(len(server)) if target is None else target
         errors = np.ascontiguousarray((target[entries] - sent).transpose(2, 0, 1))
         trials, count = errors.shape[:2]
-        clients, counts = (
-            np.repeat(np.arange(count, dtype=np.int32)[None], trials, axis=0),
-            np.full(trials, count),
-        )
-        messages = Uploads(
-            clients, np.ascontiguousarray(entries.transpose(2, 0, 1), np.int32), errors, counts, counts
-        )
+        clients, counts = (np.repeat(np.arange(count, dtype=np.int32)[None], trials, axis=0), np.full(trials, count))
+        messages = Uploads(clients, np.ascontiguousarray(entries.transpose(2, 0, 1), np.int32), errors, counts, counts)
         error = np.ascontiguousarray((target[:, None] - server).T)
         work, hooks = make_work(len(sent), sent.shape[1], len(server)), Hooks()
         side = make_rule(rule, messages, error, target, 9, work, hooks)

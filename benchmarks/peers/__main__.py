@@ -19,23 +19,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     names = [peer.name for peer in PEERS]
     parser.add_argument(
-        "names",
-        nargs="*",
-        help=f"which to run: {', '.join(names)} (default: all; others stay as they are in --out)",
+        "names", nargs="*", help=f"which to run: {', '.join(names)} (default: all; others stay as they are in --out)"
     )
-    parser.add_argument(
-        "--folder", type=Path, default=CACHE, help="where environments are kept (%(default)s)"
-    )
+    parser.add_argument("--folder", type=Path, default=CACHE, help="where environments are kept (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/peers.json"), help="results (%(default)s)")
     parser.add_argument(
         "--torch-version", default="2.13.0",
         help="of PyTorch; 2.13.0+cpu takes a smaller file where your index has one (%(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--write-docs",
-        action="store_true",
-        help="replace the tables of the comparison in docs/",
-    )
+    parser.add_argument("--write-docs", action="store_true", help="replace the tables of the comparison in docs/")
     parser.add_argument("--tables-only", action="store_true", help="run nothing; take what --out holds")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(names):

@@ -31,9 +31,7 @@ def contenders() -> dict[str, Scenario]:
         "psofed, M = 1, defence": SCENARIO.replace(defence="cusum"),
         "psofed, all entries, mean": SCENARIO.replace(**FULL),
         "psofed, all entries, median": SCENARIO.replace(**FULL, aggregation=Median()),
-        "psofed, all entries, trimmed mean": SCENARIO.replace(
-            **FULL, aggregation=TrimmedMean(trim=TOLERATED)
-        ),
+        "psofed, all entries, trimmed mean": SCENARIO.replace(**FULL, aggregation=TrimmedMean(trim=TOLERATED)),
         "psofed, all entries, Krum": SCENARIO.replace(**FULL, aggregation=Krum(tolerated=TOLERATED)),
         "psofed, all entries, NNM, then trimmed mean": SCENARIO.replace(
             **FULL, aggregation=TrimmedMean(trim=TOLERATED), pre_aggregation=NNM(tolerated=TOLERATED)
@@ -60,9 +58,7 @@ def measure() -> dict[str, Any]:
 def _simulation_rate(scenario: Scenario) -> float:
     """Return client updates per processor second on one thread, drawing the data included."""
     longer = scenario.replace(iterations=4000)
-    seconds = best_seconds(
-        {"": lambda: simulate(longer, 64, SEED, threads=1)}, rounds=3, clock=time.process_time
-    )
+    seconds = best_seconds({"": lambda: simulate(longer, 64, SEED, threads=1)}, rounds=3, clock=time.process_time)
     return longer.num_clients * longer.iterations * 64 / seconds[""]
 
 

@@ -61,9 +61,7 @@ def _bytes(sizes: dict[str, dict[str, list[int]]]) -> str:
             if str(share) not in by_share or (share == 1.0 and len(by_share) > 1):
                 continue
             down, up = by_share[str(share)]
-            parts = [
-                f"{100 * part:.1f} %" for part in (down / full[0], up / full[1], (down + up) / sum(full))
-            ]
+            parts = [f"{100 * part:.1f} %" for part in (down / full[0], up / full[1], (down + up) / sum(full))]
             rows.append([name, f"{100 * share:g} %", f"{down:,}", f"{up:,}", *parts])
     return markdown_table(["", "share", "bytes down", "bytes up", "down, of a full send", "up", "both"], rows)
 

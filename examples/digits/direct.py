@@ -141,9 +141,7 @@ class AttackedStep(ServerStep):
         """Corrupt, then join."""
         return super().take(round_number, model, self.corrupt(round_number, model, uploads), examples)
 
-    def corrupt(
-        self, round_number: int, model: Vector, uploads: Mapping[str, Upload]
-    ) -> Mapping[str, Upload]:
+    def corrupt(self, round_number: int, model: Vector, uploads: Mapping[str, Upload]) -> Mapping[str, Upload]:
         """Return the uploads, which all hold the same entries, with those of the Byzantine clients corrupted."""
         attack = self.attack
         if attack is None:
@@ -160,9 +158,7 @@ class AttackedStep(ServerStep):
             normals=normals, num_clients=len(names), memory=None, group=np.array(chosen),
             common_normals=draw_normals(self.seed, _EVERYBODY, round_number, entries.size),
         )  # fmt: skip
-        return {
-            name: (entries, received[k]) if attacking[k] else uploads[name] for k, name in enumerate(names)
-        }
+        return {name: (entries, received[k]) if attacking[k] else uploads[name] for k, name in enumerate(names)}
 
 
 def make_step(method: Method, attack: Attack | None, seed: int) -> AttackedStep:

@@ -58,9 +58,7 @@ def show(folder: Path, images: Path | None) -> None:
     print_budgets(results)
     print_damage(results)
     differences = [about["largest_difference"] for about in results.checked.values()]
-    print(
-        f"\n{len(differences)} cases with the real strategies; largest difference of a weight {max(differences):.2g}"
-    )
+    print(f"\n{len(differences)} cases with the real strategies; largest difference of a weight {max(differences):.2g}")
     if images is None:
         return
     draw_traffic(results, images / "deep_traffic.png")
@@ -105,9 +103,7 @@ def print_budgets(results: Results) -> None:
                 gain = results.curves("gaussian", method.name)[:, looks[-1]] - whole
                 cells.append(f"above {FULL}, gaussian: {in_words(gain)}")
             total = count(method.name)[-1] / 1e6
-            print(
-                f"| {method.name} | {total:.2f} MB in all | round {LOOKS[looks[-1]]} | {' | '.join(cells)} |"
-            )
+            print(f"| {method.name} | {total:.2f} MB in all | round {LOOKS[looks[-1]]} | {' | '.join(cells)} |")
 
 
 def print_damage(results: Results) -> None:

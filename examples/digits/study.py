@@ -132,9 +132,7 @@ def run(found: dict[str, Any], part: int, parts: int, path: Path) -> None:
 
 def main() -> None:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["tune", "check", "run", "show"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tuned", type=Path, default=HERE / "tuned.json")

@@ -20,9 +20,7 @@ class Shortest(Aggregation):
 
     over = "vectors"
 
-    share: float = option(
-        default=0.5, low=0.0, high=1.0, open_low=True, text="fraction of the updates that count"
-    )
+    share: float = option(default=0.5, low=0.0, high=1.0, open_low=True, text="fraction of the updates that count")
 
     def combine(self, updates):
         lengths = np.sum(updates.changes**2, axis=1)

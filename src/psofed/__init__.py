@@ -19,7 +19,5 @@ __getattr__, __dir__, __all__ = lazy_names(__file__, moved={"fit_scenario": "pso
 
 for _family, _folder in FAMILIES.items():
     # Under both names, so that `from psofed.attacks import Gaussian` works; the parts themselves load when used.
-    _package = sys.modules[f"psofed.{_folder}"] = globals()[_folder] = import_module(
-        f"psofed.parts.{_folder}"
-    )
+    _package = sys.modules[f"psofed.{_folder}"] = globals()[_folder] = import_module(f"psofed.parts.{_folder}")
     vars(_package).update(__getattr__=partial(class_in, _family), __dir__=partial(class_names, _family))

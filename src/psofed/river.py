@@ -13,9 +13,7 @@ else:
     try:
         from river.base import Regressor
     except ImportError as _error:
-        raise PsofedError(
-            f"psofed.river needs river; install it with: pip install river ({_error})"
-        ) from None
+        raise PsofedError(f"psofed.river needs river; install it with: pip install river ({_error})") from None
 
 __all__ = ["FederatedClient", "RiverFederation"]
 
@@ -34,9 +32,7 @@ class RiverFederation(RowFederation):
 
     def predict(self, name: str, x: Mapping[str, float]) -> float:
         """Predict with a client's own model; 0 before the first row."""
-        return super().predict(
-            name, {feature: value for feature, value in x.items() if feature in self._features}
-        )
+        return super().predict(name, {feature: value for feature, value in x.items() if feature in self._features})
 
     def fresh(self) -> "RiverFederation":
         """Return the same federation before its first row."""
@@ -86,9 +82,7 @@ class FederatedClient(Regressor):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"federation": RiverFederation(["a", "b"]), "name": "a"}
 
-    def clone(
-        self, new_params: dict[str, Any] | None = None, include_attributes: bool = False
-    ) -> "FederatedClient":
+    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> "FederatedClient":
         """Return this client in a copy of its federation that has not learned yet, or has as `include_attributes`."""
         federation = copy.deepcopy(self.federation) if include_attributes else self.federation.fresh()
         return FederatedClient(**{"federation": federation, "name": self.name, **(new_params or {})})

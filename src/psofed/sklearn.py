@@ -129,11 +129,7 @@ class FederatedRegressor(_Estimator):
         self.random_state = random_state
 
     def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        clients: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, clients: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Learn from all rows.
 
@@ -182,11 +178,7 @@ class FederatedRegressor(_Estimator):
         return np.asarray(products + self.client_intercept_[places])
 
     def score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        clients: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, clients: ArrayLike | None = None
     ) -> float:
         """Return R² of the predictions."""
         return float(metrics.r2_score(y, self.predict(X, clients), sample_weight=sample_weight))
@@ -263,9 +255,7 @@ class FederatedRegressor(_Estimator):
         self._federation.add(np.split(X[order], ends), np.split(y[order], ends), epochs)
         if self._federation.has_diverged:
             warnings.warn(
-                "The models diverged. Scale the inputs or reduce the stepsize.",
-                ConvergenceWarning,
-                stacklevel=3,
+                "The models diverged. Scale the inputs or reduce the stepsize.", ConvergenceWarning, stacklevel=3
             )
         return self
 

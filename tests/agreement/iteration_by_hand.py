@@ -208,9 +208,7 @@ class Iteration:
             elif kind == "scaled-update":
                 lies = server + group.scale * (clean - server)
             elif kind == "sign-flip":
-                lies = (
-                    -group.scale * clean if group.of == "model" else server - group.scale * (clean - server)
-                )
+                lies = -group.scale * clean if group.of == "model" else server - group.scale * (clean - server)
             else:
                 lies = clean
                 silent |= active & (kind == "drop-out")
@@ -270,9 +268,7 @@ class Iteration:
         for age, (values, shared, lateness) in enumerate(reversed(self.past)):
             now = lateness == age
             updates.append(np.where(now[..., None], delay.weight**age * (values - server), np.nan))
-            update = (
-                np.sum(np.where(shared & now[..., None], values - server, 0.0), axis=1) * delay.weight**age
-            )
+            update = np.sum(np.where(shared & now[..., None], values - server, 0.0), axis=1) * delay.weight**age
             number = now.sum(axis=1)[:, None]
             counts = counts + number
             moved = moved + (update / np.maximum(number, 1) if delay.grouping == "by-delay" else update)
@@ -326,11 +322,9 @@ def draw_system(seed: int) -> Scenario:
         return default if rng.random() > chance else others[rng.integers(len(others))]
 
     def per_client(low: float, high: float) -> object:
-        return (
-            float(rng.uniform(low, high)),
-            tuple(rng.uniform(low, high, clients)),
-            Uniform(low, high),
-        )[rng.integers(3)]
+        return (float(rng.uniform(low, high)), tuple(rng.uniform(low, high, clients)), Uniform(low, high))[
+            rng.integers(3)
+        ]
 
     presence = {
         "server_knows": bool(rng.random() < 0.5), "learns": str(rng.choice(["always", "available"])),
@@ -345,10 +339,7 @@ def draw_system(seed: int) -> Scenario:
         ]  # fmt: skip
         return tuple(kinds[i] for i in rng.permutation(len(kinds))[: rng.integers(1, 3)])
 
-    late = {
-        "weight": float(rng.choice([0.0, 0.5, 1.0])),
-        "grouping": str(rng.choice(["together", "by-delay"])),
-    }
+    late = {"weight": float(rng.choice([0.0, 0.5, 1.0])), "grouping": str(rng.choice(["together", "by-delay"]))}
     order = [int(k) for k in rng.permutation(clients)]
     lies = [
         lambda who: attacks.Gaussian(clients=who, probability=0.5, variance=0.3),
@@ -359,9 +350,7 @@ def draw_system(seed: int) -> Scenario:
         lambda who: attacks.LabelPoisoning(clients=who, probability=0.5, scale=0.5),
         lambda who: attacks.DropOut(clients=who, probability=0.5),
     ]
-    groups = [
-        lies[i](order[j : j + 1]) for j, i in enumerate(rng.permutation(len(lies))[: rng.integers(0, 3)])
-    ]
+    groups = [lies[i](order[j : j + 1]) for j, i in enumerate(rng.permutation(len(lies))[: rng.integers(0, 3)])]
     return Scenario(
         num_clients=clients, dimension=dimension, num_shared=int(rng.integers(1, dimension + 1)),
         num_participants=int(rng.integers(1, clients + 1)), iterations=60, stepsize=per_client(0.05, 0.2),
@@ -398,9 +387,7 @@ def deviations(scenario: Scenario, trials: int, seed: int) -> dict[str, float]:
     """Return by how many standard errors ours and the prediction differ from the simulation by hand."""
     ours = simulate(scenario, trials=trials, seed=seed, keep_trials=True).trial_curves
     found = {}
-    for metric, by_hand in zip(
-        ("network_mse", "server_msd"), simulate_by_hand(scenario, trials, seed), strict=True
-    ):
+    for metric, by_hand in zip(("network_mse", "server_msd"), simulate_by_hand(scenario, trials, seed), strict=True):
         for part, where in (("early", slice(1, 12)), ("late", slice(-20, None))):
             both = [curve[:, where].mean(axis=1) for curve in (ours[metric], by_hand)]
             error = np.hypot(*(each.std(ddof=1) / np.sqrt(trials) for each in both))
@@ -419,12 +406,7 @@ def main(number: int, first: int = 0, trials: int = 4000) -> None:
             continue
         found = deviations(scenario, trials, seed)
         worst = max(abs(z) for z in found.values())
-        print(
-            seed,
-            "DIFFERS" if worst > 4 else "",
-            {name: round(float(z), 1) for name, z in found.items()},
-            flush=True,
-        )
+        print(seed, "DIFFERS" if worst > 4 else "", {name: round(float(z), 1) for name, z in found.items()}, flush=True)
         if worst > 4:
             print(scenario.to_toml() if hasattr(scenario, "to_toml") else scenario)
 

@@ -40,10 +40,7 @@ def draw(rng: np.random.Generator) -> Scenario:
         "num_shared": int(rng.integers(1, dimension + 1)),
         "stepsize": round(float(rng.uniform(0.05, 0.25)), 3),
         "uplink": str(rng.choice(["same", "redrawn"])),
-        "selection": {
-            "pattern": str(rng.choice(["random", "round-robin"])),
-            "coordinated": bool(rng.random() < 0.6),
-        },
+        "selection": {"pattern": str(rng.choice(["random", "round-robin"])), "coordinated": bool(rng.random() < 0.6)},
         "data": {
             "input_correlation": float(rng.choice([0.0, 0.0, 0.6, -0.7])) if dimension > 1 else 0.0,
             "target_spread": float(rng.choice([0.0, 0.0, 0.0, 0.3])),
@@ -59,10 +56,7 @@ def draw(rng: np.random.Generator) -> Scenario:
         }
     parts: dict[str, list[dict[str, Any]]] = {
         "availability": [{"kind": "bernoulli", "probability": 0.6}],
-        "channel": [
-            {"up": {"kind": "lossy", "probability": 0.2}},
-            {"down": {"kind": "noisy", "variance": 0.02}},
-        ],
+        "channel": [{"up": {"kind": "lossy", "probability": 0.2}}, {"down": {"kind": "noisy", "variance": 0.02}}],
         "delay": [{"kind": "fixed", "iterations": 2}],
         "drift": [{"kind": "random-walk", "variance": 0.001}],
         "learner": [{"kind": "leaky-lms", "leakage": 0.05}, {"kind": "nlms", "regularisation": 0.5}],
@@ -119,9 +113,7 @@ def main() -> None:
     compared = scenarios(options.count, options.trials, options.seed)
     for metric in METRICS:
         z = np.array([values[metric] for _, values in compared if metric in values])
-        print(
-            f"{metric}: {z.size} scenarios, mean {z.mean():+.2f}, sd {z.std(ddof=1):.2f}, largest {abs(z).max():.2f}"
-        )
+        print(f"{metric}: {z.size} scenarios, mean {z.mean():+.2f}, sd {z.std(ddof=1):.2f}, largest {abs(z).max():.2f}")
     for scenario, values in sorted(compared, key=lambda item: -max(map(abs, item[1].values())))[:5]:
         rounded = {metric: round(z, 2) for metric, z in values.items()}
         print(rounded, json.dumps(scenario.to_mapping()))

@@ -71,9 +71,7 @@ def test_simulation_is_where_the_theory_says(name: str, index: int) -> None:
     assert_agrees(scenario_of(name, SYSTEMS[index], byzantine_set, 0.5 * ((index + place) % 2)))
 
 
-@pytest.mark.parametrize(
-    "name", ["constant-bias", "sign-flip of the model", "label-poisoning", "scaled-update"]
-)
+@pytest.mark.parametrize("name", ["constant-bias", "sign-flip of the model", "label-poisoning", "scaled-update"])
 def test_the_learning_curve_follows_the_simulated_one(name: str) -> None:
     scenario = scenario_of(name, ("random", False, "same"), "fixed", 0.0).replace(iterations=120)
     result, curve = psofed.simulate(scenario, trials=512, seed=3), psofed.predict(scenario).learning_curve()
@@ -98,12 +96,7 @@ def test_flipped_updates_diverge_from_the_predicted_number_of_attackers_on(coord
 
     def simulated(count: int) -> psofed.SimulationResult:
         attack = make_attack(
-            num_byzantine=count,
-            kind="sign-flip",
-            of="update",
-            scale=4.0,
-            probability=0.5,
-            byzantine_set="redrawn",
+            num_byzantine=count, kind="sign-flip", of="update", scale=4.0, probability=0.5, byzantine_set="redrawn"
         )
         return psofed.simulate(scenario.replace(attack=attack), trials=32, seed=1, tail=500)
 
@@ -118,13 +111,7 @@ def test_a_scale_beyond_the_predicted_limit_diverges(options: dict) -> None:
     def scaled(scale: float) -> Scenario:
         attack = make_attack(num_byzantine=5, scale=scale, probability=0.3, **options)
         return Scenario(
-            num_clients=15,
-            dimension=3,
-            num_participants=4,
-            num_shared=1,
-            iterations=4000,
-            stepsize=0.1,
-            attack=attack,
+            num_clients=15, dimension=3, num_participants=4, num_shared=1, iterations=4000, stepsize=0.1, attack=attack
         )
 
     limit = attack_limits(scaled(1.0)).scale
@@ -138,9 +125,7 @@ def test_a_scale_beyond_the_predicted_limit_diverges(options: dict) -> None:
     result = psofed.simulate(inside, trials=128, seed=1, tail=3000)
     error = result.network_mse
     assert len(result.diverged_trials) == 0
-    assert abs(psofed.predict(inside).network_mse - error.mean) < max(
-        0.005 * error.mean, 3.5 * error.standard_error
-    )
+    assert abs(psofed.predict(inside).network_mse - error.mean) < max(0.005 * error.mean, 3.5 * error.standard_error)
 
 
 def test_limits_may_take_the_inputs_as_independent_over_time() -> None:

@@ -12,13 +12,7 @@ from psofed.parts.defences import Cusum
 from psofed.theory.residuals import honest_variance
 from reference.literal import run_literally
 
-pytestmark = [
-    pytest.mark.theory,
-    pytest.mark.simulation,
-    pytest.mark.parts,
-    pytest.mark.slow,
-    pytest.mark.takes(24),
-]
+pytestmark = [pytest.mark.theory, pytest.mark.simulation, pytest.mark.parts, pytest.mark.slow, pytest.mark.takes(24)]
 
 PAPER = Scenario(num_clients=50, dimension=5, iterations=2000)
 OFTEN = Cusum(false_alarm_every=500.0)
@@ -86,8 +80,7 @@ def test_a_bias_is_found_by_the_charts_of_the_mean() -> None:
     bias = ConstantBias(num_byzantine=15, bias=0.06, probability=1.0)
     scenario = PAPER.replace(attack=bias)
     with_shift, without = (
-        simulate(scenario.replace(defence=Cusum(shift=shift)), trials=32, seed=4).defence
-        for shift in (1.0, 0.0)
+        simulate(scenario.replace(defence=Cusum(shift=shift)), trials=32, seed=4).defence for shift in (1.0, 0.0)
     )
     assert with_shift.found == 1.0
     assert with_shift.median_delay < without.median_delay
@@ -109,9 +102,7 @@ def test_residuals_of_honest_clients_have_the_variance_that_theory_says(changes:
     scenario = Scenario(num_clients=6, dimension=3, num_participants=3, num_shared=2, iterations=60)
     scenario = scenario.replace(**changes)
     variance = honest_variance(scenario)
-    scores = [
-        _squares(scenario, run_literally(scenario, 2, trial).models, trial, variance) for trial in range(120)
-    ]
+    scores = [_squares(scenario, run_literally(scenario, 2, trial).models, trial, variance) for trial in range(120)]
     for early in (True, False):
         values = np.array([np.nanmean(s[:8] if early else s[8:]) for s in scores])
         assert abs(values.mean() - 1.0) < 4.0 * values.std(ddof=1) / math.sqrt(len(values))

@@ -6,16 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from psofed import (
-    Data,
-    Drift,
-    NotCoveredError,
-    Scenario,
-    Selection,
-    optimal_stepsize,
-    predict,
-    simulate,
-)
+from psofed import Data, Drift, NotCoveredError, Scenario, Selection, optimal_stepsize, predict, simulate
 from psofed.parts.attacks import ConstantBias, Gaussian
 from psofed.parts.base import Attack
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
@@ -25,11 +16,7 @@ pytestmark = [pytest.mark.theory, pytest.mark.simulation]
 WALK = RandomWalk(variance=1e-3)
 BASE = Scenario(num_clients=8, dimension=4, num_participants=3, num_shared=2, iterations=1500, drift=WALK)
 WHITE = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn"), (0.0,)))
-CORRELATED = [
-    ("random", True, "same", 0.5),
-    ("random", False, "redrawn", 0.5),
-    ("round-robin", True, "same", 0.5),
-]
+CORRELATED = [("random", True, "same", 0.5), ("random", False, "redrawn", 0.5), ("round-robin", True, "same", 0.5)]
 GRID = WHITE + CORRELATED
 # Two-sided, 1 in 1000 over the whole grid and both metrics (Bonferroni).
 LIMIT = NormalDist().inv_cdf(1 - 0.001 / (2 * 2 * len(GRID)))
@@ -70,9 +57,7 @@ def test_the_learning_curve_with_a_walk_follows_the_simulation() -> None:
     scenario = make_scenario(*GRID[0]).replace(iterations=300)
     curve, result = predict(scenario).learning_curve(), simulate(scenario, trials=800, seed=5)
     points = np.array([5, 20, 60, 150, 299])
-    z = (result.curve["server_msd"] - curve.server_msd)[points] / result.curve_standard_error["server_msd"][
-        points
-    ]
+    z = (result.curve["server_msd"] - curve.server_msd)[points] / result.curve_standard_error["server_msd"][points]
     assert np.abs(z).max() < NormalDist().inv_cdf(1 - 0.001 / (2 * points.size))
 
 

@@ -29,10 +29,7 @@ CORNERS = {
         learner=learners.NLMS(regularisation=0.0),
         channel=Links(
             up=(channels.Quantised(bits=2, reach=0.2), channels.Private(clip=0.1, multiplier=0.3)),
-            down=(
-                channels.Quantised(bits=1, reach=0.3, rounding="stochastic"),
-                channels.Lossy(probability=0.5),
-            ),
+            down=(channels.Quantised(bits=1, reach=0.3, rounding="stochastic"), channels.Lossy(probability=0.5)),
         ),
     ),
 }

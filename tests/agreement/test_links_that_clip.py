@@ -24,9 +24,7 @@ def widened(scenario: Scenario) -> Scenario:
     """Return the scenario with the same steps and dither on links that reach 256 times as far."""
     links = {
         direction: tuple(
-            part.replace(bits=part.bits + 8, reach=256.0 * part.reach)
-            if isinstance(part, Quantised)
-            else part
+            part.replace(bits=part.bits + 8, reach=256.0 * part.reach) if isinstance(part, Quantised) else part
             for part in getattr(scenario.channel, direction)
         )
         for direction in ("up", "down")

@@ -49,7 +49,5 @@ def partial_diffusion_mse(scenario: Scenario) -> float:
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
 def test_with_all_clients_and_one_mask_it_is_partial_diffusion_lms(shared: int, correlation: float) -> None:
     data = Data(input_variance=(0.4, 1.1, 0.7), input_correlation=correlation)
-    scenario = Scenario(
-        num_clients=3, dimension=3, num_participants=3, num_shared=shared, stepsize=0.15, data=data
-    )
+    scenario = Scenario(num_clients=3, dimension=3, num_participants=3, num_shared=shared, stepsize=0.15, data=data)
     assert predict(scenario).network_mse == pytest.approx(partial_diffusion_mse(scenario), rel=1e-9)

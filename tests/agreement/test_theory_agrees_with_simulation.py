@@ -77,21 +77,13 @@ def correlated_grid() -> list[Scenario]:
 def edge_grid() -> list[Scenario]:
     return [
         scenario_of(
-            "random",
-            True,
-            "same",
-            num_clients=1,
-            num_participants=1,
-            num_shared=2,
-            attack=Gaussian(num_byzantine=1),
+            "random", True, "same", num_clients=1, num_participants=1, num_shared=2, attack=Gaussian(num_byzantine=1)
         ),
         scenario_of("random", False, "same", dimension=1, num_shared=1),
         scenario_of("round-robin", True, "same", dimension=6, num_shared=4),
         scenario_of("round-robin", False, "same", dimension=6, num_shared=4, num_clients=4),
         scenario_of("round-robin", False, "same", num_shared=3),  # a sample of offsets
-        scenario_of(
-            "random", False, "same", num_shared=2, attack=Gaussian(num_byzantine=12, probability=1.0)
-        ),
+        scenario_of("random", False, "same", num_shared=2, attack=Gaussian(num_byzantine=12, probability=1.0)),
         scenario_of("random", True, "same", num_shared=2, attack=None),
     ]
 
@@ -113,9 +105,7 @@ def learner_grid() -> list[Scenario]:
 def server_held_grid() -> list[Scenario]:
     small = {"num_clients": 6, "dimension": 3, "num_shared": 1, "iterations": 1500}
     changes = [{}, {"attack": psofed.attacks.LabelPoisoning(num_byzantine=2)}]
-    return [
-        scenario_of("random", True, "same", algorithm="online-fed", **small | change) for change in changes
-    ]
+    return [scenario_of("random", True, "same", algorithm="online-fed", **small | change) for change in changes]
 
 
 def network_grid() -> list[Scenario]:
@@ -126,18 +116,13 @@ def network_grid() -> list[Scenario]:
     )
     away = psofed.availabilities.Bernoulli(probability=psofed.Uniform(0.2, 0.9), learns="available")
     groups = [psofed.attacks.SignFlip(clients=[0], probability=0.5), Gaussian(clients=[1, 2])]
-    parts = [
-        {"channel": noisy},
-        {"availability": away},
-        {"attack": groups, "channel": noisy, "availability": away},
-    ]
+    parts = [{"channel": noisy}, {"availability": away}, {"attack": groups, "channel": noisy, "availability": away}]
     late = [
         ("round-robin", True, psofed.delays.Fixed(iterations=3, weight=0.8)),
         ("random", False, psofed.delays.Fixed(iterations=2)),
     ]
     return [scenario_of("random", False, "same", **small | part) for part in parts] + [
-        scenario_of(pattern, coordinated, "same", delay=delay, **small)
-        for pattern, coordinated, delay in late
+        scenario_of(pattern, coordinated, "same", delay=delay, **small) for pattern, coordinated, delay in late
     ]
 
 
@@ -197,9 +182,7 @@ def test_exact_theory_is_within_half_a_percent_of_a_long_simulation() -> None:
     ("pattern", "coordinated", "uplink"),
     [pytest.param(*kind, marks=SLOW) if is_scattered(*kind) else kind for kind in PATTERNS],
 )
-def test_predicted_learning_curve_follows_the_simulated_one(
-    pattern: str, coordinated: bool, uplink: str
-) -> None:
+def test_predicted_learning_curve_follows_the_simulated_one(pattern: str, coordinated: bool, uplink: str) -> None:
     clients = 6 if is_scattered(pattern, coordinated, uplink) else 12
     scenario = scenario_of(pattern, coordinated, uplink, num_shared=1, iterations=200, num_clients=clients)
     result = psofed.simulate(scenario, trials=512, seed=2)
@@ -233,19 +216,10 @@ def test_remembering_participants_but_not_masks_fails_the_check(monkeypatch: pyt
 
     right = TheoryModel._random_mask
     monkeypatch.setattr(
-        TheoryModel,
-        "_random_mask",
-        lambda self: FreshMasks(right(self).p[0, 0], right(self).q, is_common=True),
+        TheoryModel, "_random_mask", lambda self: FreshMasks(right(self).p[0, 0], right(self).q, is_common=True)
     )
     scenario = scenario_of(
-        "random",
-        True,
-        "same",
-        num_clients=10,
-        num_participants=2,
-        num_shared=2,
-        stepsize=0.05,
-        iterations=4000,
+        "random", True, "same", num_clients=10, num_participants=2, num_shared=2, stepsize=0.05, iterations=4000
     )
     scores = z_scores([scenario])
     assert np.abs(scores).min() > critical_value(len(scores)), scores

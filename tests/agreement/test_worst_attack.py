@@ -22,12 +22,7 @@ KNOWN = {
 
 def fleet(correlation: float, shared: int, **changes) -> Scenario:
     attack = Gaussian(num_byzantine=15, probability=0.2, variance=0.5)
-    values = {
-        "num_clients": 50,
-        "dimension": 5,
-        "data": Data(input_correlation=correlation),
-        "attack": attack,
-    }
+    values = {"num_clients": 50, "dimension": 5, "data": Data(input_correlation=correlation), "attack": attack}
     return Scenario(num_shared=shared, **values | changes)
 
 
@@ -62,9 +57,7 @@ def test_collusion_multiplies_the_attacks_term_by_the_known_factor() -> None:
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 @pytest.mark.parametrize("common", [False, True])
-def test_noise_with_a_covariance_is_the_sum_of_its_directions(
-    common: bool, correlation: float, monkeypatch
-) -> None:
+def test_noise_with_a_covariance_is_the_sum_of_its_directions(common: bool, correlation: float, monkeypatch) -> None:
     attack = Gaussian(num_byzantine=2, probability=0.5)
     data = Data(input_correlation=correlation)
     scenario = Scenario(num_clients=6, dimension=3, num_participants=3, data=data, attack=attack)

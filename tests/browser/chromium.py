@@ -44,14 +44,7 @@ def chromium() -> Iterator[Any]:
 @contextmanager
 def explorer(*arguments: str) -> Iterator[str]:
     """Run ``psofed explore`` as a user does, and end it as a user does; yield its address."""
-    command = [
-        sys.executable,
-        "-c",
-        "from psofed.cli import main; main()",
-        "explore",
-        "--no-browser",
-        *arguments,
-    ]
+    command = [sys.executable, "-c", "from psofed.cli import main; main()", "explore", "--no-browser", *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:

@@ -64,9 +64,7 @@ class Windows:
             if request.url.startswith(("http", "ws")) and request.url.split("/")[2] != own_host:
                 troubles.append(f"asks another host: {request.url}")
 
-        page.on(
-            "console", lambda message: message.type == "error" and troubles.append(f"console: {message.text}")
-        )
+        page.on("console", lambda message: message.type == "error" and troubles.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: troubles.append(f"exception in the page: {error}"))
         page.on("request", check_request)
         page.goto(url, timeout=120_000)  # machines that run many tests at once are slow

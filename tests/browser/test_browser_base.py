@@ -17,7 +17,5 @@ def test_a_page_from_disk_is_seen(open_page, sideways, tmp_path: Path) -> None:
 
 def test_a_wide_element_is_named(open_page, sideways, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(
-        "<!doctype html><title>t</title><div id='wide' style='width:2000px'>x</div>", encoding="utf-8"
-    )
+    file.write_text("<!doctype html><title>t</title><div id='wide' style='width:2000px'>x</div>", encoding="utf-8")
     assert sideways(open_page(file.as_uri())) == ["DIV.#wide"]

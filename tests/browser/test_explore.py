@@ -57,18 +57,12 @@ def row(page: Any, title: str) -> Any:
 def expect_numbers(page: Any, *scenarios: psofed.Scenario) -> None:
     """Wait until the table shows what `psofed.predict` says about every side."""
     predictions = [psofed.predict(scenario) for scenario in scenarios]
-    for title, metric in (
-        ("network MSE", "network_mse"),
-        ("server MSD", "server_msd"),
-        ("test MSE", "test_mse"),
-    ):
+    for title, metric in (("network MSE", "network_mse"), ("server MSD", "server_msd"), ("test MSE", "test_mse")):
         for column, prediction in enumerate(predictions):
             cell = row(page, title).locator("td").nth(column)
             text = shown(getattr(prediction, metric))
             try:
-                cell.get_by_text(text, exact=True).or_(cell.filter(has_text=text)).first.wait_for(
-                    timeout=READY
-                )
+                cell.get_by_text(text, exact=True).or_(cell.filter(has_text=text)).first.wait_for(timeout=READY)
             except Exception:
                 raise AssertionError(f"{title}: {row(page, title).inner_text()}, not {text}") from None
 
@@ -134,9 +128,7 @@ def test_another_web_page_cannot_reach_the_explorer(address: str, browser: Any, 
     context.close()
 
 
-def test_sliders_presets_sides_and_downloads(
-    address: str, open_page: Any, sideways: Any, screenshot: Any
-) -> None:
+def test_sliders_presets_sides_and_downloads(address: str, open_page: Any, sideways: Any, screenshot: Any) -> None:
     page = open_page(address)
     fleet = small_fleet()
     expect_numbers(page, fleet)
@@ -147,9 +139,7 @@ def test_sliders_presets_sides_and_downloads(
     # Unstable is said once, and the best stepsize is one click away
     put(page, "stepsize", "0.9")
     wait_for(page, "Unstable: stepsize 0.9 exceeds")
-    page.get_by_role("button", name="Use the best stepsize").and_(page.locator(":enabled")).click(
-        timeout=READY
-    )
+    page.get_by_role("button", name="Use the best stepsize").and_(page.locator(":enabled")).click(timeout=READY)
     best = fleet.replace(stepsize=psofed.tune(fleet, shared=(1,)).recommended.stepsize)
     wait_for(page, f"with stepsize {best.stepsize:.3g}")
     press(page, "Undo")
@@ -206,9 +196,7 @@ def test_sliders_presets_sides_and_downloads(
     page.get_by_text("Line: exact theory.").wait_for(timeout=READY)
 
 
-def test_what_theory_does_not_cover_is_simulated_on_request(
-    address: str, open_page: Any, screenshot: Any
-) -> None:
+def test_what_theory_does_not_cover_is_simulated_on_request(address: str, open_page: Any, screenshot: Any) -> None:
     page = open_page(address)
     expect_numbers(page, small_fleet())
     page.locator(".field-aggregation select").select_option("median")

@@ -45,9 +45,7 @@ def test_the_navigation_stays_and_leads_to_every_figure(report, open_page):
     page.evaluate("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
     assert page.locator(".bar").bounding_box()["y"] == pytest.approx(0, abs=1)
     page.locator('.bar nav a[href="#fig2"]').click()
-    page.wait_for_function(
-        "() => Math.abs(document.getElementById('fig2').getBoundingClientRect().top - 64) < 40"
-    )
+    page.wait_for_function("() => Math.abs(document.getElementById('fig2').getBoundingClientRect().top - 64) < 40")
 
 
 def test_it_prints_light_and_whole(report, open_page):

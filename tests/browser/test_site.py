@@ -28,10 +28,7 @@ def test_pages_fit_the_window_and_fetch_nothing(open_page, width: int, scheme: s
     for name in ("index", "exact_theory", "tune"):
         page = open_page((SITE / f"{name}.html").as_uri(), width=width, scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-        assert (
-            page.get_attribute("body", "data-md-color-scheme")
-            == {"light": "default", "dark": "slate"}[scheme]
-        )
+        assert page.get_attribute("body", "data-md-color-scheme") == {"light": "default", "dark": "slate"}[scheme]
 
 
 def test_no_page_scrolls_sideways_on_a_phone(open_page) -> None:
@@ -76,9 +73,7 @@ def test_the_playground_shows_what_predict_gives(open_page, playground_tables) -
 
 def test_the_page_for_a_wrong_address_leads_on() -> None:
     """It is served for any address, so its links are absolute."""
-    article = (
-        (SITE / "404.html").read_text(encoding="utf-8").split("<article", 1)[1].split("</article>", 1)[0]
-    )
+    article = (SITE / "404.html").read_text(encoding="utf-8").split("<article", 1)[1].split("</article>", 1)[0]
     targets = re.findall(r'href="(/[^"#]+)"', article)
     assert len(targets) >= 5
     assert all((SITE / target.lstrip("/")).is_file() for target in targets)
@@ -86,9 +81,7 @@ def test_the_page_for_a_wrong_address_leads_on() -> None:
 
 def test_formulas_are_drawn(open_page) -> None:
     page = open_page((SITE / "exact_theory.html").as_uri())
-    sizes = page.evaluate(
-        "[...document.querySelectorAll('.formula math')].map(m => m.getBoundingClientRect().height)"
-    )
+    sizes = page.evaluate("[...document.querySelectorAll('.formula math')].map(m => m.getBoundingClientRect().height)")
     assert len(sizes) >= 2
     assert min(sizes) > 15
     assert "$" not in page.inner_text("article").replace("$ ", "")

@@ -31,9 +31,7 @@ def test_example_prints_the_scenario_to_start_from() -> None:
 
 
 def test_json_holds_what_was_promised(scenario_file, psofed_command) -> None:
-    done = psofed_command(
-        "simulate", scenario_file, "--trials", 4, "--seed", 9, "--json", "--set", "stepsize=0.1"
-    )
+    done = psofed_command("simulate", scenario_file, "--trials", 4, "--seed", 9, "--json", "--set", "stepsize=0.1")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     for metric in ("network_mse", "server_msd", "test_mse"):
@@ -82,10 +80,7 @@ def test_a_result_and_a_picture_are_written(scenario_file, tmp_path, psofed_comm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--set", "num_shared=9"],
-            "num_shared must be between 1 and 5 (the dimension); got 9.",
-        ),
+        (["--set", "num_shared=9"], "num_shared must be between 1 and 5 (the dimension); got 9."),
         (["--set", "nonsense=1"], "Unknown field `nonsense`"),
         (["--set", "nonsense"], "key=value"),
         (["--plot", "curve.gif"], "a name ending in .png, .svg, .pdf"),
@@ -145,9 +140,7 @@ def test_a_missing_file_is_a_users_mistake(tmp_path, psofed_command) -> None:
 def test_help_and_import_load_nothing_heavy() -> None:
     code = "import sys, psofed, psofed.cli; print([m for m in sys.modules if m.split('.')[0] in {heavy!r}])"
     heavy = {"numba", "numpy", "scipy", "xarray", "matplotlib", "flwr", "dask"}
-    done = subprocess.run(
-        [sys.executable, "-c", code.format(heavy=heavy)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code.format(heavy=heavy)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -212,9 +205,7 @@ def next_step(printed):
 
 @pytest.mark.parametrize("command", ["simulate", "predict", "compare", "tune", "advise"])
 @pytest.mark.parametrize("given", ["file", "table", "file that names a table"])
-def test_the_next_step_is_about_the_scenario_that_was_given(
-    command, given, scenario_file, table, tmp_path
-) -> None:
+def test_the_next_step_is_about_the_scenario_that_was_given(command, given, scenario_file, table, tmp_path) -> None:
     kept = ["--set", "aggregation=median" if command == "advise" else "num_shared=1"]
     if given == "file":
         words = [str(scenario_file), "--set", "data.noise_variance={uniform=[0.1, 0.2]}", *kept]
@@ -225,9 +216,7 @@ def test_the_next_step_is_about_the_scenario_that_was_given(
         words = ["--data", str(table), *columns, "--leave-out", "s3", *kept]
     else:
         own = tmp_path / "own.toml"
-        own.write_text(
-            f'[data]\nfile = "{table.name}"\nclient_column = "station"\ntarget_column = "output"\n'
-        )
+        own.write_text(f'[data]\nfile = "{table.name}"\nclient_column = "station"\ntarget_column = "output"\n')
         words = [str(own), *kept]
     done = CliRunner().invoke(app, [command, *words, *(["--trials", "4"] if command == "simulate" else [])])
     assert done.exit_code in (0, 1), done.output
@@ -249,14 +238,8 @@ def test_the_next_step_is_about_the_scenario_that_was_given(
 @pytest.mark.parametrize(
     ("typed", "step"),
     [
-        (
-            "predict --theory paper --set stepsize=0.15",
-            "psofed predict FILE --theory paper --set stepsize=0.071",
-        ),
-        (
-            "predict --theory paper --set stepsize=0.071",
-            "psofed compare FILE --set stepsize=0.071 --theory paper",
-        ),
+        ("predict --theory paper --set stepsize=0.15", "psofed predict FILE --theory paper --set stepsize=0.071"),
+        ("predict --theory paper --set stepsize=0.071", "psofed compare FILE --set stepsize=0.071 --theory paper"),
         ("simulate --trials 3 --seed 5 --tail 40", "psofed compare FILE --seed 5 --tail 40"),
         ("tune --theory paper --shared 1", "psofed simulate FILE --set num_shared=1 --set stepsize=0.071"),
         ("compare --trials 3 --seed 5 --theory paper", "psofed tune FILE --theory paper"),
@@ -275,10 +258,7 @@ def test_a_report_names_the_inputs_that_were_chosen_by_default(table) -> None:
     words = ["simulate", "--data", str(table), "--client-column", "station", "--target-column", "output"]
     done = CliRunner().invoke(app, [*words, "--trials", "4"])
     assert "output is predicted from all other numeric columns: wind and sun." in done.stdout
-    assert (
-        "numeric columns"
-        not in CliRunner().invoke(app, [*words, "--features", "wind", "--trials", "4"]).stdout
-    )
+    assert "numeric columns" not in CliRunner().invoke(app, [*words, "--features", "wind", "--trials", "4"]).stdout
 
 
 @pytest.mark.parametrize(
@@ -294,9 +274,7 @@ def test_a_report_names_the_inputs_that_were_chosen_by_default(table) -> None:
         "delay={kind='geometric', ratio=0.5, longest=3}",
     ],
 )
-def test_the_next_step_is_not_a_comparison_with_a_theory_that_does_not_cover_it(
-    change, scenario_file
-) -> None:
+def test_the_next_step_is_not_a_comparison_with_a_theory_that_does_not_cover_it(change, scenario_file) -> None:
     words = [str(scenario_file), "--set", change]
     assert CliRunner().invoke(app, ["compare", *words]).exit_code != 0
     assert "compare" not in CliRunner().invoke(app, ["simulate", *words, "--trials", "2"]).stdout

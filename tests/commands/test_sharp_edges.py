@@ -17,9 +17,7 @@ from psofed.studies.sweeps import CellStore, read_grid, run_sweep
 pytestmark = [pytest.mark.cli, pytest.mark.scenario, pytest.mark.common, pytest.mark.takes(56)]
 
 PSOFED = [sys.executable, "-c", "from psofed.cli import main; main()"]
-SMALL = EXAMPLE.replace("iterations = 3000", "iterations = 40").replace(
-    "num_clients = 50 ", "num_clients = 20 "
-)
+SMALL = EXAMPLE.replace("iterations = 3000", "iterations = 40").replace("num_clients = 50 ", "num_clients = 20 ")
 GRID = 'trials = 4\nbase = "scenario.toml"\n[grid]\nnum_shared = [1, 5]\n'
 LONG = "trials = 16\n[base]\nnum_clients = 20\ndimension = 5\niterations = 40000\n[grid]\nstepsize = {}\n"
 
@@ -84,9 +82,7 @@ def test_a_small_fleet_needs_no_number_of_participants() -> None:
     assert psofed.Scenario(num_clients=3, dimension=2).num_participants == 3
     assert psofed.Scenario(num_clients=30, dimension=2).num_participants == 5
     assert psofed.Scenario.from_mapping({"num_clients": 2, "dimension": 2}).num_participants == 2
-    with pytest.raises(
-        psofed.InvalidValueError, match=r"num_participants must be between 1 and 3 \(num_clients\)"
-    ):
+    with pytest.raises(psofed.InvalidValueError, match=r"num_participants must be between 1 and 3 \(num_clients\)"):
         psofed.Scenario(num_clients=3, dimension=2, num_participants=5)
 
 
@@ -110,12 +106,8 @@ def test_a_sweep_takes_a_path_and_says_what_a_grid_is(folder) -> None:
     "arguments",
     [
         ("simulate", "scenario.toml", "--trials", 4, "--out", "new/deep/result.nc"),
-        pytest.param(
-            ("simulate", "scenario.toml", "--trials", 4, "--plot", "picture.png"), marks=pytest.mark.slow
-        ),
-        pytest.param(
-            ("compare", "scenario.toml", "--trials", 4, "--plot", "picture.pdf"), marks=pytest.mark.slow
-        ),
+        pytest.param(("simulate", "scenario.toml", "--trials", 4, "--plot", "picture.png"), marks=pytest.mark.slow),
+        pytest.param(("compare", "scenario.toml", "--trials", 4, "--plot", "picture.pdf"), marks=pytest.mark.slow),
         pytest.param(("sweep", "grid.toml", "--out", "sweep"), marks=pytest.mark.slow),
     ],
     ids=lambda arguments: arguments[0] + arguments[-1].rpartition(".")[2],
@@ -139,9 +131,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_behind(folder, arguments) ->
 def test_output_that_cannot_be_written_is_one_line(folder) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
         command = [*PSOFED, "predict", "scenario.toml", "--json"]
-        done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120
-        )
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
     assert done.returncode == 2
     assert done.stderr == "psofed: output: No space left on device\n"
 
@@ -149,15 +139,9 @@ def test_output_that_cannot_be_written_is_one_line(folder) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ("simulate", "scenario.toml", "--trials", 2, "--out", "/proc/none/result.nc"),
-            "/proc/none/result.nc",
-        ),
+        (("simulate", "scenario.toml", "--trials", 2, "--out", "/proc/none/result.nc"), "/proc/none/result.nc"),
         (("sweep", "grid.toml", "--out", "/proc/none"), "/proc/none/cells: cannot be written"),
-        (
-            ("sweep", "grid.toml", "--out", "scenario.toml"),
-            "scenario.toml: this is a file; the store needs a folder",
-        ),
+        (("sweep", "grid.toml", "--out", "scenario.toml"), "scenario.toml: this is a file; the store needs a folder"),
     ],
 )
 def test_a_folder_that_cannot_be_written_is_one_line(folder, arguments, words: str, psofed_command) -> None:

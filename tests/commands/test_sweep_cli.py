@@ -58,10 +58,7 @@ def test_a_saved_sweep_is_drawn_as_asked(grid, tmp_path, psofed_command):
     assert psofed_command("sweep", grid, "--out", out).returncode == 0
     first, second = tmp_path / "a.svg", tmp_path / "b.svg"
     asked = ("--x", "num_shared", "--hue", "uplink", "--metric", "server_msd", "--only", "uplink=same")
-    for done in (
-        psofed_command("plot", out, first),
-        psofed_command("plot", out / "sweep.nc", second, *asked),
-    ):
+    for done in (psofed_command("plot", out, first), psofed_command("plot", out / "sweep.nc", second, *asked)):
         assert done.returncode == 0, done.stderr
     assert first.read_bytes() != second.read_bytes()
     wrong = psofed_command("plot", out, tmp_path / "c.svg", "--x", "num_share")
@@ -101,16 +98,11 @@ def test_a_damaged_cell_is_said(grid, tmp_path, psofed_command):
         (("sweep", "GRID", "--cluster", "nonsense://x"), "--cluster nonsense://x"),
         (("simulate", "SCENARIO", "--cluster", "nonsense://x"), "--cluster nonsense://x"),
         (("sweep", "GRID", "--plot", "picture.txt"), "picture.txt"),
-        (
-            ("reproduce", "fig10"),
-            "figure must be one of fig1, fig2, fig3, fig4, fig5, fig6, fig7, fig8, fig9, all",
-        ),
+        (("reproduce", "fig10"), "figure must be one of fig1, fig2, fig3, fig4, fig5, fig6, fig7, fig8, fig9, all"),
         (("reproduce", "fig2", "--trials", "1"), "--trials must be at least 2; got 1."),
     ],
 )
-def test_a_mistake_ends_with_code_2_and_one_line(
-    grid, tmp_path, monkeypatch, arguments, words, psofed_command
-):
+def test_a_mistake_ends_with_code_2_and_one_line(grid, tmp_path, monkeypatch, arguments, words, psofed_command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "SCENARIO").write_text("num_clients = 5\ndimension = 2\n")
     done = psofed_command(*(str(grid) if argument == "GRID" else argument for argument in arguments))
@@ -160,19 +152,7 @@ def test_one_figure_is_reproduced_as_json_with_its_claims(tmp_path, psofed_comma
 
 def test_a_figure_with_other_settings_is_written_for_a_column_and_drawn_again(tmp_path, psofed_command):
     out = tmp_path / "out"
-    given = (
-        "fig3",
-        "--trials",
-        2,
-        "--out",
-        out,
-        "--set",
-        "stepsize=0.1",
-        "--pdf",
-        "--width",
-        "column",
-        "--json",
-    )
+    given = ("fig3", "--trials", 2, "--out", out, "--set", "stepsize=0.1", "--pdf", "--width", "column", "--json")
     done = psofed_command("reproduce", *given)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

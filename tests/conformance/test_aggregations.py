@@ -60,9 +60,7 @@ def of_rule(rule: str | Aggregation, **changes: object) -> Scenario:
 
 CASES = [
     Case(seed, participants, dimension, shared, bad)
-    for seed, (participants, dimension, shared) in enumerate(
-        [(5, 4, 2), (5, 5, 5), (1, 3, 2), (2, 4, 1), (9, 6, 3)]
-    )
+    for seed, (participants, dimension, shared) in enumerate([(5, 4, 2), (5, 5, 5), (1, 3, 2), (2, 4, 1), (9, 6, 3)])
     for bad in (0.0, 0.3, 1.0)
 ]
 
@@ -73,19 +71,14 @@ def test_the_compiled_rule_equals_the_plain_one(run_rule: Callable, rule: str) -
         following = case.run(run_rule, rule)
         for lane in range(LANES):
             expected = combine_uploads(
-                find_part("aggregation", rule)(),
-                case.uploads(lane),
-                case.server[:, lane],
-                case.own_step[:, lane],
+                find_part("aggregation", rule)(), case.uploads(lane), case.server[:, lane], case.own_step[:, lane]
             )
             assert np.allclose(following[:, lane], expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1e149])
-def test_finite_uploads_of_any_size_leave_the_model_finite(
-    run_rule: Callable, rule: str, size: float
-) -> None:
+def test_finite_uploads_of_any_size_leave_the_model_finite(run_rule: Callable, rule: str, size: float) -> None:
     case = Case(3, 5, 4, 3, 0.0)
     case.sent *= size / np.abs(case.sent).max()
     assert np.isfinite(case.run(run_rule, rule)).all()
@@ -96,9 +89,7 @@ def test_finite_uploads_of_any_size_leave_the_model_finite(
     [
         rule
         for rule in RULES
-        if not (
-            find_part("aggregation", rule).has_root_data or find_part("aggregation", rule)().memory_size(1, 1)
-        )
+        if not (find_part("aggregation", rule).has_root_data or find_part("aggregation", rule)().memory_size(1, 1))
     ],
 )
 def test_if_all_send_the_same_the_server_takes_it(run_rule: Callable, rule: str) -> None:

@@ -68,9 +68,7 @@ def test_rules_are_byzfls_on_random_inputs(participants: int, dimension: int, f:
 
 @pytest.mark.parametrize(("participants", "dimension"), SHAPES)
 @pytest.mark.parametrize("f", [0, 1, 2])
-def test_mean_around_the_median_and_minimum_diameter_are_byzfls(
-    participants: int, dimension: int, f: int
-) -> None:
+def test_mean_around_the_median_and_minimum_diameter_are_byzfls(participants: int, dimension: int, f: int) -> None:
     """Of subsets of equal diameter ByzFL takes the first and psofed the tightest: compared are the diameters."""
     x = random_uploads(participants, dimension)
     assert np.allclose(ours(MeaMed(tolerated=f), x), byzfl.Meamed(f)(x))
@@ -115,10 +113,7 @@ def test_krum_is_byzfls_where_as_many_neighbours_count(participants: int, dimens
 @pytest.mark.parametrize(
     ("attack", "theirs"),
     [
-        (
-            LittleIsEnough(num_byzantine=1, deviations=1.5, statistics="honest"),
-            lambda: byzfl.ALittleIsEnough(1.5),
-        ),
+        (LittleIsEnough(num_byzantine=1, deviations=1.5, statistics="honest"), lambda: byzfl.ALittleIsEnough(1.5)),
         (InnerProduct(num_byzantine=1, scale=2.0), lambda: byzfl.InnerProductManipulation(2.0)),
         (InnerProduct(num_byzantine=1, scale=1.0), lambda: byzfl.SignFlipping()),
         (Mimic(num_byzantine=1, victim="lowest"), lambda: byzfl.Mimic(0)),

@@ -20,9 +20,7 @@ every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
 
 @every_algorithm
-def test_a_trial_has_the_same_bits_on_any_thread_and_in_any_block(
-    small_scenario: Scenario, algorithm: str
-) -> None:
+def test_a_trial_has_the_same_bits_on_any_thread_and_in_any_block(small_scenario: Scenario, algorithm: str) -> None:
     scenario = small_scenario.replace(algorithm=algorithm)
     many = simulate(scenario, trials=23, seed=6, threads=1, keep_trials=True)
     for few, threads in ((1, 1), (3, 2), (23, 3)):
@@ -49,8 +47,7 @@ def test_the_attack_leaves_the_data_alone(small_scenario: Scenario, algorithm: s
     null = Gaussian(num_byzantine=7, probability=1.0, variance=0.0)
     strong = Gaussian(num_byzantine=7, probability=1.0, variance=4.0)
     none, nulled, attacked = (
-        simulate(scenario.replace(attack=attack), trials=4, keep_trials=True)
-        for attack in (None, null, strong)
+        simulate(scenario.replace(attack=attack), trials=4, keep_trials=True) for attack in (None, null, strong)
     )
     for metric, curves in none.trial_curves.items():
         assert np.allclose(curves, nulled.trial_curves[metric], rtol=1e-10, atol=0)
@@ -59,9 +56,7 @@ def test_the_attack_leaves_the_data_alone(small_scenario: Scenario, algorithm: s
 
 
 @every_algorithm
-def test_all_algorithms_see_the_same_data_and_the_same_test_set(
-    small_scenario: Scenario, algorithm: str
-) -> None:
+def test_all_algorithms_see_the_same_data_and_the_same_test_set(small_scenario: Scenario, algorithm: str) -> None:
     """All start from models that are zero, so the first iteration shows the data: errors are y themselves."""
     first = [
         simulate(small_scenario.replace(algorithm=name), trials=4, seed=3, keep_trials=True).trial_curves
@@ -81,12 +76,8 @@ def test_divergence_is_reported(small_scenario: Scenario, algorithm: str) -> Non
 
 
 @every_algorithm
-@pytest.mark.parametrize(
-    ("participants", "shared", "dimension"), [(5, 1, 5), (3, 2, 7), (4, 6, 6), (1, 3, 8)]
-)
-def test_traffic_stays_within_the_budget(
-    algorithm: str, participants: int, shared: int, dimension: int
-) -> None:
+@pytest.mark.parametrize(("participants", "shared", "dimension"), [(5, 1, 5), (3, 2, 7), (4, 6, 6), (1, 3, 8)])
+def test_traffic_stays_within_the_budget(algorithm: str, participants: int, shared: int, dimension: int) -> None:
     scenario = Scenario(
         num_clients=9,
         dimension=dimension,
@@ -128,9 +119,7 @@ def test_bad_options_are_refused_by_name(algorithm: str) -> None:
 @pytest.mark.thinned(1)
 @pytest.mark.parametrize("algorithm", part_names("algorithm"))
 def test_a_fleet_of_one_client_follows_the_equations(as_literally, algorithm: str) -> None:
-    as_literally(
-        Scenario(num_clients=1, dimension=2, num_participants=1, iterations=12, algorithm=algorithm), 2, 4
-    )
+    as_literally(Scenario(num_clients=1, dimension=2, num_participants=1, iterations=12, algorithm=algorithm), 2, 4)
 
 
 def test_scenarios_of_all_algorithms_are_made_without_numba() -> None:

@@ -33,9 +33,7 @@ def attacked(kind: str, *, coordinated: bool = True, **options: object) -> Scena
 
 @pytest.mark.parametrize("kind", ATTACKS)
 @pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])
-def test_the_engine_does_what_the_literal_form_says(
-    as_literally: Callable, kind: str, byzantine_set: str
-) -> None:
+def test_the_engine_does_what_the_literal_form_says(as_literally: Callable, kind: str, byzantine_set: str) -> None:
     scenario = attacked(kind, coordinated=byzantine_set == "fixed", byzantine_set=byzantine_set)
     as_literally(scenario.replace(uplink="same" if byzantine_set == "fixed" else "redrawn"), 3, 3)
 
@@ -57,9 +55,7 @@ def test_on_large_models_an_attack_is_compiled_and_does_what_plain_python_does(k
         "server": rng.normal(size=30), "clients": np.arange(7), "iteration": 4, "num_clients": 7,
         "normals": rng.normal(size=uploads.shape), "common_normals": rng.normal(size=30),
     }  # fmt: skip
-    plain, fast = (
-        corrupt(attack, uploads, attacking, **known) for corrupt in (corrupt_uploads, corrupt_compiled)
-    )
+    plain, fast = (corrupt(attack, uploads, attacking, **known) for corrupt in (corrupt_uploads, corrupt_compiled))
     assert why_python(attack) is None
     np.testing.assert_allclose(fast, plain, rtol=1e-12)
     assert np.array_equal(fast[3:], uploads[3:], equal_nan=True)
@@ -83,9 +79,7 @@ def test_an_attack_by_nobody_is_no_attack_bit_for_bit(kind: str) -> None:
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_an_attack_changes_something_and_keeps_the_model_finite(kind: str) -> None:
     scenario = attacked(kind, coordinated=False)
-    result, none = (
-        simulate(s, trials=4, keep_trials=True) for s in (scenario, scenario.replace(attack=None))
-    )
+    result, none = (simulate(s, trials=4, keep_trials=True) for s in (scenario, scenario.replace(attack=None)))
     assert all(np.isfinite(result.trial_curves[metric]).all() for metric in METRICS)
     assert not np.array_equal(result.trial_curves["server_msd"], none.trial_curves["server_msd"])
 
@@ -129,17 +123,13 @@ def test_what_an_attack_states_to_theory_is_what_it_does(attack: Attack) -> None
 
 @pytest.mark.parametrize("byzantine_set", ["fixed", "redrawn"])
 @pytest.mark.parametrize("attack", AFFINE, ids=repr)
-def test_simulated_shocks_have_the_moments_that_follow_from_the_statement(
-    attack: Attack, byzantine_set: str
-) -> None:
+def test_simulated_shocks_have_the_moments_that_follow_from_the_statement(attack: Attack, byzantine_set: str) -> None:
     """What is added to a clean number beside its own part: mean, square, and products between clients."""
     attack = attack.replace(byzantine_set=byzantine_set)
     shocks = draw_trial(Scenario(num_clients=6, dimension=4, iterations=6000, attack=attack), 2, 0).shocks
     stated, (byzantine, factor) = attack.affine(), attack.byzantine_moments(6)
     added = stated.offset + stated.variance**0.5 * shocks.normals
-    added = shocks.attacking[:, :, None] * (
-        added + stated.common_variance**0.5 * shocks.common_normals[:, None]
-    )
+    added = shocks.attacking[:, :, None] * (added + stated.common_variance**0.5 * shocks.common_normals[:, None])
     chance = attack.probability * byzantine
     together = stated.offset**2 + stated.common_variance
 
@@ -173,12 +163,9 @@ def test_poisoned_data_reach_online_fed_as_they_reach_pso_fed() -> None:
     """With one client that always participates and shares all, both take the same steps."""
     for kind in (LabelPoisoning, DataPoisoning):
         attack = kind(num_byzantine=1, probability=0.5)
-        scenario = Scenario(
-            num_clients=1, dimension=3, num_participants=1, num_shared=3, iterations=50, attack=attack
-        )
+        scenario = Scenario(num_clients=1, dimension=3, num_participants=1, num_shared=3, iterations=50, attack=attack)
         pso_fed, online_fed = (
-            simulate(scenario.replace(algorithm=name), trials=4, keep_trials=True)
-            for name in ("pso-fed", "online-fed")
+            simulate(scenario.replace(algorithm=name), trials=4, keep_trials=True) for name in ("pso-fed", "online-fed")
         )
         for metric in METRICS:
             assert np.allclose(pso_fed.trial_curves[metric], online_fed.trial_curves[metric], rtol=1e-9)

@@ -40,11 +40,7 @@ WRONG: list[tuple[type[Part], dict[str, Any], str]] = [
     (psofed.InputStream, {"draw": _write_first}, "draw leaves entries of `out` unwritten"),
     (psofed.Delay, {"duration": lambda s, d: 3, "longest_delay": lambda s: 2}, "duration returns 3 instead"),
     (psofed.Defence, {"suspicion": lambda s, e, memory: -1.0, "memory_size": 1}, "suspicion returns -1"),
-    (
-        psofed.Defence,
-        {"suspicion": lambda s, e, m: abs(e.scores[0]), "memory_size": 1},
-        "order of the values",
-    ),
+    (psofed.Defence, {"suspicion": lambda s, e, m: abs(e.scores[0]), "memory_size": 1}, "order of the values"),
     (psofed.Aggregation, {"over": "vectors", "combine": _take_the_first}, "order of the participants"),
     (psofed.PreAggregation, {"weigh": lambda s, u, out: None, "uploads_after": lambda s, p: 0}, "between 1"),
     (psofed.Availability, {"is_available": lambda self, presence: 2}, "is_available returns 2"),
@@ -61,12 +57,8 @@ WRONG: list[tuple[type[Part], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("base", "space", "problem"), WRONG, ids=lambda value: getattr(value, "__name__", "")
-)
-def test_the_kit_names_what_is_wrong_with_a_part(
-    base: type[Part], space: dict[str, Any], problem: str
-) -> None:
+@pytest.mark.parametrize(("base", "space", "problem"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_kit_names_what_is_wrong_with_a_part(base: type[Part], space: dict[str, Any], problem: str) -> None:
     options: dict[str, Any] = {"num_byzantine": 1} if base is psofed.Attack else {}
     part = type(f"_Wrong{base.__name__}", (base,), space)(**options)
     problems = list(check_family(part))

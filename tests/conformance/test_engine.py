@@ -75,9 +75,7 @@ def test_attacks_and_normals_are_drawn_with_their_stated_moments() -> None:
 
 
 def test_the_same_client_attacks_the_same_whoever_else_does_and_however() -> None:
-    few = Scenario(
-        num_clients=6, dimension=3, iterations=50, attack=Gaussian(num_byzantine=2, probability=0.5)
-    )
+    few = Scenario(num_clients=6, dimension=3, iterations=50, attack=Gaussian(num_byzantine=2, probability=0.5))
     shocks = draw_trial(few, 1, 0).shocks
     for kind in (part.kind for part in built_in_parts("attack")):
         attack = find_part("attack", kind)(num_byzantine=5, probability=0.5)

@@ -52,9 +52,7 @@ pairs_for_theory = over([pair for pair in EVERY if pair[1] == "mean" or pair in 
 
 @pytest.mark.thinned(4)
 @some_pairs
-def test_a_pair_goes_from_a_file_through_simulation_into_a_file_and_back(
-    tmp_path: Path, scenario: Scenario
-) -> None:
+def test_a_pair_goes_from_a_file_through_simulation_into_a_file_and_back(tmp_path: Path, scenario: Scenario) -> None:
     (tmp_path / "scenario.toml").write_text(scenario.to_toml(), encoding="utf-8")
     read = psofed.read_scenario(tmp_path / "scenario.toml")
     assert read == scenario
@@ -89,9 +87,7 @@ def test_a_pair_is_predicted_or_refused_by_name(scenario: Scenario) -> None:
     assert not refusal or scenario.attack.kind in refusal or scenario.aggregation.kind in refusal
 
 
-def test_all_pairs_are_swept_kept_and_not_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_pairs_are_swept_kept_and_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed = []
 
     def watched(cell, progress=None):
@@ -104,9 +100,7 @@ def test_all_pairs_are_swept_kept_and_not_computed_again(
         "attack": [scenario_of(attack, "mean").attack for attack in ATTACKS],
         "aggregation": [find_part("aggregation", rule)() for rule in RULES],
     }
-    first, second = (
-        psofed.sweep(BASE, grid, trials=TRIALS, seed=SEED, tail=1, store=tmp_path) for _ in range(2)
-    )
+    first, second = (psofed.sweep(BASE, grid, trials=TRIALS, seed=SEED, tail=1, store=tmp_path) for _ in range(2))
     assert len(computed) == len(ATTACKS) * len(RULES)
     assert same_values(first.cells, second.cells)
     data = second.to_dataset()
@@ -126,9 +120,9 @@ def test_the_strength_of_every_attack_can_be_set_and_swept(kind: str) -> None:
     changed = with_values(scenario, {"attack.strength": 0.25})
     assert changed.attack.strength == 0.25
     assert changed.attack == scenario.attack.replace(**{part.strength_field(): 0.25})
-    assert with_values(
-        BASE, {"attack.kind": kind, "attack.clients": [1], "attack.strength": 0.25}
-    ).attack == part(clients=[1], **{part.strength_field(): 0.25})
+    assert with_values(BASE, {"attack.kind": kind, "attack.clients": [1], "attack.strength": 0.25}).attack == part(
+        clients=[1], **{part.strength_field(): 0.25}
+    )
     mapping = scenario.to_mapping()
     mapping["attack"] |= {"strength": 0.5}
     with pytest.raises(psofed.InvalidValueError, match=f"attack.strength .*{part.strength_field()}.*{kind}"):

@@ -91,9 +91,7 @@ def test_they_go_through_files_sweeps_and_refusals_of_the_theory(tmp_path: Path)
     assert json.loads(json.dumps(loaded.to_json())) == result.to_json()
     leaky = BASE.replace(learner="leaky-lms", iterations=3)
     stepsizes = [0.1, 0.2, {"uniform": [0.1, 0.2]}]
-    swept = psofed.sweep(
-        leaky, {"learner.leakage": [0.0, 0.5], "stepsize": stepsizes}, trials=2, store=tmp_path
-    )
+    swept = psofed.sweep(leaky, {"learner.leakage": [0.0, 0.5], "stepsize": stepsizes}, trials=2, store=tmp_path)
     assert len(swept.cells) == 6
     for changes in ({"learner": "rls"}, {"data.stream": "delay-line"}):
         word = next(iter(changes)).partition(".")[0]
@@ -107,9 +105,7 @@ def test_they_follow_the_textbook(kind: str) -> None:
     """One client that shares nothing of use: its network MSE is that of the filter alone."""
     options = {"nlms": {"regularisation": 0.3}, "rls": {"forgetting": 0.95, "initial": 0.5}}[kind]
     learner = psofed.parts.registry.find_part("learner", kind)(**options)
-    scenario = Scenario(
-        num_clients=1, dimension=4, num_shared=4, stepsize=0.4, iterations=300, learner=learner
-    )
+    scenario = Scenario(num_clients=1, dimension=4, num_shared=4, stepsize=0.4, iterations=300, learner=learner)
     result = simulate(scenario, trials=1, seed=5, keep_trials=True)
     draws, target = draw_trial(scenario, 5, 0), draw_fleet(scenario).target
     w, matrix, errors = np.zeros(4), np.eye(4) / 0.5, []
@@ -126,9 +122,7 @@ def test_they_follow_the_textbook(kind: str) -> None:
 
 def test_a_learner_whose_clients_keep_too_much_is_refused_by_name() -> None:
     scenario = Scenario(num_clients=100, dimension=2000, learner="rls", iterations=1)
-    with pytest.raises(
-        NotCoveredError, match=r'learner.kind = "rls" with 100 clients .* 400,200,000 values per trial'
-    ):
+    with pytest.raises(NotCoveredError, match=r'learner.kind = "rls" with 100 clients .* 400,200,000 values per trial'):
         simulate(scenario, trials=1)
 
 
@@ -159,27 +153,18 @@ def test_uniform_stepsizes_belong_to_the_fleet() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"data.stream": "delay-line", "data.stream.pole": 1.0},
-            "data.stream.pole must be above -1 and below 1",
-        ),
+        ({"data.stream": "delay-line", "data.stream.pole": 1.0}, "data.stream.pole must be above -1 and below 1"),
         ({"data.stream": "delay-line", "data.input_correlation": 0.3}, "data.input_correlation must be 0"),
         ({"data.stream": "echo"}, "data.stream.kind must be one of"),
         ({"learner": "rls", "learner.forgetting": 0.0}, "learner.forgetting must be above 0 and at most 1"),
         ({"learner": "rls", "learner.initial": 0.0}, "learner.initial must be above 0"),
         ({"learner": "nlms", "learner.regularisation": -1.0}, "learner.regularisation must be at least 0"),
         ({"learner": "lms", "learner.leakage": 0.1}, "learner.leakage must be left out"),
-        (
-            {"learner": "rls", "algorithm": "online-fed"},
-            'learner.kind must be "lms" with algorithm = "online-fed"',
-        ),
+        ({"learner": "rls", "algorithm": "online-fed"}, 'learner.kind must be "lms" with algorithm = "online-fed"'),
         ({"stepsize": 0.0}, "stepsize must be above 0"),
         ({"stepsize": [0.1, 0.2]}, r"stepsize must be one number, or 6 numbers \(num_clients\)"),
         ({"stepsize": [0.1, 0.2, 0.1, -0.1, 0.1, 0.1]}, r"stepsize\[3\] must be above 0"),
-        (
-            {"stepsize": {"uniform": [0.2, 0.1]}},
-            r"stepsize.uniform must be \[low, high\] with low at most high",
-        ),
+        ({"stepsize": {"uniform": [0.2, 0.1]}}, r"stepsize.uniform must be \[low, high\] with low at most high"),
         ({"stepsize": "fast"}, "stepsize must be a number above 0, a list"),
     ],
 )

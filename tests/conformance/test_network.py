@@ -67,9 +67,7 @@ def test_the_engine_equals_the_literal_form(as_literally: Callable, place: int) 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in part_names("algorithm") if kind != "pso-fed"])
 @pytest.mark.parametrize("knows", [True, False])
-def test_clients_that_hold_no_model_sleep_and_have_links_too(
-    as_literally: Callable, kind: str, knows: bool
-) -> None:
+def test_clients_that_hold_no_model_sleep_and_have_links_too(as_literally: Callable, kind: str, knows: bool) -> None:
     """Two groups of attackers as well; messages get lost both ways, and sometimes nobody is there.
 
     Models may arrive late, also in iterations without an exchange.
@@ -83,10 +81,7 @@ def test_clients_that_hold_no_model_sleep_and_have_links_too(
             up=(Noisy(variance=0.001), Lossy(probability=0.2)),
             down=(Quantised(bits=6, reach=2.0), Lossy(probability=0.2)),
         ),
-        attack=[
-            Gaussian(clients=(0, 1), probability=0.5),
-            find_part("attack", "label-poisoning")(clients=(2,)),
-        ],
+        attack=[Gaussian(clients=(0, 1), probability=0.5), find_part("attack", "label-poisoning")(clients=(2,))],
         delay=late if kind == "online-fed" else None,
     )
     as_literally(scenario, 3, 5, rtol=1e-8, atol=1e-12)
@@ -138,9 +133,7 @@ def test_a_schedule_repeats_and_spreads_its_phases() -> None:
     assert attendance(Schedule(period=100, share=0.07), clients=1, iterations=100)[:, 0, 0].sum() == 7
 
 
-@pytest.mark.parametrize(
-    ("period", "share"), [(1, 0.133), (3, 0.606), (12, 0.917), (100, 0.07), (40_000, 0.3)]
-)
+@pytest.mark.parametrize(("period", "share"), [(1, 0.133), (3, 0.606), (12, 0.917), (100, 0.07), (40_000, 0.3)])
 @pytest.mark.parametrize("knows", [True, False])
 def test_traffic_of_a_schedule_is_the_mean_over_a_period(period: int, share: float, knows: bool) -> None:
     schedule = Schedule(period=period, share=share, server_knows=knows)
@@ -150,9 +143,7 @@ def test_traffic_of_a_schedule_is_the_mean_over_a_period(period: int, share: flo
 
 
 @pytest.mark.parametrize("rounding", ["dithered", "stochastic"])
-def test_the_quantiser_is_unbiased_and_its_dithered_error_has_variance_of_a_step_squared_over_12(
-    rounding: str,
-) -> None:
+def test_the_quantiser_is_unbiased_and_its_dithered_error_has_variance_of_a_step_squared_over_12(rounding: str) -> None:
     channel = Quantised(bits=4, reach=2.0, rounding=rounding)
     rng, step = np.random.default_rng(0), 4.0 / 16
     values, out, none = rng.uniform(-1.6, 1.6, 20_000), np.empty(20_000), np.zeros(0)
@@ -170,8 +161,7 @@ def test_the_quantiser_is_unbiased_and_its_dithered_error_has_variance_of_a_step
 
 def test_traffic_counts_bits_and_who_is_there() -> None:
     scenario = BASE.replace(
-        availability=Bernoulli(probability=0.5, server_knows=False),
-        channel=Links(up=Quantised(bits=4, reach=1.0)),
+        availability=Bernoulli(probability=0.5, server_knows=False), channel=Links(up=Quantised(bits=4, reach=1.0))
     )
     sent = measure_communication(scenario)
     assert sent.bits_up == 4 * 2 * 4 * 0.5
@@ -182,9 +172,7 @@ def test_traffic_counts_bits_and_who_is_there() -> None:
 
 
 def test_privacy_is_stated_and_composes_exactly() -> None:
-    scenario = BASE.replace(
-        channel=Links(up=Private(clip=1.0, multiplier=2.0)), availability=AVAILABILITIES[1]
-    )
+    scenario = BASE.replace(channel=Links(up=Private(clip=1.0, multiplier=2.0)), availability=AVAILABILITIES[1])
     spent = simulate(scenario, trials=2).to_json()["privacy"]
     assert 0 < spent["uploads"] <= BASE.iterations
     assert spent["epsilon"] == gaussian_epsilon(2.0, spent["uploads"], 1e-5)
@@ -203,9 +191,7 @@ def test_fields_of_groups_and_series_are_set_in_each_or_in_one() -> None:
         attack=[Gaussian(clients=[0]), SignFlip(clients=[1])],
         channel=Links(up=(Quantised(bits=8, reach=1.0), Lossy(probability=0.1))),
     )
-    changed = with_values(
-        scenario, {"attack.strength": 3.0, "channel.up.bits": 4, "attack.0.probability": 1.0}
-    )
+    changed = with_values(scenario, {"attack.strength": 3.0, "channel.up.bits": 4, "attack.0.probability": 1.0})
     assert [attack.strength for attack in changed.attacks] == [3.0, 3.0]
     assert [attack.probability for attack in changed.attacks] == [1.0, 0.2]
     assert changed.channel is not None
@@ -222,10 +208,7 @@ def test_fields_of_groups_and_series_are_set_in_each_or_in_one() -> None:
             r"availability.probability is required: one number between 0 and 1, such a number per client, or \{uni",
         ),
         ("[delay]\nkind = 'fixed'\niterations = 25", "delay.iterations must be at most 24"),
-        (
-            "[channel.up]\nkind = 'quantised'\nbits = 0\nreach = 1",
-            "channel.up.bits must be between 1 and 32; got 0.",
-        ),
+        ("[channel.up]\nkind = 'quantised'\nbits = 0\nreach = 1", "channel.up.bits must be between 1 and 32; got 0."),
         ("[channel.up]\nkind = 'private'", "channel.up.clip is required"),
         ("[channel.down]\nkind = 'private'\nclip = 1", "channel.down must be absent"),
         (

@@ -14,16 +14,7 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import (
-    Data,
-    InvalidValueError,
-    NotCoveredError,
-    PsofedError,
-    Scenario,
-    Selection,
-    load_result,
-    simulate,
-)
+from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario, Selection, load_result, simulate
 from psofed.common.equality import same_values
 from psofed.engine.hooks import why_python
 from psofed.parts.attacks import ConstantBias
@@ -31,13 +22,7 @@ from psofed.parts.part import Part
 from psofed.parts.registry import find_part, part_names
 from psofed.studies.sweeps import Cell, run_cells
 
-pytestmark = [
-    pytest.mark.parts,
-    pytest.mark.engine,
-    pytest.mark.testing,
-    pytest.mark.studies,
-    pytest.mark.takes(68),
-]
+pytestmark = [pytest.mark.parts, pytest.mark.engine, pytest.mark.testing, pytest.mark.studies, pytest.mark.takes(68)]
 
 BASE = Scenario(num_clients=6, dimension=4, num_participants=4, num_shared=2, iterations=12)
 
@@ -379,9 +364,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 def test_every_family_but_models_has_one_of_its_own_here(own: ModuleType) -> None:
     scenarios = scenarios_of(own)
     assert tuple(scenarios) == KINDS
-    own_parts = {
-        part for s in scenarios.values() for part in s.parts() if type(part).__module__ == own.__name__
-    }
+    own_parts = {part for s in scenarios.values() for part in s.parts() if type(part).__module__ == own.__name__}
     assert {part.family for part in own_parts} == {
         "attack", "aggregation", "defence", "pattern", "drift", "function", "algorithm"
     }  # fmt: skip
@@ -465,11 +448,7 @@ def test_they_travel_to_a_dask_cluster(own: ModuleType, expected: list) -> None:
         warnings.simplefilter("ignore")  # of Dask's own making, at start and end
         with (
             distributed.LocalCluster(
-                n_workers=1,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                silence_logs="ERROR",
+                n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="ERROR"
             ) as cluster,
             connect(cluster.scheduler_address) as executor,
         ):
@@ -490,9 +469,7 @@ def awkward(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 def test_a_body_that_does_something_else_when_compiled_is_told_so(awkward: ModuleType) -> None:
     from psofed.testing import check_part
 
-    with pytest.raises(
-        AssertionError, match=r"compiled method and plain Python disagree: \w+ at iteration \d+"
-    ):
+    with pytest.raises(AssertionError, match=r"compiled method and plain Python disagree: \w+ at iteration \d+"):
         check_part(awkward.Overflowing)
     assert why_python(awkward.Overflowing(num_byzantine=1)) is None
 
@@ -502,11 +479,7 @@ def with_part(part: Part) -> Scenario:
         return BASE.replace(selection=Selection(pattern=part))
     if part.family == "channel":
         return BASE.replace(channel=psofed.Links(up=part, down=part))
-    return (
-        BASE.replace(data=Data(function=part))
-        if part.family == "function"
-        else BASE.replace(**{part.family: part})
-    )
+    return BASE.replace(data=Data(function=part)) if part.family == "function" else BASE.replace(**{part.family: part})
 
 
 def make(awkward: ModuleType, name: str) -> Part:
@@ -547,9 +520,7 @@ def test_a_body_that_numba_cannot_compile_runs_as_python_and_is_named(
         ("Courier", {"algorithm": "online-fed"}),
     ],
 )
-def test_as_python_it_gives_the_numbers_of_the_compiled_twin(
-    awkward: ModuleType, name: str, twin: dict
-) -> None:
+def test_as_python_it_gives_the_numbers_of_the_compiled_twin(awkward: ModuleType, name: str, twin: dict) -> None:
     slow, fast = with_part(make(awkward, name)), BASE.replace(**twin)
     curves = [simulate(s, trials=5, keep_trials=True).trial_curves["server_msd"] for s in (slow, fast)]
     assert np.allclose(*curves, rtol=1e-12)
@@ -658,9 +629,7 @@ def test_the_files_that_contributing_shows_are_parts(tmp_path: Path) -> None:
     path.write_text("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), encoding="utf-8")
     shown = psofed.load_plugin(path)
     assert check_part(shown.Swing).notes == ()
-    result = simulate(
-        BASE.replace(attack=shown.Swing(num_byzantine=2)), trials=2, metrics=[shown.WorstHonestMse()]
-    )
+    result = simulate(BASE.replace(attack=shown.Swing(num_byzantine=2)), trials=2, metrics=[shown.WorstHonestMse()])
     assert result["worst_honest_mse"].mean > result.honest_mse.mean
     assert result.notes == ()
 

@@ -40,10 +40,7 @@ def test_the_guide_shows_one_of_the_examples() -> None:
 def test_the_engine_equals_the_literal_form(as_literally: Callable, own: ModuleType) -> None:
     """All of them at once, with two groups of attackers, sleeping clients, lost messages and delays."""
     scenario = BASE.replace(
-        attack=[
-            own.Stale(clients=(0, 3), age=4, probability=0.7),
-            own.TakingTurns(clients=(1, 5), probability=1.0),
-        ],
+        attack=[own.Stale(clients=(0, 3), age=4, probability=0.7), own.TakingTurns(clients=(1, 5), probability=1.0)],
         selection=Selection(coordinated=False),
         channel=Links(up=(own.Rounded(step=0.1), Lossy(probability=0.1)), down=Lossy(probability=0.3)),
         availability=own.Tired(work=2, server_knows=False),
@@ -99,9 +96,7 @@ def test_what_cannot_be_combined_is_refused_by_name(own: ModuleType) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_class_without_its_familys_methods_is_refused_when_it_is_made(family: str) -> None:
     base = next(kind for kind in Part.__subclasses__() if kind.family == family)
-    with pytest.raises(
-        PsofedError, match=rf'{family.replace("_", "-")} "idle" .*needs a method {base.methods[0]}'
-    ):
+    with pytest.raises(PsofedError, match=rf'{family.replace("_", "-")} "idle" .*needs a method {base.methods[0]}'):
         type("Idle", (base,), {"__doc__": "Does nothing."})
 
 
@@ -119,6 +114,4 @@ def test_a_memory_that_no_method_takes_is_found(base: type, method: str) -> None
     space = {method: lambda self, *_: None, "memory_size": lambda self, dimension: 2}
     forgetful = type(f"_Forgetful{method}", (base,), space)
     part = forgetful(num_byzantine=1) if base is Attack else forgetful()
-    assert list(check_memory(part)) == [
-        f"memory_size is 2, but {method} has no argument `memory` (after the first)"
-    ]
+    assert list(check_memory(part)) == [f"memory_size is 2, but {method} has no argument `memory` (after the first)"]

@@ -65,9 +65,7 @@ def test_a_redrawn_uplink_is_independent_of_the_download() -> None:
 @pytest.mark.parametrize(
     ("shared", "chosen"), [(1, [0]), (3, [0, 98, 99]), (32, [0, *range(69, 100)]), (33, [*range(33)])]
 )
-def test_up_to_32_random_entries_are_chosen_floyds_way_and_more_by_shuffling(
-    shared: int, chosen: list[int]
-) -> None:
+def test_up_to_32_random_entries_are_chosen_floyds_way_and_more_by_shuffling(shared: int, chosen: list[int]) -> None:
     out = np.empty(shared, np.int64)
     Random().select(Mask(0, 0, 100, shared, np.zeros(shared), 0.0), out)
     assert out.tolist() == chosen

@@ -16,9 +16,7 @@ from psofed.parts.registry import find_part, part_names
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
 
 KINDS = part_names("pre_aggregation")
-RULES = [
-    kind for kind in part_names("aggregation") if not find_part("aggregation", kind)().remembers_clients()
-]
+RULES = [kind for kind in part_names("aggregation") if not find_part("aggregation", kind)().remembers_clients()]
 NAN = np.nan
 
 

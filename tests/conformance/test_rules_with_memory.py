@@ -107,9 +107,7 @@ def test_remembered_clipping_computes_what_its_plain_python_says(as_literally: C
 
 def test_a_rule_that_remembers_each_client_is_refused_after_mixing() -> None:
     """The scenario itself is refused, before anything is compiled."""
-    with pytest.raises(
-        psofed.NotCoveredError, match=r'"remembered-clipping" remembers each client.*"nnm" mixes'
-    ):
+    with pytest.raises(psofed.NotCoveredError, match=r'"remembered-clipping" remembers each client.*"nnm" mixes'):
         BASE.replace(aggregation="remembered-clipping", pre_aggregation="nnm")
 
 
@@ -118,9 +116,7 @@ def test_the_conformance_kit_accepts_a_rule_with_memory(rules: dict[str, type[Ag
 
 
 def test_a_memory_that_is_not_declared_or_not_taken_is_refused_by_name() -> None:
-    with pytest.raises(
-        PsofedError, match=r'aggregation "forgets-to-say" .* combine\(self, numbers, memory\)'
-    ):
+    with pytest.raises(PsofedError, match=r'aggregation "forgets-to-say" .* combine\(self, numbers, memory\)'):
 
         class ForgetsToSay(Aggregation):
             def combine(self, numbers: Any, memory: np.ndarray) -> float:

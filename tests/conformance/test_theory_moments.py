@@ -43,10 +43,7 @@ def test_round_robin_masks_are_what_their_offset_says(coordinated: bool) -> None
         stated = [
             offset
             for offset in range(D)
-            if all(
-                np.array_equal(part.mask_given_offset(D, M, np.array(offset), n), drawn[n, k])
-                for n in range(20)
-            )
+            if all(np.array_equal(part.mask_given_offset(D, M, np.array(offset), n), drawn[n, k]) for n in range(20))
         ]
         assert len(stated) == 1
     period = part.mask_period(D, M)

@@ -26,9 +26,7 @@ OPTIONS = {
 def changes() -> dict[str, dict]:
     """Return a change of the scenario for every part there is, and for what is no part."""
     found: dict[str, dict] = {
-        "two groups": {
-            "attack": [psofed.attacks.SignFlip(clients=[0]), psofed.attacks.Gaussian(clients=[1])]
-        },
+        "two groups": {"attack": [psofed.attacks.SignFlip(clients=[0]), psofed.attacks.Gaussian(clients=[1])]},
         "stepsizes per client": {"stepsize": (0.05, 0.1, 0.2)},
     }
     for family in ("availability", "delay", "learner", "algorithm"):

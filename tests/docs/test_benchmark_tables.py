@@ -71,13 +71,7 @@ QUOTED = {
     ("docs/comparison.md", "docs/tables/peers-bytes.csv"): ["10.0 %", "18.6 %", "50.0 %"],
     ("docs/comparison.md", "docs/tables/families.csv"): ["9.79"],
     ("docs/exact_theory.md", "docs/tables/theory_agreement.csv"): ["0.02585", "0.03578", "0.07336"],
-    ("docs/algorithms.md", "docs/tables/algorithms_rivals.csv"): [
-        "−16.28",
-        "−18.23",
-        "7.22",
-        "−17.49",
-        "6,128",
-    ],
+    ("docs/algorithms.md", "docs/tables/algorithms_rivals.csv"): ["−16.28", "−18.23", "7.22", "−17.49", "6,128"],
     ("docs/algorithms.md", "docs/tables/algorithms_readings.csv"): ["−15.5", "−16.2"],
     ("docs/algorithms.md", "docs/tables/aggregations_masks.csv"): ["−14.5 ± 0.3", "−36.5 ± 0.1"],
     ("docs/studies.md", "docs/tables/deep_attacks.csv"): ["80.4 ± 4.1", "15.5 ± 7.3", "89.1 ± 1.1"],
@@ -94,9 +88,7 @@ def test_values_that_a_page_repeats_are_those_of_their_source(page: str, source:
 
 def test_sentences_of_the_comparison_repeat_its_tables() -> None:
     prose = (DOCS / "comparison.md").read_text(encoding="utf-8")
-    errors, rates = (
-        (DOCS / "tables" / f"peers-{name}.csv").read_text("utf-8") for name in ("errors", "rates")
-    )
+    errors, rates = ((DOCS / "tables" / f"peers-{name}.csv").read_text("utf-8") for name in ("errors", "rates"))
     assert all(level in errors for level in re.findall(r"−\d+\.\d dB", prose))
     for factor in ("550", "910", "2,600"):
         assert factor in rates

@@ -13,13 +13,7 @@ import psofed
 from psofed.parts.registry import FAMILIES, part_names
 from psofed.scenario.file import EXAMPLE
 
-pytestmark = [
-    pytest.mark.docs,
-    pytest.mark.cli,
-    pytest.mark.parts,
-    pytest.mark.scenario,
-    pytest.mark.takes(13),
-]
+pytestmark = [pytest.mark.docs, pytest.mark.cli, pytest.mark.parts, pytest.mark.scenario, pytest.mark.takes(13)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,12 +88,8 @@ def test_a_notebook_has_every_block_of_its_page_in_order(monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(ROOT / "docs")
     lessons = importlib.import_module("notebooks")
     for page in lessons.LESSONS.values():
-        blocks = re.findall(
-            r"^```(\w*)\n(.*?)^```$", (ROOT / "docs" / page).read_text("utf-8"), flags=re.M | re.S
-        )
-        cells = [
-            cell for cell in lessons.notebook(ROOT / "docs" / page)["cells"] if cell["cell_type"] == "code"
-        ]
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "docs" / page).read_text("utf-8"), flags=re.M | re.S)
+        cells = [cell for cell in lessons.notebook(ROOT / "docs" / page)["cells"] if cell["cell_type"] == "code"]
         printed = "".join(output["text"] for cell in cells for output in cell["outputs"])
         sources = "\n".join(cell["source"] for cell in cells)
         place = 0

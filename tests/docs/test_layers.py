@@ -34,9 +34,7 @@ def test_every_module_that_the_architecture_page_names_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     modules = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
     for name in re.findall(r"`([\w/]+\.py)\b", page):
-        assert (
-            any(f"/psofed/{module}".endswith(f"/{name}") for module in modules) or (ROOT / name).exists()
-        ), name
+        assert any(f"/psofed/{module}".endswith(f"/{name}") for module in modules) or (ROOT / name).exists(), name
 
 
 def test_no_two_classes_share_a_name() -> None:

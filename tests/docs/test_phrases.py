@@ -12,9 +12,7 @@ FILES = [
     *sorted((ROOT / "src").rglob("*.py")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "docs").glob("*.py")),
-    *sorted(
-        (ROOT / "tests" / "commands").rglob("*.txt")
-    ),  # every help page, and messages for typical mistakes
+    *sorted((ROOT / "tests" / "commands").rglob("*.txt")),  # every help page, and messages for typical mistakes
     *sorted((ROOT / "examples").glob("*.py")),
     *sorted((ROOT / "examples").glob("*.toml")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "RELEASING.md", "pyproject.toml", "Makefile")),

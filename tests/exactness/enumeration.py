@@ -91,9 +91,7 @@ class _Enumeration:
         if self.starts is not None:
             place = np.arange(size)[None] - np.array(self.starts)[:, None] - n * shared
             return [(place % size < shared).astype(float)]
-        single = [
-            np.isin(np.arange(size), c).astype(float) for c in itertools.combinations(range(size), shared)
-        ]
+        single = [np.isin(np.arange(size), c).astype(float) for c in itertools.combinations(range(size), shared)]
         if self.scenario.selection.coordinated:
             return [np.tile(m, (self.k, 1)) for m in single]
         return [np.array(m) for m in itertools.product(single, repeat=self.k)]
@@ -148,9 +146,7 @@ class _Enumeration:
             attack is not None and attack.kind == kind for kind in ("label-poisoning", "data-poisoning")
         )
         for k in range(self.k):
-            label = (
-                np.where(attacking[:, k], -attack.scale, 1.0) if poisons_labels else np.ones(len(attacking))
-            )
+            label = np.where(attacking[:, k], -attack.scale, 1.0) if poisons_labels else np.ones(len(attacking))
             spread = attacking[:, k] * (attack.variance if poisons_data else 0.0)
             c = np.zeros((len(attacking), 1, 2 * d, 2 * d))
             c[:, :, :d, :d] = self.covariances[k]

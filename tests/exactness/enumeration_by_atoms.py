@@ -61,8 +61,7 @@ class _Atoms:
 
     def _all_masks(self):
         single = [
-            np.isin(np.arange(self.d), c) * 1.0
-            for c in itertools.combinations(range(self.d), self.scenario.num_shared)
+            np.isin(np.arange(self.d), c) * 1.0 for c in itertools.combinations(range(self.d), self.scenario.num_shared)
         ]
         if self.scenario.selection.coordinated:
             return [np.tile(m, (self.k, 1)) for m in single]
@@ -77,21 +76,14 @@ class _Atoms:
             shares = availability.shares(self.k, scenario.data.fleet_seed)
         losses = {
             direction: 1 - np.prod([1 - part.probability for part in parts if part.kind == "lossy"])
-            for direction, parts in (
-                ("down", channel.down if channel else ()),
-                ("up", channel.up if channel else ()),
-            )
+            for direction, parts in (("down", channel.down if channel else ()), ("up", channel.up if channel else ()))
         }
         for there in itertools.product((False, True), repeat=self.k):
             chance = np.prod([p if x else 1 - p for p, x in zip(shares, there, strict=True)])
             knows = availability is not None and availability.server_knows
             pool = [k for k in everybody if there[k]] if knows else list(everybody)
             sets = list(itertools.combinations(pool, min(scenario.num_participants, len(pool))))
-            draws = (
-                [(a, b) for a in sets for b in sets]
-                if scenario.uplink == "redrawn"
-                else [(a, a) for a in sets]
-            )
+            draws = [(a, b) for a in sets for b in sets] if scenario.uplink == "redrawn" else [(a, a) for a in sets]
             for down, up in draws:
                 takers, senders = ([k for k in drawn if there[k]] for drawn in (down, up))
                 for kept in _subsets(takers, losses["down"]):
@@ -218,9 +210,7 @@ class _Atoms:
             for group, members in zip(self.scenario.attacks, attacking, strict=True)
             if group.kind == "colluding-gaussian"
             for i in range(self.d)
-            for v in [
-                np.eye(self.size)[1 + i] * sum(mask[k][i] for k in heard if k in members) / max(asked, 1)
-            ]
+            for v in [np.eye(self.size)[1 + i] * sum(mask[k][i] for k in heard if k in members) / max(asked, 1)]
         )
         return matrix @ state @ matrix.T + state[0, 0] * (noise + together)
 
@@ -266,9 +256,7 @@ class _DelayedAtoms(_Atoms):
                             )
                         )
                         sent = [k for k in up if k not in withheld]
-                        for (share, delays), new in itertools.product(
-                            self.delays(sent), range(len(self.masks))
-                        ):
+                        for (share, delays), new in itertools.product(self.delays(sent), range(len(self.masks))):
                             made = tuple((0, delay, k, new) for k, delay in delays)
                             left, matrix = self.arrive((*pending, *made), uploads)
                             extended = np.zeros((len(z) + len(variances),) * 2)
@@ -296,9 +284,7 @@ class _DelayedAtoms(_Atoms):
         """Rows of what each client would upload, of Y and of noise, and the noise's variances."""
         groups = self.scenario.attacks
         variances = [self.added("up")] * (self.k * self.d)
-        variances += [
-            getattr(group, "variance", 0.0) for group in groups for _ in range((self.k + 1) * self.d)
-        ]
+        variances += [getattr(group, "variance", 0.0) for group in groups for _ in range((self.k + 1) * self.d)]
         rows = np.zeros((self.k, self.d, self.size + len(variances)))
         unit, own = np.eye(self.d), self.block(0)
         for k in range(self.k):

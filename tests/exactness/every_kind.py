@@ -58,11 +58,7 @@ KINDS = {
         "delay": Geometric(ratio=0.5, longest=2, weight=0.6, grouping="by-delay"),
         "attack": SignFlip(clients=(1, 4), probability=0.5),
     },
-    "online-fed": {
-        "algorithm": "online-fed",
-        "stepsize": Uniform(0.05, 0.2),
-        "data": Data(stream=DelayLine(pole=0.6)),
-    },
+    "online-fed": {"algorithm": "online-fed", "stepsize": Uniform(0.05, 0.2), "data": Data(stream=DelayLine(pole=0.6))},
     "signsgd": {"algorithm": "signsgd"},
     "cs-fed": {"algorithm": "cs-fed"},
     "qs-fed": {"algorithm": "qs-fed"},

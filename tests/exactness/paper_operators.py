@@ -84,9 +84,7 @@ class DownloadOperator:
         out[0, 1:] = (1 - rate) * p[0, 1:] + rate * server
         out[1:, 0] = (1 - rate) * p[1:, 0] + rate * server
         out[1:, 1:] = (
-            (1 - 2 * rate + both) * p[1:, 1:]
-            + (rate - both) * (p[0, 1:][None] + p[1:, 0][:, None])
-            + both * server
+            (1 - 2 * rate + both) * p[1:, 1:] + (rate - both) * (p[0, 1:][None] + p[1:, 0][:, None]) + both * server
         )
         return out
 
@@ -95,11 +93,7 @@ class DownloadOperator:
         rate, both = self._rate, self.selection.weights
         out = np.empty_like(p)
         half = (rate - both) * p[1:, 1:]
-        out[0, 0] = (
-            p[0, 0]
-            + rate * (p[0, 1:].sum(axis=0) + p[1:, 0].sum(axis=0))
-            + (both * p[1:, 1:]).sum(axis=(0, 1))
-        )
+        out[0, 0] = p[0, 0] + rate * (p[0, 1:].sum(axis=0) + p[1:, 0].sum(axis=0)) + (both * p[1:, 1:]).sum(axis=(0, 1))
         out[0, 1:] = (1 - rate) * p[0, 1:] + half.sum(axis=0)
         out[1:, 0] = (1 - rate) * p[1:, 0] + half.sum(axis=1)
         out[1:, 1:] = (1 - 2 * rate + both) * p[1:, 1:]
@@ -168,9 +162,7 @@ class InjectionOperator:
     def mv(self, p: FloatArray) -> FloatArray:
         """E[𝓒 P 𝓒ᵀ]."""
         out = np.zeros_like(p)
-        out[0, 0] = (self.selection.weights * p[1:, 1:]).sum(
-            axis=(0, 1)
-        ) / self.selection.drawn.participants**2
+        out[0, 0] = (self.selection.weights * p[1:, 1:]).sum(axis=(0, 1)) / self.selection.drawn.participants**2
         return out
 
     def rmv(self, p: FloatArray) -> FloatArray:
@@ -365,11 +357,7 @@ def closed_form_stepsize(scenario: Scenario, terms: int = 3) -> float:
     if not np.any(operators.attack_source):
         return 0.0
     down, up = operators.download.rmv, operators.upload.rmv
-    order0, order1, order2 = (
-        operators.reader,
-        np.zeros_like(operators.reader),
-        np.zeros_like(operators.reader),
-    )
+    order0, order1, order2 = (operators.reader, np.zeros_like(operators.reader), np.zeros_like(operators.reader))
     sum0, sum1, sum2 = order0.copy(), order1.copy(), order2.copy()
     for _ in range(terms):
         up0, up1, up2 = up(order0), up(order1), up(order2)

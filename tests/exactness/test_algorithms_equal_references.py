@@ -91,12 +91,7 @@ def cs_fed_step(
 
 
 def qs_fed_step(
-    scenario: Scenario,
-    updates: np.ndarray,
-    added: np.ndarray,
-    uniforms: np.ndarray,
-    memory: dict,
-    **_: object,
+    scenario: Scenario, updates: np.ndarray, added: np.ndarray, uniforms: np.ndarray, memory: dict, **_: object
 ) -> np.ndarray:
     options, dimension = scenario.algorithm, scenario.dimension
     draws = uniforms.reshape(options.rows, dimension, 2)
@@ -123,12 +118,7 @@ def qs_fed_step(
 
 
 def rosdhb_step(
-    scenario: Scenario,
-    updates: np.ndarray,
-    added: np.ndarray,
-    uniforms: np.ndarray,
-    memory: dict,
-    **_: object,
+    scenario: Scenario, updates: np.ndarray, added: np.ndarray, uniforms: np.ndarray, memory: dict, **_: object
 ) -> np.ndarray:
     beta, count = scenario.algorithm.momentum, scenario.num_shared
     mask = np.argsort(uniforms)[:count]
@@ -140,12 +130,7 @@ def rosdhb_step(
 
 
 def demoa_step(
-    scenario: Scenario,
-    updates: np.ndarray,
-    added: np.ndarray,
-    clients: np.ndarray,
-    memory: dict,
-    **_: object,
+    scenario: Scenario, updates: np.ndarray, added: np.ndarray, clients: np.ndarray, memory: dict, **_: object
 ) -> np.ndarray:
     alpha, p = scenario.algorithm.alpha, scenario.num_participants / scenario.num_clients
     zeros = np.zeros((scenario.num_clients, scenario.dimension))
@@ -233,9 +218,7 @@ def assert_engine_and_bodies_are_right(scenario: Scenario) -> None:
 def test_every_algorithm_equals_its_independent_form(
     small_scenario: Scenario, algorithm: str, shared: int, data: Data
 ) -> None:
-    assert_engine_and_bodies_are_right(
-        small_scenario.replace(algorithm=algorithm, num_shared=shared, data=data)
-    )
+    assert_engine_and_bodies_are_right(small_scenario.replace(algorithm=algorithm, num_shared=shared, data=data))
 
 
 @pytest.mark.parametrize("attack", [None, ConstantBias(num_byzantine=3, probability=0.5)])
@@ -250,9 +233,7 @@ def test_every_algorithm_equals_its_independent_form_under_other_attacks(
 def test_every_option_equals_the_independent_form(small_scenario: Scenario, algorithm: Algorithm) -> None:
     scenario = small_scenario.replace(algorithm=algorithm, num_shared=3, iterations=40)
     assert_engine_and_bodies_are_right(scenario)
-    default, other = (
-        simulate(s, trials=1, seed=5) for s in (scenario.replace(algorithm=algorithm.kind), scenario)
-    )
+    default, other = (simulate(s, trials=1, seed=5) for s in (scenario.replace(algorithm=algorithm.kind), scenario))
     assert default.steady_state["server_msd"] != other.steady_state["server_msd"]
 
 
@@ -269,9 +250,7 @@ def test_rules_join_the_momenta_of_all_clients(
 
 
 @pytest.mark.parametrize("algorithm", ["rosdhb", "demoa"])
-def test_what_does_not_arrive_changes_a_memory_as_absence_does(
-    small_scenario: Scenario, algorithm: str
-) -> None:
+def test_what_does_not_arrive_changes_a_memory_as_absence_does(small_scenario: Scenario, algorithm: str) -> None:
     scenario = small_scenario.replace(algorithm=algorithm, attack=NonFinite(num_byzantine=3, probability=0.5))
     result, literal = simulate(scenario, trials=2, seed=5, keep_trials=True), run_trial(scenario, 5, 1)
     assert_equal({metric: curves[1] for metric, curves in result.trial_curves.items()}, vars(literal))

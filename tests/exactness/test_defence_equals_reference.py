@@ -30,10 +30,7 @@ CASES = {
     "theory": {},
     "estimated": {"defence": QUICK.replace(variance="estimated")},
     "past": {"defence": QUICK.replace(variance="past")},
-    "past, a mask each": {
-        "defence": QUICK.replace(variance="past"),
-        "selection": Selection(coordinated=False),
-    },
+    "past, a mask each": {"defence": QUICK.replace(variance="past"), "selection": Selection(coordinated=False)},
     "by the server": {"defence": QUICK.replace(reference="server")},
     "who is out learns alone": {"defence": QUICK.replace(excluded_download=False)},
     "for ever": {"defence": QUICK.replace(return_after=0)},
@@ -57,11 +54,7 @@ SERVER_MODELS = {
 }
 
 
-@pytest.mark.parametrize(
-    "changes",
-    CASES.values(),
-    ids=CASES,
-)
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_a_defence_does_in_the_engine_what_it_does_literally(changes: dict[str, Any]) -> None:
     scenario = BASE.replace(**changes)
     result = simulate(scenario, trials=3, seed=5, keep_trials=True)
@@ -94,9 +87,7 @@ def test_a_defence_of_server_models_does_what_it_does_literally(name: str) -> No
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, pytest.param({"algorithm": "online-fed"}, marks=pytest.mark.slow)],
-    ids=["pso-fed", "online-fed"],
+    "changes", [{}, pytest.param({"algorithm": "online-fed"}, marks=pytest.mark.slow)], ids=["pso-fed", "online-fed"]
 )
 def test_a_defence_that_suspects_nobody_changes_no_bit(changes: dict[str, object]) -> None:
     scenario = BASE.replace(**changes)

@@ -51,9 +51,7 @@ def shuffled(words: list[int], size: int) -> list[int]:
 
 @pytest.mark.parametrize("lanes", [LANES, 32])
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (7, 3), (7, 7), (40, 24), (40, 30)])
-def test_participants_are_a_shuffle_by_the_words_of_their_iteration(
-    size: int, count: int, lanes: int
-) -> None:
+def test_participants_are_a_shuffle_by_the_words_of_their_iteration(size: int, count: int, lanes: int) -> None:
     stream = make_stream(4, "participation", range(lanes))
     drawn = draw_participants(stream, 5, 4, size, count)
     for t in range(4):
@@ -73,9 +71,7 @@ def test_attacks_are_by_the_words_of_iteration_client_and_entry(dimension: int, 
         if byzantine_set == "redrawn":
             chosen = shuffled(words_of(stream, 0, (1 << 63) + n * 3, 3), 6)
             byzantine = np.isin(np.arange(6), chosen)
-        assert np.array_equal(
-            shocks.common_normals[n], normals_of(stream, 0, (1 << 62) + n * pairs, dimension)
-        )
+        assert np.array_equal(shocks.common_normals[n], normals_of(stream, 0, (1 << 62) + n * pairs, dimension))
         for k in range(6):
             word = (n * 6 + k) * (1 + pairs)
             comes = (words_of(stream, 0, word, 1)[0] >> 11) * 2.0**-53 < 0.4
@@ -103,9 +99,7 @@ def test_masks_are_chosen_by_the_words_of_iteration_and_client(kind: str, coordi
 
 
 @pytest.mark.parametrize("coordinated", [True, False])
-def test_a_pattern_is_shown_what_it_is_said_to_know(
-    monkeypatch: pytest.MonkeyPatch, coordinated: bool
-) -> None:
+def test_a_pattern_is_shown_what_it_is_said_to_know(monkeypatch: pytest.MonkeyPatch, coordinated: bool) -> None:
     monkeypatch.setattr(masks, "half_uniform_at", half_uniform)
     seen = []
 
@@ -116,9 +110,7 @@ def test_a_pattern_is_shown_what_it_is_said_to_know(
     stream = np.array(make_stream(4, "masks", range(LANES)))
     out = np.zeros((2, LANES, 1 if coordinated else 3, 2), np.int32)
     clients = np.arange(2 * 3 * LANES, dtype=np.int32).reshape(2, LANES, 3) % 7
-    table = masks.MaskDraws(
-        np.zeros(0), stream, clients, 7, 6, coordinated, np.empty(2), np.empty(2, int), out
-    )
+    table = masks.MaskDraws(np.zeros(0), stream, clients, 7, 6, coordinated, np.empty(2), np.empty(2, int), out)
     masks._make_frame(lambda _: None, select)(9, 0, 0, table)
     expected = []
     for t, lane, p in np.ndindex(out.shape[:3]):

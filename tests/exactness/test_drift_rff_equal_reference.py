@@ -38,9 +38,7 @@ def assert_equal_to_reference(scenario: Scenario, tolerance: float) -> None:
 
 @pytest.mark.parametrize("kind", part_names("drift"))
 @pytest.mark.parametrize("uplink", ["same", "redrawn"])
-def test_engine_equals_the_block_form_with_a_moving_target(
-    small_scenario: Scenario, kind: str, uplink: str
-) -> None:
+def test_engine_equals_the_block_form_with_a_moving_target(small_scenario: Scenario, kind: str, uplink: str) -> None:
     assert_equal_to_reference(small_scenario.replace(drift=DRIFTS[kind], uplink=uplink), 1e-11)
 
 
@@ -66,11 +64,7 @@ def test_engine_equals_the_block_form_on_features_of_the_same_inputs(
 
 VARIANTS = {
     "drift": {"drift": DRIFTS["random-walk"]},
-    "features": {
-        "dimension": 9,
-        "model": Rff(bandwidth=1.3),
-        "data": Data(function="sine", input_dimension=2),
-    },
+    "features": {"dimension": 9, "model": Rff(bandwidth=1.3), "data": Data(function="sine", input_dimension=2)},
 }
 
 

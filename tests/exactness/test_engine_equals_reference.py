@@ -19,11 +19,7 @@ pytestmark = [pytest.mark.engine]
 
 METRICS = ("network_mse", "server_msd", "test_mse")
 COVARIANCES = [np.diag([1.0, 0.5, 2.0, 0.1 + 0.1 * k]) + 0.2 for k in range(7)]
-DATA = {
-    "white": Data(),
-    "exponential": Data(input_correlation=0.6),
-    "explicit": Data(covariances=COVARIANCES),
-}
+DATA = {"white": Data(), "exponential": Data(input_correlation=0.6), "explicit": Data(covariances=COVARIANCES)}
 GRID = list(itertools.product(part_names("pattern"), (True, False), ("same", "redrawn"), DATA, (1, 3, 4)))
 
 
@@ -32,18 +28,13 @@ def test_engine_equals_the_block_form_on_the_same_draws(
     small_scenario: Scenario, pattern: str, coordinated: bool, uplink: str, data: str, shared: int
 ) -> None:
     scenario = small_scenario.replace(
-        selection=Selection(pattern=pattern, coordinated=coordinated),
-        uplink=uplink,
-        data=DATA[data],
-        num_shared=shared,
+        selection=Selection(pattern=pattern, coordinated=coordinated), uplink=uplink, data=DATA[data], num_shared=shared
     )
     result = simulate(scenario, trials=5, seed=5, keep_trials=True)
     for trial in (0, 4):
         reference = run_reference(scenario, draw_trial(scenario, 5, trial))
         for metric in METRICS:
-            assert np.allclose(
-                result.trial_curves[metric][trial], getattr(reference, metric), rtol=1e-11, atol=0
-            )
+            assert np.allclose(result.trial_curves[metric][trial], getattr(reference, metric), rtol=1e-11, atol=0)
 
 
 @pytest.mark.parametrize("pattern", part_names("pattern"))

@@ -131,9 +131,7 @@ def test_groups_attack_side_by_side() -> None:
 def test_clients_with_rows_of_their_own_that_always_sleep_learn_alone() -> None:
     asleep = SMALL.replace(attack=None, availability=Bernoulli(probability=0.0))
     rng = np.random.default_rng(0)
-    rows = TableSamples(
-        [rng.normal(size=(6, 5)) for _ in range(7)], [rng.normal(size=6) for _ in range(7)], 1
-    )
+    rows = TableSamples([rng.normal(size=(6, 5)) for _ in range(7)], [rng.normal(size=6) for _ in range(7)], 1)
     metrics = advance(asleep, 3, 6, samples=rows)[0]
     alone, _ = lms_errors(rows, draw_fleet(asleep).target, asleep.common_stepsize, 7, 6)
     assert np.allclose(metrics[:, 0], alone.mean(axis=1)[:, None], rtol=1e-12)

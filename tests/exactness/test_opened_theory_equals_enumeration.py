@@ -44,10 +44,7 @@ OPENED = {
     },
     "missing uploads and bias over a noisy link": {
         "channel": Links(up=Noisy(variance=0.2)),
-        "attack": [
-            DropOut(clients=[0], probability=0.6),
-            ConstantBias(clients=[2], probability=0.4, bias=0.5),
-        ],
+        "attack": [DropOut(clients=[0], probability=0.6), ConstantBias(clients=[2], probability=0.4, bias=0.5)],
     },
     "poisoned labels and colluders, unknown availability": {
         "availability": Bernoulli(probability=SHARES, learns="available", server_knows=False),
@@ -94,10 +91,7 @@ LEARNERS = {
 OPENED |= LEARNERS
 SERVER_HELD = {
     "Online-Fed, stepsizes per client": {"algorithm": OnlineFed(), "stepsize": (0.2, 0.3, 0.5)},
-    "Online-Fed, bias": {
-        "algorithm": OnlineFed(),
-        "attack": ConstantBias(clients=[0], probability=0.4, bias=0.5),
-    },
+    "Online-Fed, bias": {"algorithm": OnlineFed(), "attack": ConstantBias(clients=[0], probability=0.4, bias=0.5)},
     "Online-Fed, models turned": {
         "algorithm": OnlineFed(),
         "attack": SignFlip(clients=[0], probability=0.4, scale=0.6, of="model"),
@@ -124,10 +118,7 @@ MIXED = {
     "channel": Links(up=Noisy(variance=0.1), down=Noisy(variance=0.2)),
     "attack": [FLIPPED, ConstantBias(clients=[0], probability=0.4, bias=0.5)],
 }
-COLLUDING = {
-    "uplink": "redrawn",
-    "attack": ColludingGaussian(clients=[0, 2], probability=0.4, variance=0.5),
-}
+COLLUDING = {"uplink": "redrawn", "attack": ColludingGaussian(clients=[0, 2], probability=0.4, variance=0.5)}
 LOSSY = {"channel": Links(up=Lossy(probability=0.3))}
 THREE = {"num_clients": 2, "dimension": 3, "num_shared": 2}
 TWO_CLIENTS = {WHITE: Data(input_variance=(0.4, 1.1)), CORRELATED: Data(input_correlation=0.5)}
@@ -139,18 +130,10 @@ DELAYED = {
     "lost uploads, known availability": (
         ONE,
         3,
-        {
-            "delay": Fixed(iterations=1),
-            "availability": Bernoulli(probability=SHARES, learns="available"),
-            **LOSSY,
-        },
+        {"delay": Fixed(iterations=1), "availability": Bernoulli(probability=SHARES, learns="available"), **LOSSY},
     ),
     "uploads of others, colluders": (ONE, 4, {"delay": Fixed(iterations=1, weight=0.8), **COLLUDING}),
-    "two iterations, two of three entries": (
-        ONE,
-        6,
-        {"delay": Fixed(iterations=2), "num_participants": 1, **THREE},
-    ),
+    "two iterations, two of three entries": (ONE, 6, {"delay": Fixed(iterations=2), "num_participants": 1, **THREE}),
     "lost uploads, unknown availability": (
         ONE,
         3,
@@ -190,9 +173,7 @@ def check(scenario: Scenario, enumerated, iterations: int) -> None:
 @pytest.mark.parametrize("data", [WHITE, CORRELATED], ids=["white", "correlated"])
 @pytest.mark.parametrize("coordinated", [True, False], ids=["one mask", "a mask each"])
 @pytest.mark.parametrize("name", OPENED)
-def test_the_learning_curve_with_open_parts_is_that_of_the_enumerated_moments(
-    name, coordinated, data
-) -> None:
+def test_the_learning_curve_with_open_parts_is_that_of_the_enumerated_moments(name, coordinated, data) -> None:
     if data is CORRELATED and name.startswith("NLMS"):
         pytest.skip("NLMS is covered over white inputs")
     scenario = tiny(data, coordinated, **OPENED[name])
@@ -255,10 +236,7 @@ def random_system(seed: int) -> Scenario:
         DropOut(clients=[first], probability=chance),
         LabelPoisoning(clients=[first], probability=chance, scale=0.6),
         [ColludingGaussian(clients=[first, second], probability=chance, variance=0.5)],
-        [
-            LabelPoisoning(clients=[first], probability=0.6, scale=0.7),
-            Gaussian(clients=[second], variance=0.3),
-        ],
+        [LabelPoisoning(clients=[first], probability=0.6, scale=0.7), Gaussian(clients=[second], variance=0.3)],
     )
     availability = Bernoulli(
         probability=tuple(rng.uniform(0.2, 1.0, 3)),

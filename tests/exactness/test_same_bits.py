@@ -29,9 +29,7 @@ def same_bits(a: psofed.SimulationResult, b: psofed.SimulationResult) -> bool:
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
 def test_any_number_of_threads_gives_the_same_bits(small_scenario: Scenario, threads: int) -> None:
-    assert same_bits(
-        simulate(small_scenario, 55, 2, threads=1), simulate(small_scenario, 55, 2, threads=threads)
-    )
+    assert same_bits(simulate(small_scenario, 55, 2, threads=1), simulate(small_scenario, 55, 2, threads=threads))
 
 
 def test_processes_give_the_same_bits(small_scenario: Scenario) -> None:
@@ -74,12 +72,7 @@ def test_the_attack_changes_neither_data_nor_participants_nor_masks(small_scenar
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"stepsize": 0.02},
-        {"num_shared": 4},
-        {"uplink": "redrawn"},
-        {"attack": Gaussian(num_byzantine=7, variance=9.0)},
-    ],
+    [{"stepsize": 0.02}, {"num_shared": 4}, {"uplink": "redrawn"}, {"attack": Gaussian(num_byzantine=7, variance=9.0)}],
 )
 def test_other_settings_see_the_same_data(small_scenario: Scenario, changes: dict) -> None:
     first, second = (draw_trial(s, 8, 2) for s in (small_scenario, small_scenario.replace(**changes)))
@@ -96,9 +89,7 @@ def test_other_seeds_and_trials_see_other_data(small_scenario: Scenario) -> None
 
 def test_the_figures_of_a_seed_never_change() -> None:
     """The bits are part of the contract; a change here is a change of every published number."""
-    scenario = Scenario(
-        num_clients=7, dimension=3, num_participants=3, iterations=40, attack=Gaussian(num_byzantine=2)
-    )
+    scenario = Scenario(num_clients=7, dimension=3, num_participants=3, iterations=40, attack=Gaussian(num_byzantine=2))
     result = simulate(scenario, trials=3, seed=12345)
     assert result.steady_state["network_mse"].tolist() == FROZEN
 
@@ -133,10 +124,7 @@ DRAWN: dict[str, tuple[dict, list[float]]] = {
     "qs-fed": ({"algorithm": "qs-fed"}, [0.17025866703613135, 0.22418120300116784]),
     "rosdhb": ({"algorithm": "rosdhb"}, [0.6251871432030297, 0.5903887476286978]),
     "demoa": ({"algorithm": "demoa"}, [1.2651231044689655, 1.3422067623815122]),
-    "colluding clients": (
-        {"attack": ColludingGaussian(num_byzantine=2)},
-        [0.18465356026716723, 0.39742345857551215],
-    ),
+    "colluding clients": ({"attack": ColludingGaussian(num_byzantine=2)}, [0.18465356026716723, 0.39742345857551215]),
 }
 
 
@@ -144,12 +132,7 @@ DRAWN: dict[str, tuple[dict, list[float]]] = {
 def test_what_a_seed_draws_never_changes(drawn: str) -> None:
     changes, figures = DRAWN[drawn]
     scenario = Scenario(
-        num_clients=7,
-        dimension=3,
-        num_participants=3,
-        num_shared=2,
-        iterations=40,
-        attack=Gaussian(num_byzantine=2),
+        num_clients=7, dimension=3, num_participants=3, num_shared=2, iterations=40, attack=Gaussian(num_byzantine=2)
     ).replace(**changes)
     result = simulate(scenario, trials=2, seed=12345)
     steady = result.steady_state

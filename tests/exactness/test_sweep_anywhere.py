@@ -24,13 +24,9 @@ from psofed.studies.sweeps import Axis, Cell, CellStore, Grid, read_grid, run_ce
 
 pytestmark = [pytest.mark.studies, pytest.mark.takes(18)]
 
-SCENARIO = Scenario(
-    num_clients=8, dimension=4, num_participants=3, iterations=100, attack=Gaussian(num_byzantine=3)
-)
+SCENARIO = Scenario(num_clients=8, dimension=4, num_participants=3, iterations=100, attack=Gaussian(num_byzantine=3))
 CELLS = Grid(
-    SCENARIO,
-    (Axis(("uplink",), (("same",), ("redrawn",))), Axis(("num_shared",), ((1,), (2,), (4,)))),
-    trials=17,
+    SCENARIO, (Axis(("uplink",), (("same",), ("redrawn",))), Axis(("num_shared",), ((1,), (2,), (4,)))), trials=17
 ).cells()
 
 LARGE = Scenario(
@@ -68,9 +64,7 @@ def test_a_dask_cluster_of_two_processes_gives_the_same_bits(expected, tmp_path,
     rows = from_arrays(rng.standard_normal((90, 2)), rng.standard_normal(90), np.arange(90) % 3, warmup=5)
     own, sent, scatter = Scenario.from_data(rows, num_participants=3), [], distributed.Client.scatter
     monkeypatch.setattr(
-        distributed.Client,
-        "scatter",
-        lambda *given, **named: sent.append(given[1]) or scatter(*given, **named),
+        distributed.Client, "scatter", lambda *given, **named: sent.append(given[1]) or scatter(*given, **named)
     )
     monkeypatch.setattr(blocks, "_LARGE", 0)
     with warnings.catch_warnings():
@@ -134,6 +128,4 @@ def test_a_killed_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(tmp_pat
 
 
 def test_a_cell_computed_twice_in_one_process_gives_the_same_bits(expected):
-    assert_same_bits(
-        run_cells([Cell(cell.scenario, cell.trials, cell.seed, cell.tail) for cell in CELLS]), expected
-    )
+    assert_same_bits(run_cells([Cell(cell.scenario, cell.trials, cell.seed, cell.tail) for cell in CELLS]), expected)

@@ -34,9 +34,7 @@ def test_one_client_learns_alike_whether_its_window_is_coordinated_or_not() -> N
     )  # fmt: skip
     curve = psofed.predict(scenario).learning_curve(40)
     together = scenario.replace(selection=Selection(pattern="round-robin", coordinated=True))
-    np.testing.assert_allclose(
-        curve.network_mse, psofed.predict(together).learning_curve(40).network_mse, rtol=1e-12
-    )
+    np.testing.assert_allclose(curve.network_mse, psofed.predict(together).learning_curve(40).network_mse, rtol=1e-12)
     assert curve.network_mse[:4].round(2).tolist() == [1.80, 3.12, 4.15, 4.97]
 
 
@@ -52,13 +50,9 @@ def test_the_lag_is_averaged_over_all_offsets(correlation: float) -> None:
     assert not model.is_sampled
     offsets, solver = model.windows.offsets(0), Solver(model)
     assert len(offsets) > 24
-    alone = (
-        next(solver.recursions(0.15, row[None])).steady_state(Sources(0.0, 0.0, 1.0))[0] for row in offsets
-    )
+    alone = (next(solver.recursions(0.15, row[None])).steady_state(Sources(0.0, 0.0, 1.0))[0] for row in offsets)
     drift = psofed.predict(scenario).steady_state.drift
-    assert (drift.excess, drift.server, drift.honest) == pytest.approx(
-        np.mean(list(alone), axis=(0, 1)), rel=1e-7
-    )
+    assert (drift.excess, drift.server, drift.honest) == pytest.approx(np.mean(list(alone), axis=(0, 1)), rel=1e-7)
 
 
 def test_the_lag_of_scattered_windows_agrees_with_simulation() -> None:
@@ -155,9 +149,7 @@ def random_system(seed: int, pattern: str, coordinated: bool) -> Scenario:
         pytest.param("round-robin", False, marks=pytest.mark.slow),
     ],
 )
-def test_white_inputs_are_as_stable_as_inputs_that_are_hardly_correlated(
-    pattern: str, coordinated: bool
-) -> None:
+def test_white_inputs_are_as_stable_as_inputs_that_are_hardly_correlated(pattern: str, coordinated: bool) -> None:
     """White inputs eliminate pairs of clients, correlated ones keep all moments."""
     for seed in range(25):
         white = random_system(seed, pattern, coordinated)
@@ -181,9 +173,7 @@ def test_where_no_stepsize_is_stable_everything_says_so() -> None:
             question(scenario)
 
 
-@pytest.mark.parametrize(
-    "options", [{"kind": "label-poisoning"}, {"kind": "data-poisoning", "variance": 0.0}]
-)
+@pytest.mark.parametrize("options", [{"kind": "label-poisoning"}, {"kind": "data-poisoning", "variance": 0.0}])
 def test_poisoned_samples_may_have_a_singular_covariance(options) -> None:
     """The first client sees no inputs at all; it only downloads."""
     data = Data(input_variance=[0.0, 1.0], input_correlation=0.5)

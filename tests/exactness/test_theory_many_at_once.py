@@ -119,9 +119,7 @@ def test_clients_near_their_own_limit_are_kept_where_the_others_are_lumped(
 def test_a_large_fleet_is_lumped_by_sums_over_its_clients(law: str) -> None:
     rng = np.random.default_rng(1)
     clients = 110_000  # more than are lumped by vectors of all clients, unless the variances lie in clusters
-    variance = 0.1 + (
-        rng.exponential(0.3, clients) if law == "exponential" else rng.uniform(0.1, 1.0, clients)
-    )
+    variance = 0.1 + (rng.exponential(0.3, clients) if law == "exponential" else rng.uniform(0.1, 1.0, clients))
     if law == "two clusters":
         variance = np.where(variance < 0.6, 0.2 + variance / 20, variance)
     noise = variance * rng.uniform(0.01, 0.03, clients)
@@ -172,9 +170,7 @@ def test_the_fourth_moments_of_gaussian_inputs_given_as_measured_change_nothing(
     fourth = sum(np.einsum(path, r, r) for path in pairs).reshape(2, 4, 4)
     weighted = fleet.noise_variance[:, None, None] * r
     given = Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r, 2, None, fourth, weighted)
-    plain, measured = (
-        Solver(TheoryModel(scenario, measured=f)).steady_state(0.15).total for f in (None, given)
-    )
+    plain, measured = (Solver(TheoryModel(scenario, measured=f)).steady_state(0.15).total for f in (None, given))
     assert measured.excess == pytest.approx(plain.excess, rel=1e-8)
     assert measured.server == pytest.approx(plain.server, rel=1e-8)
 
@@ -185,21 +181,10 @@ def test_measured_moments_are_exact_for_samples_drawn_from_a_table() -> None:
     x = rng.standard_normal((40, 2)) ** 3 / 2
     noise = 0.1 * np.abs(x[:, 0]) * rng.standard_normal(40)
     squares = (x[:, :, None] * x[:, None, :]).reshape(40, 4)
-    fourth, weighted = (
-        (squares.T @ squares / 40)[None],
-        ((x * noise[:, None]).T @ (x * noise[:, None]) / 40)[None],
-    )
+    fourth, weighted = ((squares.T @ squares / 40)[None], ((x * noise[:, None]).T @ (x * noise[:, None]) / 40)[None])
     r = (x.T @ x / 40)[None]
     fleet = Fleet(
-        np.ones(2),
-        np.trace(r, axis1=1, axis2=2) / 2,
-        np.array([np.mean(noise**2)]),
-        0.0,
-        r,
-        2,
-        None,
-        fourth,
-        weighted,
+        np.ones(2), np.trace(r, axis1=1, axis2=2) / 2, np.array([np.mean(noise**2)]), 0.0, r, 2, None, fourth, weighted
     )
     scenario = Scenario(num_clients=1, dimension=2, num_participants=1, num_shared=2)
     mu = 0.05
@@ -211,9 +196,7 @@ def test_measured_moments_are_exact_for_samples_drawn_from_a_table() -> None:
     assert total.server == pytest.approx(np.trace(p), rel=1e-8)
     assert total.excess == pytest.approx(np.trace(r[0] @ p), rel=1e-8)
     gaussian = Solver(
-        TheoryModel(
-            scenario, measured=Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r)
-        )
+        TheoryModel(scenario, measured=Fleet(fleet.target, fleet.input_variance, fleet.noise_variance, 0.0, r))
     )
     assert abs(gaussian.steady_state(mu).total.server / total.server - 1) > 0.2
 

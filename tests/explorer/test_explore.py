@@ -132,12 +132,7 @@ def test_a_plugins_attack_has_sliders_of_its_own() -> None:
 
     fields = fields_of(FLEET.replace(attack=Wobbling(num_byzantine=2)))
     field = fields["attack.height"]
-    assert (field.slider.low, field.slider.high, field.value, field.hint) == (
-        0.0,
-        2.0,
-        "0.3",
-        "how high it is",
-    )
+    assert (field.slider.low, field.slider.high, field.value, field.hint) == (0.0, 2.0, "0.3", "how high it is")
     assert ("wobbling", "wobbling") in fields["attack.kind"].choices
 
 
@@ -317,20 +312,14 @@ def test_commands_and_python_of_a_file_run(tmp_path: Path, monkeypatch: pytest.M
     Path("scenario.toml").write_text(FLEET.to_toml(), encoding="utf-8")
     exec(exports.as_python(FLEET, (), True), {})
     assert repr(psofed.predict(FLEET).network_mse) in capsys.readouterr().out
-    assert exports.as_command(FLEET, ("parts.py",), False) == (
-        "psofed simulate scenario.toml --plugin parts.py\n"
-    )
+    assert exports.as_command(FLEET, ("parts.py",), False) == ("psofed simulate scenario.toml --plugin parts.py\n")
 
 
 def test_only_what_the_playground_has_opens_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert exports.playground_fragment(readme_fleet().replace(iterations=7)).startswith(
-        "fleet=readme&m=1&b=15"
-    )
+    assert exports.playground_fragment(readme_fleet().replace(iterations=7)).startswith("fleet=readme&m=1&b=15")
     assert exports.playground_fragment(readme_fleet().replace(aggregation="median")) == ""
     assert exports.playground_fragment(FLEET) == ""
-    many = readme_fleet().replace(
-        attack=psofed.attacks.Gaussian(num_byzantine=30), data=psofed.Data(target_spread=0.1)
-    )
+    many = readme_fleet().replace(attack=psofed.attacks.Gaussian(num_byzantine=30), data=psofed.Data(target_spread=0.1))
     assert exports.playground_fragment(many) == ""  # more than another fleet of the playground has clients
 
 
@@ -367,9 +356,7 @@ def test_worker_processes(tmp_path: Path) -> None:
         worker.ask(4, Question(FLEET))
         number, update = heard.get(timeout=120)
         assert number == 4
-        assert update.present.mean("network_mse") == pytest.approx(
-            psofed.predict(FLEET).network_mse, rel=1e-4
-        )
+        assert update.present.mean("network_mse") == pytest.approx(psofed.predict(FLEET).network_mse, rel=1e-4)
     finally:
         worker.close()
         pool.close()
@@ -377,9 +364,7 @@ def test_worker_processes(tmp_path: Path) -> None:
 
 def test_without_panel_one_line_says_what_to_install() -> None:
     code = "import sys; sys.modules['panel'] = None; from psofed.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "explore", "--no-browser"], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, "explore", "--no-browser"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith("psofed: psofed explore needs Panel; install it ")
     assert done.stderr.endswith("pip install -e '.[explore]'\n")

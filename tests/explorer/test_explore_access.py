@@ -71,9 +71,7 @@ def routes(explorer: Any) -> list[str]:
 
 def ask(explorer: Any, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", explorer.port, timeout=30)
-    connection.request(
-        method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
-    )
+    connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     text = answer.read().decode("utf-8", "replace")
     connection.close()
@@ -83,9 +81,7 @@ def ask(explorer: Any, path: str, method: str = "GET", **headers: str) -> tuple[
 def test_every_route_of_the_application_needs_token_and_host(explorer: Any) -> None:
     paths = routes(explorer)
     assert {"/", "/ws", "/static/" + f"{MODULE}/x/css/y"} <= set(paths)
-    assert any(
-        path.startswith("/components/") for path in paths
-    )  # Panel still has it, so it must be shut out
+    assert any(path.startswith("/components/") for path in paths)  # Panel still has it, so it must be shut out
     cookie = f"psofed-explorer-{explorer.port}={explorer.token}"
     for path in [*paths, "/no-such-route", "/static/js/bokeh.min.js"]:
         withheld: list[dict[str, str]] = [
@@ -127,10 +123,7 @@ def test_an_address_is_read_as_tornado_reads_it(explorer: Any) -> None:
 
 
 def test_a_refusal_says_what_to_do(explorer: Any) -> None:
-    assert ask(explorer, "/") == (
-        403,
-        "token missing or wrong: open the address that psofed explore printed\n",
-    )
+    assert ask(explorer, "/") == (403, "token missing or wrong: open the address that psofed explore printed\n")
 
 
 @pytest.mark.slow

@@ -102,10 +102,7 @@ def needs_no_field(name: str, scenario: Scenario) -> bool:
     return (
         (name == "data.input_dimension" and scenario.is_linear)
         or (name == "data.covariances" and scenario.data.covariances is None)
-        or (
-            name in ("data.input_variance", "data.input_correlation")
-            and scenario.data.covariances is not None
-        )
+        or (name in ("data.input_variance", "data.input_correlation") and scenario.data.covariances is not None)
         or (name == "data.input_correlation" and not scenario.data.stream.is_independent)
         or (name == "attack.num_byzantine" and bool(scenario.attack and scenario.attack.clients))
         or (name == "data.rows" and scenario.data.rows is None)
@@ -154,21 +151,10 @@ COVARIANCES = [[[1.0, 0.2, 0, 0], [0.2, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2.0]
         FLEET.replace(data=psofed.Data(target_spread=0.125, input_correlation=-0.5, test_instances=77)),
         FLEET.replace(data=psofed.Data(fleet_seed=2**40, test_input_variance=0.25)),
         FLEET.replace(uplink="redrawn", selection=psofed.Selection(pattern="round-robin", coordinated=False)),
-        FLEET.replace(
-            dimension=20, model=psofed.models.Rff(features=20), data=psofed.Data(input_dimension=3)
-        ),
+        FLEET.replace(dimension=20, model=psofed.models.Rff(features=20), data=psofed.Data(input_dimension=3)),
         FLEET.replace(availability=psofed.availabilities.Bernoulli(probability=psofed.Uniform(0.25, 0.5))),
     ],
-    ids=[
-        "clients",
-        "covariances",
-        "each-client",
-        "targets",
-        "seed",
-        "masks",
-        "features",
-        "per-client",
-    ],
+    ids=["clients", "covariances", "each-client", "targets", "seed", "masks", "features", "per-client"],
 )
 def test_the_other_tables_come_out_as_they_went_in(scenario: Scenario) -> None:
     check(scenario)

@@ -90,17 +90,13 @@ def test_lies_hurt_the_mean_more_than_the_median_and_count_on_the_honest_alone(h
     assert mean.gain.value < helpful.federation.gain.value
     assert len(helpful.what_if.byzantine) == 4
     assert helpful.what_if.attacks[0]["kind"] == "sign-flip"
-    assert helpful.sentences[-1].startswith(
-        "If 4 of the 20 clients were Byzantine, the honest ones would have "
-    )
+    assert helpful.sentences[-1].startswith("If 4 of the 20 clients were Byzantine, the honest ones would have ")
 
 
 @pytest.mark.parametrize(("aggregation", "rule"), [("krum", "trimmed-mean"), ("trimmed-mean", None)])
 def test_who_lies_and_how_and_the_rule_against_it_can_be_said(aggregation: str, rule: str | None) -> None:
     attack = psofed.attacks.Gaussian(variance=9.0, probability=1.0, clients=["S01"])
-    scenario = Scenario.from_data(
-        make(6, 30, 0.0), num_participants=6, attack=attack, aggregation=aggregation
-    )
+    scenario = Scenario.from_data(make(6, 30, 0.0), num_participants=6, attack=attack, aggregation=aggregation)
     advice = advise(scenario, rule=rule)
     assert advice.what_if.byzantine == ("S01",)
     assert advice.what_if.methods[1].rule == "trimmed-mean"
@@ -143,10 +139,7 @@ def test_remarks_are_what_was_measured() -> None:
     keep[33:, 11] = False  # 13 samples after the warm-up: none is judged
     data = from_arrays(x[keep], y[keep], np.tile(names, (220, 1))[keep])
     advice = advise(data, byzantine=0)
-    assert {s.name: s.flag for s in advice.stations if s.flag} == {
-        "S08": "hard to predict",
-        "S11": "too few rows",
-    }
+    assert {s.name: s.flag for s in advice.stations if s.flag} == {"S08": "hard to predict", "S11": "too few rows"}
 
 
 def test_a_common_shock_known_from_the_first_client_does_not_help_the_pooled_model() -> None:
@@ -244,9 +237,7 @@ def test_clients_are_grouped_by_their_laws_in_nearly_all_tables(kind: str, clien
         ("none alike", "stay alone", [25], "Do not federate: "),
     ],
 )
-def test_the_answer_is_about_those_who_should_federate(
-    kind: str, verdict: str, sizes: list, start: str
-) -> None:
+def test_the_answer_is_about_those_who_should_federate(kind: str, verdict: str, sizes: list, start: str) -> None:
     x, y = law_table(kind, 1)
     names = np.tile([f"S {k:02d}" for k in range(25)], len(y))
     data = from_arrays(x.reshape(-1, 4), y.reshape(-1), names)
@@ -304,10 +295,7 @@ def oddity(kind: str):
         ("walk", []),
         ("code", ["y is −999 in 61 rows, far from all its other values."]),
         ("copy", ["x2 is a copy of y, up to scale: is it known before the prediction?"]),
-        (
-            "unit from a row on",
-            ["x1 of S03 jumps from about 19.6 to about 96.4 at its row 121 and stays there"],
-        ),
+        ("unit from a row on", ["x1 of S03 jumps from about 19.6 to about 96.4 at its row 121 and stays there"]),
         ("unit of a client", ["x1 is about 1.94e+04 at S05 and about 20 elsewhere: compare the units."]),
         ("rates", ["Clients have 125 to 250 rows. If they measure at different rates, their n-th rows"]),
         ("classes", ["y has only the values 0 and 1: it is predicted as a number"]),
@@ -518,10 +506,7 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, ps
     for bad, message in (
         ([], "advise needs --data"),
         ([*table, "--out", "x.txt"], "a name ending in .json, .nc, .csv or .toml"),
-        (
-            [*table, "--leave-out", "nobody"],
-            "--leave-out must be names of clients, such as [bold]Łódź, $5",
-        ),
+        ([*table, "--leave-out", "nobody"], "--leave-out must be names of clients, such as [bold]Łódź, $5"),
     ):
         done = psofed_command("advise", *bad)
         assert done.returncode == 2
@@ -529,9 +514,7 @@ def test_the_command_line_answers_first_and_keeps_names_as_they_are(tmp_path, ps
         assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "option", [{"client_column": "c"}, {"min_rows": 50}, {"features": ["x1"]}, {"warmup": 30}]
-)
+@pytest.mark.parametrize("option", [{"client_column": "c"}, {"min_rows": 50}, {"features": ["x1"]}, {"warmup": 30}])
 def test_how_to_read_a_table_is_refused_for_data_that_have_been_read(option):
     X, clients = np.random.default_rng(0).standard_normal((400, 2)), np.arange(400) % 4
     data = psofed.from_arrays(X, X.sum(axis=1), clients)

@@ -6,16 +6,7 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import (
-    Data,
-    InvalidValueError,
-    NotCoveredError,
-    Scenario,
-    load_result,
-    predict,
-    read_data,
-    simulate,
-)
+from psofed import Data, InvalidValueError, NotCoveredError, Scenario, load_result, predict, read_data, simulate
 from psofed.parts.attacks import Gaussian, LabelPoisoning, Mimic, SignFlip
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario.changes import with_values
@@ -152,9 +143,7 @@ def attacked(stations, clients: list) -> Scenario:
 
 
 def test_names_stand_for_the_clients_of_own_data(stations) -> None:
-    named, numbered = (
-        simulate(attacked(stations, clients), trials=4) for clients in (["south", "north"], [2, 0])
-    )
+    named, numbered = (simulate(attacked(stations, clients), trials=4) for clients in (["south", "north"], [2, 0]))
     for metric in METRICS:
         assert np.array_equal(named.steady_state[metric], numbered.steady_state[metric])
     assert named.to_dataset()["is_byzantine"].values.tolist() == [True, False, True]

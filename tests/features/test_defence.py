@@ -9,14 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import psofed
-from psofed import (
-    InvalidValueError,
-    NotCoveredError,
-    Scenario,
-    load_result,
-    predict,
-    simulate,
-)
+from psofed import InvalidValueError, NotCoveredError, Scenario, load_result, predict, simulate
 from psofed.cli import app
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
@@ -83,9 +76,7 @@ def test_when_all_are_far_from_the_server_nobody_is_suspect() -> None:
     """A poisoned server is far from everybody: what the others show makes up for it."""
     watch = Watch(Cusum(reference="server"), WatchPlan(10.0, np.ones((1, 5))), 5)
     for n in range(20):
-        assert not watch.judge(
-            np.array([[20.0], [21.0], [-19.0], [22.0], [-20.0]]), np.zeros(1), np.arange(5), n
-        ).any()
+        assert not watch.judge(np.array([[20.0], [21.0], [-19.0], [22.0], [-20.0]]), np.zeros(1), np.arange(5), n).any()
 
 
 def test_a_threshold_lets_as_many_peaks_through_as_are_allowed() -> None:
@@ -131,8 +122,7 @@ def test_variances_are_found_for_as_many_clients_as_is_said(monkeypatch: pytest.
 
 def test_a_lower_rate_of_false_alarms_is_a_higher_threshold() -> None:
     thresholds = [
-        make_plan(SMALL.replace(defence=Cusum(false_alarm_every=every))).threshold
-        for every in (100, 1000, 1e4, 1e6)
+        make_plan(SMALL.replace(defence=Cusum(false_alarm_every=every))).threshold for every in (100, 1000, 1e4, 1e6)
     ]
     assert np.all(np.diff(thresholds) > 0)
 
@@ -152,10 +142,7 @@ def test_data_of_your_own_are_watched_too(tmp_path: Path) -> None:
     inputs = rng.normal(size=(rows, 3))
     outputs = inputs @ [1.0, -1.0, 0.5] + 0.1 * rng.normal(size=rows)
     lines = ["client,y,a,b,c"]
-    lines += [
-        f"c{n // 80},{y},{','.join(map(str, x))}"
-        for n, (x, y) in enumerate(zip(inputs, outputs, strict=True))
-    ]
+    lines += [f"c{n // 80},{y},{','.join(map(str, x))}" for n, (x, y) in enumerate(zip(inputs, outputs, strict=True))]
     (tmp_path / "table.csv").write_text("\n".join(lines), encoding="utf-8")
     data = psofed.read_data(tmp_path / "table.csv", "client", "y")
     attack, defence = Gaussian(num_byzantine=2, probability=0.6), Cusum(false_alarm_every=100.0)
@@ -270,9 +257,7 @@ def test_at_most_a_third_is_excluded_at_a_time_by_the_past() -> None:
 
 
 @pytest.mark.parametrize(("clients", "echoes", "most"), [(5, 2, 0.08), (10, 4, 0.12)])
-def test_clients_that_echo_the_server_do_not_get_honest_ones_excluded(
-    clients: int, echoes: int, most: float
-) -> None:
+def test_clients_that_echo_the_server_do_not_get_honest_ones_excluded(clients: int, echoes: int, most: float) -> None:
     """Today's estimate over the fleet's level excludes them for most of the time."""
     quiet = psofed.attacks.ScaledUpdate(num_byzantine=echoes, probability=1.0, scale=0.0)
     fleet = Scenario(

@@ -29,10 +29,7 @@ from psofed.studies.sweeps.grid import read_grid
 pytestmark = pytest.mark.results
 
 FLEET = Scenario(
-    num_clients=6,
-    dimension=3,
-    iterations=40,
-    attack=psofed.attacks.Gaussian(num_byzantine=2, probability=0.5),
+    num_clients=6, dimension=3, iterations=40, attack=psofed.attacks.Gaussian(num_byzantine=2, probability=0.5)
 )
 FLIPS = 60  # of each file; they are spread over all of it
 
@@ -267,9 +264,7 @@ def test_hostile_toml_is_refused_at_once_in_one_line(name: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", ["simulate", "sweep"])
-def test_hostile_toml_ends_a_command_with_exit_code_2(
-    command: str, tmp_path: Path, psofed_command: Any
-) -> None:
+def test_hostile_toml_ends_a_command_with_exit_code_2(command: str, tmp_path: Path, psofed_command: Any) -> None:
     file = tmp_path / "hostile.toml"
     file.write_text(HOSTILE_TOML["dotted key"], encoding="utf-8")
     out = ["--out", tmp_path / "out"] if command == "sweep" else []

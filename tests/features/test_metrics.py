@@ -129,9 +129,7 @@ def test_an_own_metric_goes_everywhere(tmp_path: Path) -> None:
     swept = psofed.sweep(FLEET, {"num_shared": [1, 4]}, trials=12, metrics=own, store=tmp_path / "store")
     assert "lowest worst entry" in str(swept)
     assert (
-        psofed.sweep(
-            FLEET, {"num_shared": [1, 4]}, trials=12, metrics=own, store=tmp_path / "store"
-        ).to_json()
+        psofed.sweep(FLEET, {"num_shared": [1, 4]}, trials=12, metrics=own, store=tmp_path / "store").to_json()
         == swept.to_json()
     )
     swept.save(tmp_path / "sweep")

@@ -212,9 +212,7 @@ def test_features_of_a_table_are_learned_as_well(tmp_path) -> None:
     rng = np.random.default_rng(5)
     x = rng.standard_normal((3000, 2))
     y = np.sin(2 * x[:, 0]) + 0.05 * rng.standard_normal(3000)
-    lines = [
-        f"{'pqrst'[n % 5]},{a:.5f},{b:.5f},{t:.5f}" for n, ((a, b), t) in enumerate(zip(x, y, strict=True))
-    ]
+    lines = [f"{'pqrst'[n % 5]},{a:.5f},{b:.5f},{t:.5f}" for n, ((a, b), t) in enumerate(zip(x, y, strict=True))]
     data = read_data(write(tmp_path, "c,a,b,y\n" + "\n".join(lines)), "c", "y")
     rff = fitted(data, model={"kind": "rff", "features": 50, "bandwidth": 0.8}, stepsize=0.5)
     line = fitted(data, stepsize=0.05)
@@ -361,15 +359,10 @@ def test_the_command_line_simulates_a_table(tmp_path, psofed_command) -> None:
         (["--client-column", "a"], "--client-column describes a table: add --data TABLE"),
         (["--data", "DATA"], "needs --client-column. The table has the columns station, x1, x2, y"),
         (["--data", "DATA", "--client-column", "station"], "needs --target-column"),
-        (
-            ["--data", "DATA", "--client-column", "b", "--target-column", "y"],
-            "no column b; the columns are station",
-        ),
+        (["--data", "DATA", "--client-column", "b", "--target-column", "y"], "no column b; the columns are station"),
     ],
 )
-def test_mistakes_end_with_one_line_and_exit_code_2(
-    tmp_path, arguments, message: str, psofed_command
-) -> None:
+def test_mistakes_end_with_one_line_and_exit_code_2(tmp_path, arguments, message: str, psofed_command) -> None:
     path = write(tmp_path, make_rows())
     done = psofed_command("simulate", *(path if a == "DATA" else a for a in arguments))
     assert done.returncode == 2

@@ -74,19 +74,9 @@ USES: dict[str, Any] = {
 # Those whose answer is not an error: it must differ from the drawn fleet's.
 OTHER_USES: dict[str, Any] = {
     "optimal_stepsize": psofed.optimal_stepsize,
-    "attack_limits": lambda s: (
-        psofed.attack_limits(s.replace(attack=SignFlip(clients=(1,)), stepsize=0.3)).scale
-    ),
+    "attack_limits": lambda s: psofed.attack_limits(s.replace(attack=SignFlip(clients=(1,)), stepsize=0.3)).scale,
 }
-TAKE_NO_SCENARIO = {
-    "difference",
-    "from_arrays",
-    "load_plugin",
-    "load_result",
-    "option",
-    "read_data",
-    "read_scenario",
-}
+TAKE_NO_SCENARIO = {"difference", "from_arrays", "load_plugin", "load_result", "option", "read_data", "read_scenario"}
 
 
 def test_no_public_function_is_forgotten() -> None:
@@ -195,9 +185,7 @@ def test_equal_rows_are_equal_scenarios(scenario, other_data) -> None:
 def test_data_in_memory_have_no_toml(scenario) -> None:
     rng = np.random.default_rng(0)
     made = Scenario.from_data(
-        psofed.from_arrays(
-            rng.standard_normal((90, 2)), rng.standard_normal(90), ["a", "b", "c"] * 30, warmup=5
-        )
+        psofed.from_arrays(rng.standard_normal((90, 2)), rng.standard_normal(90), ["a", "b", "c"] * 30, warmup=5)
     )
     with pytest.raises(PsofedError, match="in memory, and TOML can only name a file"):
         made.to_toml()
@@ -212,10 +200,7 @@ def test_data_in_memory_have_no_toml(scenario) -> None:
         ('file = "none.csv"\nclient_column = "station"\ntarget_column = "y"', "no such file"),
         ('file = "readings.csv"\ntarget_column = "y"', "data.client_column is required"),
         ('client_column = "station"', "data.file is required"),
-        (
-            'file = "readings.csv"\nclient_column = "station"\ntarget_column = "y"\nfeatures = "a"',
-            "data.features must",
-        ),
+        ('file = "readings.csv"\nclient_column = "station"\ntarget_column = "y"\nfeatures = "a"', "data.features must"),
         (
             'file = "readings.csv"\nclient_column = "station"\ntarget_column = "y"\nnoise_variance = 0.1',
             "data.noise_variance must be left out",
@@ -227,9 +212,7 @@ def test_data_in_memory_have_no_toml(scenario) -> None:
         ("file = 3", "data.file must be the path"),
     ],
 )
-def test_mistakes_in_the_data_table_are_named(
-    folder, tmp_path, table: str, message: str, psofed_command
-) -> None:
+def test_mistakes_in_the_data_table_are_named(folder, tmp_path, table: str, message: str, psofed_command) -> None:
     text = table.replace("readings.csv", str(folder / "readings.csv"))
     (tmp_path / "s.toml").write_text(f"num_shared = 1\n[data]\n{text}\n", encoding="utf-8")
     done = psofed_command("predict", tmp_path / "s.toml")
@@ -322,9 +305,7 @@ def test_large_tables_are_tuned_on_a_budget(scenario, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tuning, "_MOST_UPDATES", 1)
     monkeypatch.setattr(tuning, "_FEWEST_SAMPLES", 30)
     seen = []
-    monkeypatch.setattr(
-        tuning, "Runner", lambda s, how: seen.append((s.iterations, how.trials)) or Runner(s, how)
-    )
+    monkeypatch.setattr(tuning, "Runner", lambda s, how: seen.append((s.iterations, how.trials)) or Runner(s, how))
     assert tuned_federation(scenario.replace(attack=None)).stepsize < scenario.stepsize
     assert seen == [(ROWS, 16), (30, 1)]
 
@@ -348,8 +329,7 @@ def test_rows_travel_to_processes_once(scenario, monkeypatch: pytest.MonkeyPatch
     rows = sum(array.nbytes for array in (*scenario.own_data.inputs, *scenario.own_data.targets))
     assert max(sizes) < rows, "the rows themselves would be longer"
     assert all(
-        same_values(a, b) and same_values(a, c)
-        for a, b, c in zip(here.cells, there.cells, near.cells, strict=True)
+        same_values(a, b) and same_values(a, c) for a, b, c in zip(here.cells, there.cells, near.cells, strict=True)
     )
     assert whole.network_mse == psofed.simulate(scenario, trials=2).network_mse
 

@@ -86,9 +86,7 @@ def test_results_of_the_same_run_are_equal_and_of_others_are_not(few, grid) -> N
     assert simulate(FLEET, trials=20, seed=5) != few
     assert simulate(FLEET.replace(num_shared=2), trials=20, seed=4) != few
     assert sweep(grid.grid.base, {"num_shared": [1]}, trials=2) != grid
-    assert np.isinf(
-        grid.cells[1].steady_state["network_mse"]
-    ).any()  # infinities and NaN are equal to themselves
+    assert np.isinf(grid.cells[1].steady_state["network_mse"]).any()  # infinities and NaN are equal to themselves
     assert predict(FLEET) == predict(FLEET) != predict(FLEET.replace(num_shared=2))
     assert predict(FLEET) != predict(FLEET, theory="paper")
     assert tune(FLEET, shared=[1]) == tune(FLEET, shared=[1]) != tune(FLEET, shared=[2])
@@ -148,9 +146,7 @@ def test_clients_go_by_name_where_they_have_names(tmp_path) -> None:
     rng = np.random.default_rng(1)
     lines = ["station,a,b,y"]
     for station in ("Ada", "Bo", "Cy"):
-        lines += [
-            f"{station},{x:.4f},{z:.4f},{x - z + 0.1 * e:.4f}" for x, z, e in rng.standard_normal((30, 3))
-        ]
+        lines += [f"{station},{x:.4f},{z:.4f},{x - z + 0.1 * e:.4f}" for x, z, e in rng.standard_normal((30, 3))]
     (tmp_path / "t.csv").write_text("\n".join(lines))
     data = read_data(tmp_path / "t.csv", "station", "y")
     result = simulate(Scenario.from_data(data, num_participants=2), trials=4)
@@ -235,9 +231,7 @@ def test_a_part_of_a_sweep_is_selected_by_value_label_or_part(grid) -> None:
     assert grid.select(attack="none").select(num_shared=2).grid.axes[0].values == ((2,),)
     with pytest.raises(PsofedError, match="num_shared must be one of 1, 2, 4; got 3"):
         grid.select(num_shared=3)
-    with pytest.raises(
-        PsofedError, match=r"Unknown field of this sweep `num_share`. Did you mean `num_shared`\?"
-    ):
+    with pytest.raises(PsofedError, match=r"Unknown field of this sweep `num_share`. Did you mean `num_shared`\?"):
         grid.select(num_share=3)
 
 
@@ -364,10 +358,7 @@ def test_a_comparison_of_heavy_tails_is_open_and_not_a_contradiction() -> None:
     ).metrics
     assert rows[0].verdict in ("undecided", "agrees")
     off = compare_results(
-        replace(
-            result,
-            steady_state={**result.steady_state, "network_mse": 3 * result.steady_state["network_mse"]},
-        ),
+        replace(result, steady_state={**result.steady_state, "network_mse": 3 * result.steady_state["network_mse"]}),
         prediction,
     )
     assert off.metrics[0].verdict == "differs"

@@ -130,9 +130,7 @@ def test_it_works_in_a_pipeline_and_in_a_grid_search_with_grouped_splits():
     with config_context(enable_metadata_routing=True):
         regressor = FederatedRegressor(num_shared=2)
         search = GridSearchCV(
-            make_pipeline(StandardScaler(), regressor),
-            {"federatedregressor__stepsize": [1e-4, 0.05]},
-            cv=GroupKFold(3),
+            make_pipeline(StandardScaler(), regressor), {"federatedregressor__stepsize": [1e-4, 0.05]}, cv=GroupKFold(3)
         ).fit(1000 * X, y, clients=clients, groups=clients)
         assert search.best_params_ == {"federatedregressor__stepsize": 0.05}
         assert len(search.best_estimator_[-1].clients_) == 3

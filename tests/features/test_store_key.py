@@ -19,9 +19,7 @@ from psofed.studies.sweeps.cell import _BYSTANDERS
 pytestmark = [pytest.mark.studies, pytest.mark.common]
 
 PACKAGE = Path(psofed.__file__).parent
-PACKAGES = sorted(
-    p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name not in (*_BYSTANDERS, "__pycache__")
-)
+PACKAGES = sorted(p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name not in (*_BYSTANDERS, "__pycache__"))
 FILES = [
     path.relative_to(PACKAGE)
     for package in PACKAGES
@@ -57,9 +55,7 @@ def test_a_file_that_is_renamed_added_or_removed_changes_the_digest(tmp_path: Pa
     assert len({before, with_another, renamed, digest_sources(tmp_path, ["engine"])}) == 4
 
 
-def test_a_new_room_counts_until_it_is_said_to_be_a_bystander(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_room_counts_until_it_is_said_to_be_a_bystander(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fingerprint, "_PACKAGE", tmp_path)
     digest = fingerprint.source_digest.__wrapped__
     (tmp_path / "engine").mkdir()
@@ -115,9 +111,7 @@ def test_theory_is_in_the_key_of_a_cell_with_a_defence(monkeypatch: pytest.Monke
     assert before[1] != after[1]
 
 
-SCENARIO = Scenario(
-    num_clients=6, dimension=3, iterations=4, attack=Gaussian(num_byzantine=2), aggregation="krum"
-)
+SCENARIO = Scenario(num_clients=6, dimension=3, iterations=4, attack=Gaussian(num_byzantine=2), aggregation="krum")
 
 
 def test_the_key_of_a_cell_is_the_same_in_another_process() -> None:

@@ -88,9 +88,7 @@ class Adder:
         if request.round_number in self.fail_in:
             raise RuntimeError("training failed")
         model = request.model + np.asarray(self.step, request.model.dtype)
-        return TrainingResult(
-            model, request.kept, {"touched": {"round": request.round_number}}, 2, self.metrics
-        )
+        return TrainingResult(model, request.kept, {"touched": {"round": request.round_number}}, 2, self.metrics)
 
 
 def make_node(name, training=None, folder=None, **gateway):

@@ -40,8 +40,6 @@ def main(grid, context):
 
 
 if __name__ == "__main__":
-    from flwr.simulation import (
-        run_simulation,
-    )  # deprecated for `flwr run`, which needs a SuperLink of its own
+    from flwr.simulation import run_simulation  # deprecated for `flwr run`, which needs a SuperLink of its own
 
     run_simulation(server_app, client_app, 4, backend_config={"client_resources": {"num_cpus": 1}})

@@ -28,12 +28,7 @@ from psofed.federation.server.ready_made import evaluate_model
 
 NODES = 8
 SCENARIO = Scenario(
-    num_clients=NODES,
-    dimension=4,
-    num_participants=6,
-    num_shared=2,
-    stepsize=0.05,
-    data=Data(noise_variance=0.01),
+    num_clients=NODES, dimension=4, num_participants=6, num_shared=2, stepsize=0.05, data=Data(noise_variance=0.01)
 )
 
 
@@ -125,20 +120,14 @@ def soak(minutes, seed):
                 before = federation.round_now()
                 troubles[federation.trouble(rng)] += 1
                 federation.tend()
-                wait_until(
-                    lambda before=before: federation.round_now() > before or federation.tend(), 90, "a round"
-                )
+                wait_until(lambda before=before: federation.round_now() > before or federation.tend(), 90, "a round")
                 time.sleep(rng.uniform(0.5, 4.0))
             before = federation.round_now()
-            wait_until(
-                lambda: federation.round_now() > before + 300 or federation.tend(), 300, "quiet rounds"
-            )
+            wait_until(lambda: federation.round_now() > before + 300 or federation.tend(), 300, "quiet rounds")
             federation.command("stop")
             store = CheckpointStore(federation.home.checkpoint)
             state = store.load()
-            assert [entry["round"] for entry in store.history.entries(state)] == list(
-                range(1, state.round_number + 1)
-            )
+            assert [entry["round"] for entry in store.history.entries(state)] == list(range(1, state.round_number + 1))
             bad = {name: {k: n for k, n in kinds.items() if k not in ("no-reply", "error")}
                    for name, kinds in state.strikes["counts"].items()}  # fmt: skip
             assert not any(bad.values()), bad

@@ -64,12 +64,7 @@ def measure(nodes, gateways, clients, rounds):
         given = [word for each in names for word in (kind, f"{each}={clients}" if gateways else each)]
         subprocess.run(command("certs", "--home", folder / "fed", *given), check=True, capture_output=True)
         scenario = Scenario(
-            num_clients=count,
-            dimension=5,
-            num_participants=count // 2,
-            num_shared=2,
-            iterations=rounds,
-            stepsize=0.05,
+            num_clients=count, dimension=5, num_participants=count // 2, num_shared=2, iterations=rounds, stepsize=0.05
         )
         (folder / "scenario.toml").write_text(scenario.to_toml())
         data = ["--features", "a,b,c,d,e", "--target-column", "y"] if gateways else ["--synthetic"]

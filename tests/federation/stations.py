@@ -20,9 +20,7 @@ def rows_of(stations, count, seed=0):
     for _ in range(count):
         for station in stations:
             x = rng.standard_normal(2)
-            lines.append(
-                f"{station},{x[0]:.4f},{x[1]:.4f},{x @ [1.0, -2.0] + 0.1 * rng.standard_normal():.4f}\n"
-            )
+            lines.append(f"{station},{x[0]:.4f},{x[1]:.4f},{x @ [1.0, -2.0] + 0.1 * rng.standard_normal():.4f}\n")
     return lines
 
 

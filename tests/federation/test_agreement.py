@@ -30,9 +30,7 @@ def server_msd(scenario: Scenario, seed: int, *, share_with: Scenario | None = N
         attack, source = scenario.attack, SyntheticSource(scenario, partition=k, seed=seed)
         lies = attack is not None and k < attack.num_byzantine
         learner = OnlineRegression(source, scenario.stepsize, samples_per_round=1)
-        return make_node(
-            name, learner.learn, catch_up=True, corruption=Rehearsal(attack, seed) if lies else None
-        )
+        return make_node(name, learner.learn, catch_up=True, corruption=Rehearsal(attack, seed) if lies else None)
 
     curve: list[float] = []
     shared = share_with or scenario
@@ -58,9 +56,7 @@ def scores(scenario: Scenario, **options: Scenario) -> list[float]:
     for n in LOOKED_AT:
         # The simulator's iteration n holds the model before it, that is after n rounds.
         difference = curves[:, n - 1].mean() - simulated.curve["server_msd"][n]
-        error = np.hypot(
-            curves[:, n - 1].std(ddof=1) / np.sqrt(SEEDS), simulated.curve_standard_error["server_msd"][n]
-        )
+        error = np.hypot(curves[:, n - 1].std(ddof=1) / np.sqrt(SEEDS), simulated.curve_standard_error["server_msd"][n])
         found.append(float(difference / error))
     return found
 
@@ -81,9 +77,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", ["attacked", *(pytest.param(c, marks=pytest.mark.slow) for c in list(CASES)[1:])]
-)
+@pytest.mark.parametrize("case", ["attacked", *(pytest.param(c, marks=pytest.mark.slow) for c in list(CASES)[1:])])
 def test_the_federations_mean_is_the_simulations(case):
     """Nine comparisons in all: |t| of 31 degrees of freedom passes 3.9 in one run of 230."""
     assert max(map(abs, scores(CASES[case]))) < 3.9

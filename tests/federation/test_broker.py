@@ -50,11 +50,7 @@ def test_a_second_server_is_refused_before_it_disturbs_the_first(fleet):
     [
         ("nodes/%u/in", "nodes/+/in", "a node may read psofed/plant/nodes/psofed-probe-stranger/in"),
         ("nodes/%u/out", "nodes/+/out", "a node may write psofed/plant/nodes/psofed-probe-stranger/out"),
-        (
-            "nodes/%u/presence",
-            "nodes/+/presence",
-            "may write psofed/plant/nodes/psofed-probe-stranger/presence",
-        ),
+        ("nodes/%u/presence", "nodes/+/presence", "may write psofed/plant/nodes/psofed-probe-stranger/presence"),
         (
             "pattern read psofed/{federation}/run",
             "pattern readwrite psofed/{federation}/run",
@@ -63,11 +59,7 @@ def test_a_second_server_is_refused_before_it_disturbs_the_first(fleet):
         ("pattern read", "pattern readwrite", r"a node may write psofed/plant/"),
         ("pattern write psofed/{federation}/nodes/%u/out", "", "does not deliver what a node sends"),
         ("pattern read psofed/{federation}/nodes/%u/in", "", "does not deliver what the server sends"),
-        (
-            "pattern read psofed/{federation}/model",
-            "pattern read #",
-            "a node may read psofed/plant/nodes/psofed-probe",
-        ),
+        ("pattern read psofed/{federation}/model", "pattern read #", "a node may read psofed/plant/nodes/psofed-probe"),
     ],
 )
 def test_the_probe_refuses_a_broker_that_does_not_keep_nodes_apart(fleet, monkeypatch, old, new, problem):
@@ -90,9 +82,7 @@ def test_the_probe_refuses_a_broker_where_client_ids_can_be_stolen(tmp_path, mon
         probe(fleet.broker.endpoint, fleet.certificates, FEDERATION)
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # Paho leaves a refused socket open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Paho leaves a refused socket open
 def test_the_probe_says_why_it_cannot_connect(fleet, tmp_path, monkeypatch):
     monkeypatch.setattr(broker_module, "_PROBE_SECONDS", 1.0)
     with pytest.raises(PsofedError, match=r"cannot use mqtts://127.0.0.1:\d+ as probe: .*[Rr]efused"):
@@ -187,9 +177,7 @@ def test_the_broker_dies_with_a_killed_server(tmp_path):
         "broker = Mosquitto(home, Certificates(home / 'credentials'), 'plant', int(sys.argv[2]), '127.0.0.1')\n"
         "broker.start(); print(broker.pid, flush=True); time.sleep(60)\n"
     )
-    server = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path), str(free_port())], stdout=subprocess.PIPE
-    )
+    server = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(free_port())], stdout=subprocess.PIPE)
     pid = int(server.stdout.readline())
     server.kill()
     server.wait()
@@ -202,9 +190,7 @@ def test_what_keeps_mosquitto_from_starting_is_said(fleet, tmp_path, monkeypatch
     port = fleet.broker.endpoint.port
     with pytest.raises(PsofedError, match=f"Port {port} is already in use"):
         Mosquitto(tmp_path, fleet.certificates, FEDERATION, port).start()
-    with pytest.raises(
-        PsofedError, match=r"ca\.pem: no such file; `psofed federation certs --home .*` makes it"
-    ):
+    with pytest.raises(PsofedError, match=r"ca\.pem: no such file; `psofed federation certs --home .*` makes it"):
         Mosquitto(tmp_path, Certificates(tmp_path / "none"), FEDERATION, free_port()).start()
     with pytest.raises(PsofedError, match=r"mosquitto does not start: .*address"):
         Mosquitto(tmp_path, fleet.certificates, FEDERATION, free_port(), "192.0.2.1").start()

@@ -34,12 +34,7 @@ def test_each_name_has_one_file_that_only_its_owner_reads(certificates):
     made = certificates.make(["broker.example.org", "192.0.2.7"], ["pump-7", "sørpumpe"], {"hall": 50})
     assert made == ["broker", "server", "probe", "pump-7", "sørpumpe", "hall"]
     assert certificates.names() == {"pump-7", "sørpumpe", "hall"}
-    assert [certificates.clients_allowed(name) for name in ("pump-7", "hall", "server", "nobody")] == [
-        1,
-        50,
-        0,
-        0,
-    ]
+    assert [certificates.clients_allowed(name) for name in ("pump-7", "hall", "server", "nobody")] == [1, 50, 0, 0]
     assert stat.S_IMODE(certificates.folder.stat().st_mode) == 0o700
     for name in made:
         assert stat.S_IMODE(certificates.bundle(name).stat().st_mode) == 0o600
@@ -48,11 +43,7 @@ def test_each_name_has_one_file_that_only_its_owner_reads(certificates):
         assert isinstance(identity.tls(), ssl.SSLContext)
     assert stat.S_IMODE(certificates.authority_key.stat().st_mode) == 0o600
     assert "OU=gateway of 50 clients" in leaf(certificates.bundle("hall")).subject.rfc4514_string()
-    hosts = (
-        leaf(certificates.bundle("broker"))
-        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
-        .value
-    )
+    hosts = leaf(certificates.bundle("broker")).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert hosts.get_values_for_type(x509.DNSName) == ["localhost", "broker.example.org"]
     assert leaf(certificates.bundle("hall")).public_key().curve.name == "secp256r1"
 
@@ -130,12 +121,7 @@ def test_every_action_leaves_a_line(certificates):
     certificates.renew(["a"])
     certificates.revoke(["a"])
     lines = [json.loads(line) for line in certificates.log.read_text().splitlines()]
-    assert [line["action"] for line in lines if line["name"] == "a"] == [
-        "made",
-        "renewed",
-        "revoked",
-        "eviction",
-    ]
+    assert [line["action"] for line in lines if line["name"] == "a"] == ["made", "renewed", "revoked", "eviction"]
     assert all(datetime.datetime.fromisoformat(line["time"]) for line in lines)
     other = Certificates(certificates.folder)
     assert other.records() == certificates.records()
@@ -163,19 +149,13 @@ def test_other_mistakes_are_one_line(certificates):
             "hall has a certificate for 2 and not 1 clients; make one with another name",
         ),
         (lambda: certificates.make([], [], {"a": 5}), "a has a certificate for 1 and not 5 clients; make"),
-        (
-            lambda: certificates.make([], [], {"b": 0}),
-            "--gateway must be .* between 1 and 10,000; got 0",
-        ),
+        (lambda: certificates.make([], [], {"b": 0}), "--gateway must be .* between 1 and 10,000; got 0"),
         (lambda: certificates.make([], [], {"b": 10_001}), "--gateway must be"),
         (lambda: certificates.make(["bad host"]), "--host must be an IP address"),
         (lambda: certificates.renew(["x\n\x1b[2J"]), r"there is no certificate of 'x\[2J'"),
         (lambda: Identity(certificates.folder / "none.pem"), r"cannot read .*none\.pem: No such file"),
         (lambda: Identity(certificates.authority), "is not a file that `psofed federation certs` has made"),
-        (
-            lambda: Identity(certificates.bundle("a")).tls(certificates.authority_key),
-            "cannot read certificates from",
-        ),
+        (lambda: Identity(certificates.bundle("a")).tls(certificates.authority_key), "cannot read certificates from"),
     ]
     for mistake, problem in mistakes:
         with pytest.raises(PsofedError, match=problem) as caught:

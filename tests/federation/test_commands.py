@@ -96,9 +96,7 @@ def test_mistakes_end_with_one_line_and_code_2(psofed_federation, tmp_path, word
         (("--certificate", "{good}", "--federation", "a b"), "--federation"),
     ],
 )
-def test_mistakes_of_a_node_end_its_process_with_one_line_and_code_2(
-    psofed_federation, tmp_path, words, told
-):
+def test_mistakes_of_a_node_end_its_process_with_one_line_and_code_2(psofed_federation, tmp_path, words, told):
     psofed_federation("certs", "--home", "fed", "--node", "a")
     (tmp_path / "scenario.toml").write_text("num_clients = 3\n")
     good = str(tmp_path / "fed" / "credentials" / "a.pem")

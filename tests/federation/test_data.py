@@ -144,9 +144,7 @@ def federation(nodes, rounds=30, settings=None):
         num_clients=max(2, count), dimension=2, num_participants=count, stepsize=0.05, iterations=rounds
     )
     given = FEATURES if settings is None else settings
-    made = RunSettings.from_mapping(
-        json.loads(json.dumps(RunSettings(scenario=scenario, **given).to_mapping()))
-    )
+    made = RunSettings.from_mapping(json.loads(json.dumps(RunSettings(scenario=scenario, **given).to_mapping())))
     return federate(made, nodes)
 
 
@@ -156,9 +154,7 @@ def examples_of(server):
 
 def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
     path = write_table(tmp_path / "all.csv", rows=300)
-    nodes = {
-        station: NodeOptions(data=str(path), client_column="station", client=station) for station in STATIONS
-    }
+    nodes = {station: NodeOptions(data=str(path), client_column="station", client=station) for station in STATIONS}
     hub, server = federation(nodes)
     assert not server.strikes.counts
     assert examples_of(server) == 3 * 280  # 20 rows of each only feed the means
@@ -254,16 +250,8 @@ def test_nodes_find_their_columns_by_name(tmp_path):
         ({"wind": "gusts"}, {}, "odd.csv lacks wind; it has pressure, gusts, output"),
         ({"output": "power"}, {}, "odd.csv lacks output"),
         ({}, {"features": ["pressure"]}, "lacks wind; the run's columns are pressure, wind → output"),
-        (
-            {},
-            {"features": ["pressure", "wind", "note"]},
-            "has note, unknown to the run; its columns are pressure",
-        ),
-        (
-            {},
-            {"target_column": "wind"},
-            "odd.csv predicts wind; the run's columns are pressure, wind → output",
-        ),
+        ({}, {"features": ["pressure", "wind", "note"]}, "has note, unknown to the run; its columns are pressure"),
+        ({}, {"target_column": "wind"}, "odd.csv predicts wind; the run's columns are pressure, wind → output"),
         ("no header", {}, "is the header line with the names of the columns missing?"),
     ],
 )

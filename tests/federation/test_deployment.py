@@ -21,11 +21,7 @@ from psofed.common.files import read_json
 from psofed.common.scheduler import Scheduler, use_scheduler
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.deploy import audit, operate
-from psofed.federation.deploy.demo import (
-    DemoComparison,
-    demo_settings,
-    run_demo,
-)
+from psofed.federation.deploy.demo import DemoComparison, demo_settings, run_demo
 from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
 from psofed.federation.deploy.outcome import FederationOutcome
@@ -353,9 +349,7 @@ def test_commands_and_crashes_in_any_order_leave_a_federation_that_works(server,
         if word == "wait" and wanted and server.thread is not None:
             before = server.round_now()
             wait_until(
-                lambda before=before: (
-                    server.round_now() > before or server.home.read_status().get("state") == FINISHED
-                ),
+                lambda before=before: server.round_now() > before or server.home.read_status().get("state") == FINISHED,
                 what=f"progress after {word}",
             )
     server.start()
@@ -489,11 +483,7 @@ def test_a_plan_with_random_features_runs_and_predicts(home, tmp_path):
         dimension=30, num_shared=15, stepsize=0.5, iterations=300, model=psofed.models.Rff(features=30)
     )
     settings = RunSettings(
-        scenario=scenario,
-        features=("wind", "pressure"),
-        target_column="output",
-        samples_per_round=1,
-        min_nodes=3,
+        scenario=scenario, features=("wind", "pressure"), target_column="output", samples_per_round=1, min_nodes=3
     )
     assert carry_out(home, settings, LocalHub(nodes(options))) == FINISHED
     curve = [v for v in read_json(home.result)["learning_curve"]["network_mse"] if v is not None]
@@ -523,9 +513,7 @@ def commands():
         yield ["federation", *service["command"]]
     for file in (*FILES.glob("*.service"), FILES / "compose.yaml"):
         for line in file.read_text().splitlines():
-            if line.startswith("#") and (
-                match := re.search(r"(?:psofed federation|server) (certs|run) (.*)", line)
-            ):
+            if line.startswith("#") and (match := re.search(r"(?:psofed federation|server) (certs|run) (.*)", line)):
                 yield ["federation", match[1], *match[2].split()]
 
 
@@ -570,7 +558,5 @@ def test_systemd_accepts_the_units_and_finds_them_closed(tmp_path, name):
     text = (FILES / f"{name}.service").read_text().replace("/opt/psofed/bin/psofed", "/bin/true")
     unit = tmp_path / f"{name}north.service" if name.endswith("@") else tmp_path / f"{name}.service"
     unit.write_text(text)
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False
-    )
+    verified = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stderr) == (0, "")

@@ -35,10 +35,7 @@ DIMENSION = 6
 
 
 def reply(message, arrays, examples=2, **metrics):
-    records = {
-        "arrays": arrays_of(arrays),
-        "metrics": MetricRecord({"num-examples": examples, **metrics}),
-    }
+    records = {"arrays": arrays_of(arrays), "metrics": MetricRecord({"num-examples": examples, **metrics})}
     return Message(RecordDict(records), reply_to=message)
 
 
@@ -93,10 +90,7 @@ def learn_in_process(node):
         ({"aggregation": "mean"}, {}),
         ({"aggregation": "median", "num_participants": 3}, {"catch_up": True}),
         ({"num_participants": 2, "rounds": RoundPlan(newcomers="current", sync_every=5)}, {"catch_up": True}),
-        (
-            {"defence": Cusum(threshold=8.0)},
-            {"corruption": Rehearsal(ConstantBias(num_byzantine=1, bias=0.5))},
-        ),
+        ({"defence": Cusum(threshold=8.0)}, {"corruption": Rehearsal(ConstantBias(num_byzantine=1, bias=0.5))}),
         ({"num_shared": Sharing(2, "round-robin", coordinated=False)}, {}),
     ],
 )
@@ -164,9 +158,7 @@ def test_a_training_function_gets_the_full_model_and_what_it_must_know():
     strategy = PSOFed(2, columns=columns)
     strategy.start(grid, np.zeros(DIMENSION), 2, train_config=ConfigRecord({"rate": 0.5, "name": "x"}))
     assert [config["server-round"] for config in seen] == [1, 2]
-    assert {(config["rate"], config["name"], config["psofed-phase"]) for config in seen} == {
-        (0.5, "x", "current")
-    }
+    assert {(config["rate"], config["name"], config["psofed-phase"]) for config in seen} == {(0.5, "x", "current")}
     assert ColumnNames.from_text(seen[0]["psofed-columns"]) == columns
 
 
@@ -296,8 +288,7 @@ def repeat(answer):
 
 
 @pytest.mark.parametrize(
-    ("tamper", "dropped"),
-    [(silence, "no-reply"), (report_error, "error"), (garble, "malformed"), (repeat, None)],
+    ("tamper", "dropped"), [(silence, "no-reply"), (report_error, "error"), (garble, "malformed"), (repeat, None)]
 )
 def test_replies_that_are_lost_garbled_or_repeated_harm_nobody_else(tamper, dropped):
     strategy, _ = start(make_app(add_one), rounds=1, tamper=tamper)

@@ -13,11 +13,7 @@ from psofed.federation.flower.in_process import InProcessGrid
 
 pytestmark = [pytest.mark.federation, pytest.mark.slow]
 
-OFFLINE = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
+OFFLINE = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def test_flowers_simulation_gives_the_bits_of_the_in_process_grid(tmp_path):

@@ -82,8 +82,7 @@ def test_what_all_clients_get_travels_once():
 def test_a_reply_is_read_as_it_was_written(dtype):
     values = np.array([1.5, -0.25], dtype)
     told = reply(
-        Reply(LEARNED, "a", values, 3, {"mse": 0.5, "squared-errors": [1.0]}),
-        Reply(FAILED, "b", remark="disk"),
+        Reply(LEARNED, "a", values, 3, {"mse": 0.5, "squared-errors": [1.0]}), Reply(FAILED, "b", remark="disk")
     )
     read = decode_reply(encode_reply(told), 2, 2, np.dtype(dtype))
     assert frame_sequence(encode_reply(told), REPLY) == read.sequence == 9
@@ -154,15 +153,7 @@ def test_a_bad_reply_is_refused(data, kind):
 
 @pytest.mark.parametrize(
     "metrics",
-    [
-        {"a": "text"},
-        {"a": None},
-        {"a": True},
-        {"a": [[1.0]]},
-        {"a": 2**70},
-        {"x" * 101: 1.0},
-        {"a": [0.0] * 5000},
-    ],
+    [{"a": "text"}, {"a": None}, {"a": True}, {"a": [[1.0]]}, {"a": 2**70}, {"x" * 101: 1.0}, {"a": [0.0] * 5000}],
 )
 def test_bad_metrics_cost_their_client_alone(metrics):
     header = GOOD | {
@@ -209,9 +200,7 @@ def test_cut_and_scrambled_frames_are_refused_or_read():
     asked = encode_instruction(instruction(ClientTask("", FULL, 0, np.ones(5)), layout=LAYOUT))
     for data in (told, asked):
         for _ in range(2000):
-            changed = bytearray(
-                data[: generator.randrange(len(data) + 1)] if generator.random() < 0.3 else data
-            )
+            changed = bytearray(data[: generator.randrange(len(data) + 1)] if generator.random() < 0.3 else data)
             for _ in range(generator.randrange(1, 4)):
                 if changed:
                     changed[generator.randrange(len(changed))] = generator.randrange(256)

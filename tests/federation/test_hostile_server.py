@@ -95,10 +95,7 @@ def test_a_node_takes_models_as_large_as_it_says(honest):
 
 @pytest.mark.parametrize(
     "scenario",
-    [
-        Scenario(num_clients=10**9, dimension=4),
-        Scenario(num_clients=4, dimension=10**8, num_participants=2),
-    ],
+    [Scenario(num_clients=10**9, dimension=4), Scenario(num_clients=4, dimension=10**8, num_participants=2)],
     ids=["many clients", "many parameters"],
 )
 def test_a_synthetic_fleet_beyond_all_bounds_is_refused(scenario):

@@ -23,9 +23,7 @@ rounds = st.integers(1, 2**40)
 @given(seed=seeds, node=nodes, n=rounds, dimension=st.integers(1, 200), data=st.data())
 def test_a_mask_holds_exactly_m_different_entries(pattern, seed, node, n, dimension, data):
     shared = data.draw(st.integers(1, dimension))
-    masks = DerivedMasks(
-        seed=seed, dimension=dimension, num_shared=shared, pattern=pattern, coordinated=False
-    )
+    masks = DerivedMasks(seed=seed, dimension=dimension, num_shared=shared, pattern=pattern, coordinated=False)
     indices = masks.indices(n, node)
     assert len(indices) == shared == len(set(indices.tolist()))
     assert (np.diff(indices) > 0).all()
@@ -101,12 +99,7 @@ def philox_block(key, counter):
 WORDS = {
     (0, 0, 1, 1): [0xA709553CCFBCD771, 0xEEE2E7B919F8DF93, 0xBF6A91CA440902E0, 0x6C103430DE3310E4],
     (1, 7, 5, 1): [0xE26F671D5D58EEC9, 0x213CF9698BE84A49, 0x43C62501F90282AE, 0xC05DCDE14E618571],
-    (2**63 - 1, 2**64 - 1, 2**31, 3): [
-        0x4746B4BCF9A0B269,
-        0x4D8D88D0C9E690C9,
-        0x6459D99979FF6A75,
-        0x78C79AAAB01E6D95,
-    ],
+    (2**63 - 1, 2**64 - 1, 2**31, 3): [0x4746B4BCF9A0B269, 0x4D8D88D0C9E690C9, 0x6459D99979FF6A75, 0x78C79AAAB01E6D95],
 }
 
 

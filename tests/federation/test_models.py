@@ -45,9 +45,7 @@ def test_a_model_without_floating_numbers_is_refused(model):
         ModelLayout.of(model)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[[1]]", '[["a", [-1], "float32"]]', '[["a", [1], "no"]]', "[" * 5000]
-)
+@pytest.mark.parametrize("text", ["", "{", "[[1]]", '[["a", [-1], "float32"]]', '[["a", [1], "no"]]', "[" * 5000])
 def test_a_bad_layout_is_a_value_error(text):
     with pytest.raises(ValueError, match="not a layout"):
         ModelLayout.from_text(text)

@@ -30,9 +30,7 @@ LIMIT = 200_000
 @pytest.fixture(scope="module")
 def plant(tmp_path_factory):
     home = tmp_path_factory.mktemp("plant")
-    with running(
-        home, ["a", "b", "renewed", "sørpumpe", "11", "12", "13"], {"hall": 50}, max_frame=LIMIT
-    ) as fleet:
+    with running(home, ["a", "b", "renewed", "sørpumpe", "11", "12", "13"], {"hall": 50}, max_frame=LIMIT) as fleet:
         yield fleet
 
 
@@ -55,10 +53,7 @@ def began(hub, *links):
 def test_frames_go_both_ways(fleet):
     hub, a, b = fleet.hub(), fleet.link("a", b"one"), fleet.link("sørpumpe", b"two")
     began(hub, a, b)
-    assert {name: presence.body for name, presence in hub.present().items()} == {
-        "a": b"one",
-        "sørpumpe": b"two",
-    }
+    assert {name: presence.body for name, presence in hub.present().items()} == {"a": b"one", "sørpumpe": b"two"}
     frames = {"a": bytes(range(256)), "sørpumpe": b"\0" * LIMIT}
     for name, frame in frames.items():
         hub.send(name, frame)
@@ -94,9 +89,7 @@ def test_nobody_can_write_or_read_the_topics_of_others(fleet):
     presence = hub.present()
     boxes = [topic("a", box) for box in ("in", "out", "presence")]
     boxes += [f"psofed/{FEDERATION}/{kind}" for kind in ("run", "model", "server")]
-    thief = fleet.tester(
-        "b", ["#", f"psofed/{FEDERATION}/#", topic("+", "in"), topic("+", "out"), *boxes, "$SYS/#"]
-    )
+    thief = fleet.tester("b", ["#", f"psofed/{FEDERATION}/#", topic("+", "in"), topic("+", "out"), *boxes, "$SYS/#"])
     for box in (*boxes, topic("b", "in"), topic("b", "out")):
         thief.publish(box, b"f" * 64)
         thief._client.publish(box, b"g" * 64, qos=0, retain=True)
@@ -291,8 +284,7 @@ def test_a_run_over_mqtt_has_the_bits_of_one_in_process_also_when_the_broker_die
     reference = run_in_process(make_hub(), rounds=30, plan=plan, initial=initial)
     hub, ended = fleet.hub(), threading.Event()
     nodes = [
-        threading.Thread(target=serve, args=(make_node(name), fleet.link(name), ended))
-        for name in ("11", "12", "13")
+        threading.Thread(target=serve, args=(make_node(name), fleet.link(name), ended)) for name in ("11", "12", "13")
     ]
     for node in nodes:
         node.start()
@@ -385,16 +377,7 @@ def test_a_renewed_certificate_is_taken_up_at_the_next_connection(fleet):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "broker",
-        "mqtt://b",
-        "mqtts://",
-        "mqtts://b:0",
-        "mqtts://b:99999",
-        "mqtts://b:x",
-        "mqtts://b/t",
-        "mqtts://u@b",
-    ],
+    ["broker", "mqtt://b", "mqtts://", "mqtts://b:0", "mqtts://b:99999", "mqtts://b:x", "mqtts://b/t", "mqtts://u@b"],
 )
 def test_a_broker_that_is_not_an_address_is_refused(text):
     with pytest.raises(PsofedError, match=r"--broker must be mqtts://HOST"):

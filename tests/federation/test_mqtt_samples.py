@@ -29,9 +29,7 @@ def said():
 
 @pytest.fixture
 def feed(tmp_path, said):
-    return MqttFeed(
-        MqttTopic.parse(TOPIC.format(port=1883)), tmp_path / "mqtt.csv", COLUMNS, "time", said.append
-    )
+    return MqttFeed(MqttTopic.parse(TOPIC.format(port=1883)), tmp_path / "mqtt.csv", COLUMNS, "time", said.append)
 
 
 def winds(path, client=""):
@@ -97,9 +95,7 @@ def test_after_a_restart_duplicates_are_still_recognised(feed, said):
     again.take("plant/north/readings", sample(8, 4.0))
     assert again.counts == {"rows": 1, "duplicate": 1}
     assert winds(feed.path, "north") == [3.0, 4.0]
-    with pytest.raises(
-        PsofedError, match=r"mqtt\.csv has the columns client,time,wind,output, not client,wind,output"
-    ):
+    with pytest.raises(PsofedError, match=r"mqtt\.csv has the columns client,time,wind,output, not client,wind,output"):
         MqttFeed(feed.place, feed.path, COLUMNS, "", said.append)
 
 
@@ -180,10 +176,7 @@ def test_an_address_that_is_none_is_refused(url, problem):
     [
         ({"data": "mqtt://b/t"}, "needs --features and --target-column"),
         ({"data": "mqtt://b/t", "client": "north"}, "write {client} in its place"),
-        (
-            {"data": "mqtt://b/{client}", "client_column": "station"},
-            "--client-column: an MQTT sample's client",
-        ),
+        ({"data": "mqtt://b/{client}", "client_column": "station"}, "--client-column: an MQTT sample's client"),
         ({"data": "x.csv", "time_column": "t"}, "--time-column describes MQTT samples"),
     ],
 )

@@ -43,9 +43,7 @@ def test_a_private_client_clips_adds_noise_and_counts_what_it_spends() -> None:
 
 def test_a_run_of_ready_made_nodes_is_private_and_reports_it() -> None:
     links = Links(up=(Private(clip=0.5, multiplier=0.2),))
-    settings = RunSettings(
-        scenario=SCENARIO.replace(channel=links), synthetic=True, min_nodes=3, newcomers="zeros"
-    )
+    settings = RunSettings(scenario=SCENARIO.replace(channel=links), synthetic=True, min_nodes=3, newcomers="zeros")
     _, server = federate(settings, {f"n{k}": NodeOptions(partition=k) for k in range(3)})
     for metrics in server.state.history[-1]["metrics"].values():
         assert metrics["privacy-epsilon"] == gaussian_epsilon(0.2, 6, 1e-5)
@@ -85,10 +83,7 @@ def test_options_of_privacy_that_do_not_fit_are_refused(wrong: dict, message: st
     ("links", "message"),
     [
         (Links(up=Noisy(variance=0.1)), r"channel.up = \['noisy'\]: a federation has real links"),
-        (
-            Links(up=Quantised(bits=4, reach=1.0)),
-            r"channel.up = \['quantised'\]: a federation has real links",
-        ),
+        (Links(up=Quantised(bits=4, reach=1.0)), r"channel.up = \['quantised'\]: a federation has real links"),
         (Links(down=Lossy(probability=0.1)), r'channel.down.kind = "lossy": .* leave \[channel.down\] out'),
     ],
 )

@@ -140,9 +140,7 @@ def test_a_revoked_certificate_is_refused_at_once_and_audited(deployment):
     assert time.monotonic() - began < 15.0
     deployment.kill("node-2")
     deployment.start_node(2)  # with the certificate that it still has
-    wait_until(
-        lambda: "certificate verify failed" in deployment.command("status", "--audit"), what="an audit line"
-    )
+    wait_until(lambda: "certificate verify failed" in deployment.command("status", "--audit"), what="an audit line")
     assert "revoked  node node-2" in deployment.command("status", "--audit")
     statuses = {node["name"]: node["status"] for node in deployment.status()["nodes"]}
     assert statuses == {"node-0": "online", "node-1": "online", "node-2": "revoked"}
@@ -158,9 +156,7 @@ def test_the_processes_of_a_killed_demo_end_with_it(deployment):
     children = psutil.Process(demo.pid).children()
     assert len(children) == 3
     deployment.kill("demo")
-    wait_until(
-        lambda: not any(child.is_running() for child in children), 20.0, "the end of mosquitto and nodes"
-    )
+    wait_until(lambda: not any(child.is_running() for child in children), 20.0, "the end of mosquitto and nodes")
 
 
 def table(path, clients=("",), rows=80):
@@ -193,9 +189,7 @@ def test_a_missing_table_is_waited_for_and_a_gateways_clients_count_as_participa
     table(late)
     submit(deployment, *columns, "--rounds", "60", "--min-nodes", "4", "--force")
     assert read_json(deployment.home.result)["nodes"]["node-1"]["examples"] > 0
-    told = deployment.command(
-        "export", "--out", str(tmp_path / "m.json"), "--scaling", str(tmp_path / "node-1")
-    )
+    told = deployment.command("export", "--out", str(tmp_path / "m.json"), "--scaling", str(tmp_path / "node-1"))
     assert "with a scaling" in told
 
 

@@ -30,9 +30,7 @@ def run_federation(scenario, draws, upload_shift=0, gateways=0):
     """
     target = draw_fleet(scenario).target
     clients = range(scenario.num_clients)
-    homes = {
-        k: (str(FIRST_NODE + (k % gateways if gateways else k)), f"c{k}" if gateways else "") for k in clients
-    }
+    homes = {k: (str(FIRST_NODE + (k % gateways if gateways else k)), f"c{k}" if gateways else "") for k in clients}
     numbers = [client_number(node_number(node), local) for node, local in homes.values()]
     every_mask = np.concatenate([draws.download_masks, draws.upload_masks[-1:]])
     given = {
@@ -45,10 +43,7 @@ def run_federation(scenario, draws, upload_shift=0, gateways=0):
         shocks, k = draws.shocks, numbers.index(number)
         if not shocks.attacking[round_number - 1, k]:
             return None
-        return (
-            scenario.attack.variance**0.5
-            * shocks.normals[round_number - 1, k][given[round_number + 1, number]]
-        )
+        return scenario.attack.variance**0.5 * shocks.normals[round_number - 1, k][given[round_number + 1, number]]
 
     learners = {}
     for k in clients:
@@ -102,9 +97,7 @@ class ShiftedSharing(Sharing):
 
 
 SCENARIOS = {
-    "random-coordinated": Scenario(
-        num_clients=7, dimension=5, num_participants=3, num_shared=2, iterations=60
-    ),
+    "random-coordinated": Scenario(num_clients=7, dimension=5, num_participants=3, num_shared=2, iterations=60),
     "random-own-masks": Scenario(
         num_clients=7, dimension=5, num_participants=2, iterations=60, selection=Selection(coordinated=False)
     ),
@@ -117,11 +110,7 @@ SCENARIOS = {
         selection=Selection(pattern="round-robin"),
     ),
     "attacked": Scenario(
-        num_clients=6,
-        dimension=4,
-        num_participants=3,
-        iterations=60,
-        attack=Gaussian(num_byzantine=2, probability=0.5),
+        num_clients=6, dimension=4, num_participants=3, iterations=60, attack=Gaussian(num_byzantine=2, probability=0.5)
     ),
     "full-sharing": Scenario(num_clients=5, dimension=3, num_participants=2, num_shared=3, iterations=40),
     "everybody": Scenario(num_clients=4, dimension=3, num_participants=4, iterations=40),
@@ -147,8 +136,7 @@ def test_the_reported_errors_are_the_references_network_mse():
     draws = draw_trial(scenario, seed=4, trial=0)
     _, _, federation = run_federation(scenario, draws)
     reported = [
-        np.mean([metrics["mse"] for metrics in record["metrics"].values()])
-        for record in federation.state.history
+        np.mean([metrics["mse"] for metrics in record["metrics"].values()]) for record in federation.state.history
     ]
     np.testing.assert_allclose(reported, run_literally(scenario, seed=4, trial=0).network_mse, rtol=1e-9)
 

@@ -90,9 +90,7 @@ def run(case):
         rounds=RoundPlan(newcomers=case.get("newcomers", "zeros"), sync_every=case.get("sync_every", 0)),
         seed=SEED,
     )
-    return server.run(
-        InProcessHub(nodes), {"0": np.zeros(SCENARIO.dimension, case.get("dtype", "float64"))}, 60
-    )
+    return server.run(InProcessHub(nodes), {"0": np.zeros(SCENARIO.dimension, case.get("dtype", "float64"))}, 60)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -75,9 +75,7 @@ def test_nodes_in_threads_learn_and_leave(tmp_path):
     tables = {name: write_table(tmp_path / f"{name}.csv", [f"{name}-{k}" for k in (0, 1)]) for name in "ab"}
     hub, ended = QueueHub("ab"), threading.Event()
     nodes = {name: ready_made_node(name, gateway(path), tmp_path / name) for name, path in tables.items()}
-    threads = [
-        threading.Thread(target=serve, args=(node, hub.links[name], ended)) for name, node in nodes.items()
-    ]
+    threads = [threading.Thread(target=serve, args=(node, hub.links[name], ended)) for name, node in nodes.items()]
     for thread in threads:
         thread.start()
     try:

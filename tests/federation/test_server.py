@@ -97,18 +97,7 @@ def test_a_reply_that_makes_no_sense_harms_its_node_alone(fields):
     assert server.state.history[0]["accepted"] == NAMES[1:]
 
 
-FIELDS = (
-    "session",
-    "round",
-    "clients",
-    "statuses",
-    "examples",
-    "metrics",
-    "remarks",
-    "digest",
-    "error",
-    "dtype",
-)
+FIELDS = ("session", "round", "clients", "statuses", "examples", "metrics", "remarks", "digest", "error", "dtype")
 ODD = (
     None, True, -1, 2**70, 1e308, float("nan"), "", "x", "O", [], [None], [True], [-1], [2**70], ["left"], ["", ""],
     ["learned"] * 3, {"a": 1}, [{}] * 3, [[[]]], [{"": 1}], [{"\0array": 1}], [{"mse": True}],
@@ -581,9 +570,7 @@ def test_a_round_killed_before_its_checkpoint_is_the_newest_is_not_offered(tmp_p
         store.rollback(completed + 1)
 
 
-def test_a_session_that_replaces_another_is_not_offered_before_its_first_round_is_complete(
-    tmp_path, monkeypatch
-):
+def test_a_session_that_replaces_another_is_not_offered_before_its_first_round_is_complete(tmp_path, monkeypatch):
     path, hub = tmp_path / "c.npz", make_hub()
     older = run(hub, rounds=3, checkpoint=path)
     with monkeypatch.context() as patch:
@@ -710,9 +697,7 @@ def test_a_run_that_is_stopped_ends_soon_wherever_it_is(where, tmp_path, monkeyp
         if where == "waiting for replies":
             hub.silent = set(NAMES)
         if where == "full disk":
-            monkeypatch.setattr(
-                CheckpointStore, "save", lambda *_: (_ for _ in ()).throw(PsofedError("full"))
-            )
+            monkeypatch.setattr(CheckpointStore, "save", lambda *_: (_ for _ in ()).throw(PsofedError("full")))
         server = Server(
             2,
             rounds=RoundPlan(interval=3600.0 if where == "between rounds" else 0.0),

@@ -64,14 +64,10 @@ def test_rows_that_are_no_sample_are_skipped_and_counted(tmp_path):
 def test_a_table_without_a_header_is_refused(tmp_path):
     path = tmp_path / "bare.csv"
     path.write_bytes(b"\xef\xbb\xbf1,2,3\n4,,6\n")
-    with pytest.raises(
-        PsofedError, match=r"bare.csv lacks a, y; it has 1, 2, 3; is the header line .* missing\?"
-    ):
+    with pytest.raises(PsofedError, match=r"bare.csv lacks a, y; it has 1, 2, 3; is the header line .* missing\?"):
         TableSource(path, ("a",), "y").read(Position(), 9)
     path.write_text("2001,2002\n1,2\n")  # numbers may be names
-    assert TableSource(path).choose(ColumnNames(("2001",), "2002")).read(Position(), 9).targets.tolist() == [
-        2
-    ]
+    assert TableSource(path).choose(ColumnNames(("2001",), "2002")).read(Position(), 9).targets.tolist() == [2]
 
 
 def test_a_file_without_a_line_yet_has_no_sample(tmp_path):

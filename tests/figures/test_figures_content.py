@@ -24,9 +24,7 @@ def test_there_are_nine_figures():
     assert [load_figure(name).name for name in NAMES] == NAMES
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"), [([], NAMES), (["all"], NAMES), (["fig9", "fig2"], ["fig2", "fig9"])]
-)
+@pytest.mark.parametrize(("given", "meant"), [([], NAMES), (["all"], NAMES), (["fig9", "fig2"], ["fig2", "fig9"])])
 def test_figures_are_chosen_by_name(given, meant):
     assert list(choose_figures(given)) == meant
 

@@ -39,10 +39,7 @@ def charts(reproduction):
         "attack.num_byzantine": [0, 2, 5],
         "attack.kind": ["gaussian", "sign-flip"],
     }
-    names = {
-        "attack.kind": ["gaussian", "sign-flip", "label-poisoning", "inner-product"],
-        "num_shared": [1, 5],
-    }
+    names = {"attack.kind": ["gaussian", "sign-flip", "label-poisoning", "inner-product"], "num_shared": [1, 5]}
     panels = {"stepsize": [0.1, 0.2], "num_shared": [1, 2, 3, 4, 5]}
     simulation = psofed.simulate(scenario, trials=8)
     other = psofed.simulate(scenario.replace(num_shared=5), trials=8)

@@ -105,9 +105,7 @@ def test_figure_1_has_the_printed_levels_and_slopes_for(label):
         [
             [
                 predict_point(
-                    with_values(
-                        base, {**PREDICTED[label], "attack.num_byzantine": b, "data.fleet_seed": fleet}
-                    ),
+                    with_values(base, {**PREDICTED[label], "attack.num_byzantine": b, "data.fleet_seed": fleet}),
                     "exact",
                 )["test_mse"]
                 for b in BYZANTINE

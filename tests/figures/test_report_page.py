@@ -20,10 +20,7 @@ from psofed.scenario import UPLINKS
 pytestmark = [pytest.mark.paper, pytest.mark.render]
 
 CSS = files("psofed.paper").joinpath("page.css").read_text("utf-8")
-COLOURS = {
-    name: (light, dark)
-    for name, light, dark in re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\);", CSS)
-}
+COLOURS = {name: (light, dark) for name, light, dark in re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\);", CSS)}
 
 
 def text_of(saved):
@@ -73,10 +70,7 @@ def test_every_curve_of_the_figures_has_a_look_of_its_own_kept_in_all_figures(re
 
 def test_the_right_panel_of_figure_1_shows_only_what_it_has(reproduction):
     panel = reproduction.figures["fig1"].panel("redrawn")
-    assert {series.label.removesuffix(", printed simulation") for series in panel} == {
-        "PSO-Fed",
-        "Online-Fed",
-    }
+    assert {series.label.removesuffix(", printed simulation") for series in panel} == {"PSO-Fed", "Online-Fed"}
 
 
 def test_labels_beside_curves_do_not_cover_each_other():

@@ -63,9 +63,7 @@ def scenarios(draw: st.DrawFn, most_clients: int = 30, most_entries: int = 12) -
         uplink=draw(st.sampled_from(["same", "redrawn"])),
         aggregation=rule,
         pre_aggregation=None if rule.remembers_clients() else draw(mixing),
-        selection=Selection(
-            pattern=draw(st.sampled_from(part_names("pattern"))), coordinated=draw(st.booleans())
-        ),
+        selection=Selection(pattern=draw(st.sampled_from(part_names("pattern"))), coordinated=draw(st.booleans())),
         data=Data(
             input_variance=draw(variance),
             noise_variance=draw(variance),
@@ -108,9 +106,7 @@ def test_full_sharing_by_all_leaves_every_client_with_the_servers_model(scenario
 
     As plain Python, since most examples have other parts, each of which would be compiled.
     """
-    full = scenario.replace(
-        num_shared=scenario.dimension, num_participants=scenario.num_clients, iterations=5
-    )
+    full = scenario.replace(num_shared=scenario.dimension, num_participants=scenario.num_clients, iterations=5)
     patterns = [full.replace(selection=Selection(pattern=name)) for name in part_names("pattern")]
     first, second = (advance(each, 0, 5)[0][:, 1] for each in patterns)
     assert np.allclose(first, second, rtol=1e-9)

@@ -15,9 +15,7 @@ from psofed.theory.stepsize import EDGE, best_stepsize
 pytestmark = [pytest.mark.theory, pytest.mark.takes(10)]
 
 # The server never hears those who diverge, so that its MSD falls up to the largest stable stepsize.
-EDGY = Scenario(
-    num_clients=20, dimension=4, num_participants=4, num_shared=4, attack=attacks.Gaussian(num_byzantine=3)
-)
+EDGY = Scenario(num_clients=20, dimension=4, num_participants=4, num_shared=4, attack=attacks.Gaussian(num_byzantine=3))
 
 
 def draw(seed: int) -> Scenario:
@@ -48,9 +46,7 @@ def draw(seed: int) -> Scenario:
         iterations=40,
         selection=Selection(pattern=str(rng.choice(["random", "round-robin"])), coordinated=True),
         data=Data(
-            input_variance=[0.1] * (clients - 1) + [1.5]
-            if is_edgy
-            else rng.uniform(0.2, 1.5, clients).tolist(),
+            input_variance=[0.1] * (clients - 1) + [1.5] if is_edgy else rng.uniform(0.2, 1.5, clients).tolist(),
             noise_variance=float(rng.choice([1e-3, 0.1])),
         ),
         attack=attack,

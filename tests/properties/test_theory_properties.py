@@ -82,12 +82,8 @@ def test_the_papers_bound_is_safe_and_the_terms_add_up(scenario: Scenario) -> No
 def test_attack_enters_in_proportion_to_its_strength(scenario: Scenario) -> None:
     if scenario.num_byzantine == 0:
         return
-    weak = scenario.replace(
-        attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.2, variance=0.5)
-    )
-    strong = scenario.replace(
-        attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.4, variance=1.0)
-    )
+    weak = scenario.replace(attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.2, variance=0.5))
+    strong = scenario.replace(attack=Gaussian(num_byzantine=scenario.num_byzantine, probability=0.4, variance=1.0))
     one, four = psofed.predict(weak).terms, psofed.predict(strong).terms
     assert np.isclose(four.attack, 4 * one.attack, rtol=1e-6)
     assert np.isclose(four.data, one.data, rtol=1e-9)

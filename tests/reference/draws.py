@@ -118,9 +118,7 @@ def draw_trial(scenario: Scenario, seed: int, trial: int) -> Draws:
     )
 
 
-def draw_mix_uniforms(
-    scenario: Scenario, seed: int, trial: int, n: int, clients: NDArray[np.int64]
-) -> FloatArray:
+def draw_mix_uniforms(scenario: Scenario, seed: int, trial: int, n: int, clients: NDArray[np.int64]) -> FloatArray:
     """Return the random numbers in [0, 1) of the pre-aggregation for the `clients` in iteration n."""
     stream, count = make_stream(seed, "pre_aggregation", [trial]), scenario.num_clients
     return np.asarray(draw_uniforms(stream, n * count, count)[clients])
@@ -187,9 +185,7 @@ def _features_of(
 
 
 def _draw_participants(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
-    chosen = draw_participants(
-        stream, 0, scenario.iterations, scenario.num_clients, scenario.num_participants
-    )
+    chosen = draw_participants(stream, 0, scenario.iterations, scenario.num_clients, scenario.num_participants)
     return _indicator(chosen[:, 0], scenario.num_clients)
 
 

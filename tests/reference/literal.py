@@ -96,9 +96,7 @@ def run_literally(scenario: Scenario, seed: int, trial: int, plan: WatchPlan | N
             scenario.aggregation, uploads, server, own_step, rule_memory, senders, scenario.num_clients
         )
         models[n + 1, 1:] = local
-    return ReferenceRun(
-        models, errors.mean(axis=1), server_msd, test_mse, watch, groups.mean_over_honest(errors)
-    )
+    return ReferenceRun(models, errors.mean(axis=1), server_msd, test_mse, watch, groups.mean_over_honest(errors))
 
 
 class _Client:
@@ -119,9 +117,7 @@ class _Client:
         return model + change
 
 
-def _draw_root(
-    scenario: Scenario, seed: int, trial: int, target: FloatArray
-) -> tuple[FloatArray, FloatArray] | None:
+def _draw_root(scenario: Scenario, seed: int, trial: int, target: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     rule: Any = scenario.aggregation
     if not rule.has_root_data:
         return None

@@ -110,9 +110,7 @@ class LiteralNetwork:
         availability = self.scenario.availability
         return availability is None or availability.learns == "always" or bool(self.available[n, k])
 
-    def transmit(
-        self, direction: str, n: int, k: int, message: FloatArray, receiver: FloatArray
-    ) -> FloatArray:
+    def transmit(self, direction: str, n: int, k: int, message: FloatArray, receiver: FloatArray) -> FloatArray:
         """Return a message (D,), NaN where an entry is not sent, as it arrives."""
         values = message.copy()
         entries = np.flatnonzero(~np.isnan(message))
@@ -120,9 +118,7 @@ class LiteralNetwork:
             if np.isnan(values[entries]).all():
                 break
             stream = self._stream(f"channel_{direction}", place)
-            own, normals, uniforms = draw_channel_numbers(
-                stream, n, k, self.scenario.num_clients, message.size
-            )
+            own, normals, uniforms = draw_channel_numbers(stream, n, k, self.scenario.num_clients, message.size)
             out = np.empty(entries.size)
             nothing = np.zeros(0)
             seen = Transmission(
@@ -134,9 +130,7 @@ class LiteralNetwork:
             values[entries] = out
         return values
 
-    def pass_time(
-        self, n: int, clients: NDArray[np.int64], uploads: FloatArray, server: FloatArray
-    ) -> Arrivals:
+    def pass_time(self, n: int, clients: NDArray[np.int64], uploads: FloatArray, server: FloatArray) -> Arrivals:
         """Send uploads (P, D) on their way and return those that arrive; all at once without a delay."""
         delay = self.scenario.delay
         if delay is None:
@@ -182,12 +176,8 @@ class LiteralGroups:
             for group, attack in enumerate(scenario.attacks)
         ]  # fmt: skip
         clients = scenario.num_clients
-        self._memories = [
-            np.zeros(attack.group_memory_size(clients, self.dimension)) for attack in scenario.attacks
-        ]
-        self._client_memories = [
-            np.zeros((clients, attack.memory_size(self.dimension))) for attack in scenario.attacks
-        ]
+        self._memories = [np.zeros(attack.group_memory_size(clients, self.dimension)) for attack in scenario.attacks]
+        self._client_memories = [np.zeros((clients, attack.memory_size(self.dimension))) for attack in scenario.attacks]
 
     def _members(self, group: int, n: int) -> dict[str, NDArray[np.int64]]:
         """Return the Byzantine clients of a group and of all groups in iteration n."""
@@ -220,13 +210,7 @@ class LiteralGroups:
                 if attack.byzantine_set == "redrawn" or shocks.byzantine[n, k]:
                     attack.remember(Moment(models[k].copy(), k, n), self._client_memories[place][k])
 
-    def corrupt(
-        self,
-        n: int,
-        clients: NDArray[np.int64],
-        uploads: FloatArray,
-        server: FloatArray,
-    ) -> FloatArray:
+    def corrupt(self, n: int, clients: NDArray[np.int64], uploads: FloatArray, server: FloatArray) -> FloatArray:
         """Return the uploads (P, D) after all groups' attacks, each of which sees those before any."""
         received = uploads.copy()
         for place, (attack, shocks) in enumerate(zip(self.scenario.attacks, self.shocks, strict=True)):

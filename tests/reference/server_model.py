@@ -81,11 +81,7 @@ def run_server_model_reference(
         for p in np.flatnonzero(there).tolist():
             algorithm.encode(
                 Message(
-                    updates[p],
-                    float(stepsizes[clients[p]]),
-                    random["normals"],
-                    random["uniforms"],
-                    random["each"][p],
+                    updates[p], float(stepsizes[clients[p]]), random["normals"], random["uniforms"], random["each"][p]
                 ),
                 sent[p],
             )
@@ -120,17 +116,13 @@ def run_server_model_reference(
         zeros = np.zeros(uploads.shape[1])
         uploads = mix_literally(scenario, seed, trial, n, clients, uploads, zeros)
         senders = clients if scenario.pre_aggregation is None else None
-        joined = combine_uploads(
-            scenario.aggregation, uploads, zeros, None, rule_memory, senders, scenario.num_clients
-        )
+        joined = combine_uploads(scenario.aggregation, uploads, zeros, None, rule_memory, senders, scenario.num_clients)
         if algorithm.decodes() and exchange.decode_joined:
             joined = _decode(scenario, receive(joined))
         change = np.empty(scenario.dimension)
         algorithm.apply(receive(joined), memory, change)
         models[n + 1] += change
-    return ReferenceRun(
-        models, errors.mean(axis=1), server_msd, test_mse, watch, uploading.mean_over_honest(errors)
-    )
+    return ReferenceRun(models, errors.mean(axis=1), server_msd, test_mse, watch, uploading.mean_over_honest(errors))
 
 
 def _remember(momentum: Momentum, memory: FloatArray, clients: Any, updates: FloatArray) -> FloatArray:
@@ -164,9 +156,7 @@ def _ordered_participants(scenario: Scenario, most: int, seed: int, trial: int) 
     return draw_participants(stream, 0, scenario.iterations, scenario.num_clients, most)[:, 0]
 
 
-def _own_draws(
-    scenario: Scenario, exchange: Exchange, stream: Stream, n: int, clients: Any
-) -> dict[str, FloatArray]:
+def _own_draws(scenario: Scenario, exchange: Exchange, stream: Stream, n: int, clients: Any) -> dict[str, FloatArray]:
     words = exchange.words_per_iteration(scenario.num_clients)
     pairs = (exchange.normals + 1) // 2
     shared = words * n if exchange.fresh else 0

@@ -25,18 +25,12 @@ TABLE = Path(__file__).parents[2] / "docs" / "tables" / "federation_breaks.csv"
 def main() -> int:
     """Do what the command line says, and return the exit code."""
     parser = argparse.ArgumentParser(description="Deterministic simulation of the federation.")
-    parser.add_argument(
-        "seeds", nargs="*", type=int, help="seeds to run; a finding is shortened and told in words"
-    )
+    parser.add_argument("seeds", nargs="*", type=int, help="seeds to run; a finding is shortened and told in words")
     parser.add_argument("--rounds", type=int, default=100, help="rounds of each simulation (default: 100)")
     parser.add_argument("--minutes", type=float, help="run one seed after the other for that long")
     parser.add_argument("--begin", type=int, help="first seed of --minutes (default: from the commit's id)")
-    parser.add_argument(
-        "--story", action="store_true", help="tell what happened in seeds without a finding as well"
-    )
-    parser.add_argument(
-        "--memory", action="store_true", help="say how much memory psofed holds, at ten moments"
-    )
+    parser.add_argument("--story", action="store_true", help="tell what happened in seeds without a finding as well")
+    parser.add_argument("--memory", action="store_true", help="say how much memory psofed holds, at ten moments")
     parser.add_argument(
         "--breaks", nargs="*", choices=[*BREAKS, []], help="break the code, and count seeds until found"
     )
@@ -98,9 +92,7 @@ def run_for(minutes: float, begin: int, rounds: int) -> int:
         except Finding as finding:
             simulation = finding.simulation
             findings[promise_of(finding)] += 1
-            print(
-                f"seed {seed}: {finding}\nReplay it: make simulated SEED={seed} ROUNDS={rounds}", flush=True
-            )
+            print(f"seed {seed}: {finding}\nReplay it: make simulated SEED={seed} ROUNDS={rounds}", flush=True)
             if sum(findings.values()) == 1:
                 print("Shortening it …", flush=True)
                 print(tell(shrink(finding)), flush=True)

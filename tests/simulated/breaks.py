@@ -80,9 +80,7 @@ def _counts_twice() -> list[Change]:
             return frames
 
         replies = _exchange(_with_receive(hub, receive), questions, *rest)
-        repeated[:] = [
-            client.name for number, asked in names.items() if arrived.count(number) > 1 for client in asked
-        ]
+        repeated[:] = [client.name for number, asked in names.items() if arrived.count(number) > 1 for client in asked]
         return replies
 
     def take(self: Any, number: int, model: Any, uploads: Any, examples: Any) -> Any:
@@ -245,14 +243,10 @@ class Break:
 
 _POWER = ("power loss", "power loss at file operation", "rollback")
 BREAKS: Mapping[str, Break] = {
-    "answers-another": Break(
-        "a node can answer another's question", _answers_another, ("answers for another",)
-    ),
+    "answers-another": Break("a node can answer another's question", _answers_another, ("answers for another",)),
     "counts-twice": Break("a reply that arrives twice counts twice", _counts_twice, ("messages doubled",)),
     "obeys-old": Break("a node obeys an old instruction", _obeys_old, ("old instruction",)),
-    "trusts-any": Break(
-        "a node obeys instructions for another node or another run", _trusts_any, ("misdelivery",)
-    ),
+    "trusts-any": Break("a node obeys instructions for another node or another run", _trusts_any, ("misdelivery",)),
     "access-list-off": Break(
         "the broker lets a node publish under another's name",
         lambda: [(Broker, "may_publish", lambda *ignored: True)],
@@ -268,9 +262,7 @@ BREAKS: Mapping[str, Break] = {
     "attends-to-replies-only": Break("the server does not look up while it waits", _attends_to_replies_only),
     "full-disk-ends-run": Break("a full disk ends the run", _full_disk_ends_run, ("full disk",)),
     "jumping-clock": Break(
-        "the server measures time by the machine's clock",
-        lambda: [(World, "monotonic", World.time)],
-        ("server clock",),
+        "the server measures time by the machine's clock", lambda: [(World, "monotonic", World.time)], ("server clock",)
     ),
     "rollback-removes-first": Break(
         "rollback unlinks and truncates before it writes", _rollback_removes_first, ("rollback",)
@@ -281,20 +273,15 @@ BREAKS: Mapping[str, Break] = {
         ("rollback",),
     ),
     "link-without-sync": Break("the newest checkpoint's folder is not synced", _link_without_sync, _POWER),
-    "write-without-sync": Break(
-        "files are renamed before their content is synced", _write_without_sync, _POWER
-    ),
+    "write-without-sync": Break("files are renamed before their content is synced", _write_without_sync, _POWER),
     "history-last": Break("the history is written after the checkpoint", _history_last),
     "join-by-arrival": Break("uploads are joined in the order of arrival", _joins_by_arrival),
     "learns-twice": Break("a client that is asked again learns again", _learns_twice),
     "any-number-of-names": Break(
-        "a gateway may use any number of names",
-        lambda: [(clients, "NAMES_PER_CLIENT", 1_000_000)],
-        tuple(AT_FORGERS),
+        "a gateway may use any number of names", lambda: [(clients, "NAMES_PER_CLIENT", 1_000_000)], tuple(AT_FORGERS)
     ),
     "wait-for-everything": Break(
-        "a reply is waited for beyond the deadline",
-        lambda: [(exchange, "exchange", _endless)],
+        "a reply is waited for beyond the deadline", lambda: [(exchange, "exchange", _endless)]
     ),
 }
 """The breaks by name."""

@@ -17,13 +17,7 @@ from psofed.federation.transport.hub import RUN
 
 
 def forge(
-    kind: str,
-    broker: Broker,
-    name: str,
-    asked: dict[str, int],
-    instruction: bytes,
-    sent: list[bytes],
-    random: Random,
+    kind: str, broker: Broker, name: str, asked: dict[str, int], instruction: bytes, sent: list[bytes], random: Random
 ) -> None:
     """Send what no honest node would send.
 
@@ -79,10 +73,7 @@ def _forged_instruction(frame: bytes, victim: str) -> bytes:
 
 
 def change_reply(
-    frame: bytes,
-    values: Callable[[Any], Any] = lambda sent: sent,
-    sequence: int | None = None,
-    **fields: Any,
+    frame: bytes, values: Callable[[Any], Any] = lambda sent: sent, sequence: int | None = None, **fields: Any
 ) -> bytes:
     """Return a reply with another sequence number, other header fields and other values."""
     before, header, body = decode_frame(frame, REPLY)

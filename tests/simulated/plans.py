@@ -205,8 +205,7 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         honest=honest,
         byzantine=byzantine,
         forgers=forgers,
-        participants=random.randint(max(1, len(nodes) - 2), len(nodes))
-        + sum(len(names) - 1 for _, names in clients),
+        participants=random.randint(max(1, len(nodes) - 2), len(nodes)) + sum(len(names) - 1 for _, names in clients),
         num_shared=random.randint(1, 4),
         deadline=random.choice((5.0, 10.0, 20.0)),
         rule=rule,

@@ -49,9 +49,7 @@ class Promises:
         if number != self.completed + 1:
             raise Violation(f"no round is lost: round {number} was completed after round {self.completed}")
         if state.epoch < self.epoch:
-            raise Violation(
-                f"a rollback is a new epoch: epoch {state.epoch} in round {number}, not {self.epoch}"
-            )
+            raise Violation(f"a rollback is a new epoch: epoch {state.epoch} in round {number}, not {self.epoch}")
         self.completed = self.safe = number
         self.epoch = state.epoch
         self._check_replies(state)
@@ -96,9 +94,7 @@ class Promises:
             if frame is None:
                 continue
             if question.node in plan.honest and frame not in simulation.nodes[question.node].sent:
-                raise Violation(
-                    f"a reply is its node's own: {question.node} has not sent what counts as its reply"
-                )
+                raise Violation(f"a reply is its node's own: {question.node} has not sent what counts as its reply")
             try:
                 _, header, body = decode_frame(frame, REPLY)
             except FrameError:
@@ -106,9 +102,7 @@ class Promises:
             if len(body) % (8 * plan.num_shared):
                 continue
             rows = iter(np.frombuffer(body, np.float64).reshape(-1, plan.num_shared))
-            for local, status, examples in zip(
-                header["clients"], header["statuses"], header["examples"], strict=False
-            ):
+            for local, status, examples in zip(header["clients"], header["statuses"], header["examples"], strict=False):
                 client = question.clients.get(local)
                 values = next(rows, None) if status == LEARNED else None
                 if client is None or client.name not in entry["accepted"] or values is None:
@@ -131,9 +125,7 @@ class Promises:
         node = simulation.nodes[name.partition(".")[0]]
         ends = [node.link, simulation.hub]
         if all(end is not None and end.online_since is not None for end in ends):
-            since = max(
-                node.disturbed_until, simulation.broker.began, *(end.online_since for end in ends if end)
-            )
+            since = max(node.disturbed_until, simulation.broker.began, *(end.online_since for end in ends if end))
             if node.process.is_running and simulation.world.now - since > _SOON:
                 raise Violation(f"who can answer is heard: {name} did not answer in round {number}")
 
@@ -152,9 +144,7 @@ class Promises:
         honest = [node for node in self.simulation.plan.honest if not self.simulation.nodes[node].has_twin]
         for name in self.simulation.plan.names_of(honest):
             if counted[name] > read.get(name, 0):
-                raise Violation(
-                    f"no sample counts twice: {counted[name]} of {name}, which has read {read[name]}"
-                )
+                raise Violation(f"no sample counts twice: {counted[name]} of {name}, which has read {read[name]}")
 
     def _check_owners(self, state: ServerState) -> None:
         """Check that no client is at two gateways, nor ever changes its gateway, and that their names are bounded."""
@@ -196,9 +186,7 @@ class Promises:
 
         if not self.simulation.disk.exists(CHECKPOINT):
             if self.safe:
-                raise Violation(
-                    f"no round is lost: there is no checkpoint, and {self.safe} rounds were completed"
-                )
+                raise Violation(f"no round is lost: there is no checkpoint, and {self.safe} rounds were completed")
             self.completed, self.model = 0, np.zeros(DIMENSION)
             return
         store = CheckpointStore(CHECKPOINT)
@@ -257,9 +245,7 @@ class Promises:
     def check_server(self, failure: BaseException | None) -> None:
         """Check a server that has ended."""
         if failure is not None:
-            raise Violation(
-                f"the server lives: it ended with {type(failure).__name__}: {failure}"
-            ) from failure
+            raise Violation(f"the server lives: it ended with {type(failure).__name__}: {failure}") from failure
 
     def check_end(self) -> None:
         """Check a simulation that has come to its end."""

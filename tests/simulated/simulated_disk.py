@@ -153,9 +153,7 @@ class SimulatedDisk:
 
     def count(self, machine: Path) -> int:
         """Return the number of files under `machine`."""
-        return len(
-            {id(file) for place in self._under(machine) for file in self._folders[place].names.values()}
-        )
+        return len({id(file) for place in self._under(machine) for file in self._folders[place].names.values()})
 
     # --- helpers --------------------------------------------------------------------------------------
 

@@ -104,16 +104,12 @@ class Simulation:
                 self.world.spawn(supervisor, self._supervise)
                 rounds = self.plan.all_rounds + 20
                 ended = self.world.run(
-                    lambda: self.finished or supervisor.failure is not None,
-                    _LONGEST * rounds,
-                    _MOST_STEPS * rounds,
+                    lambda: self.finished or supervisor.failure is not None, _LONGEST * rounds, _MOST_STEPS * rounds
                 )
                 if supervisor.failure is not None:
                     raise supervisor.failure
                 if not ended:
-                    raise Violation(
-                        f"progress: after {self.world.now:.0f} s only {self.promises.completed} rounds"
-                    )
+                    raise Violation(f"progress: after {self.world.now:.0f} s only {self.promises.completed} rounds")
                 self.promises.check_end()
             except Violation as violation:
                 raise Finding(str(violation), self) from violation

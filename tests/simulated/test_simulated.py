@@ -46,10 +46,7 @@ def test_a_second_server_costs_the_first_one_no_reply(seed):
     """Nodes that were with the second server ignore the first one's question, and must be asked again."""
     plan = replace(draw_plan(89, 30), seed=seed)
     after = 0.05 * seed
-    incidents = [
-        Incident("server connection lost", 22, after, "", 0.0),
-        Incident("second server", 22, after, "", 0.1),
-    ]
+    incidents = [Incident("server connection lost", 22, after, "", 0.0), Incident("second server", 22, after, "", 0.1)]
     simulation = simulate(plan.only([replace(incident, who=plan.honest[0]) for incident in incidents]))
     assert "another server has connected" in str(simulation.world.story)
     assert max(entry["seconds"] for entry in simulation.history) < 4.0

@@ -6,15 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from psofed import (
-    Aggregation,
-    Data,
-    InvalidValueError,
-    NotCoveredError,
-    Scenario,
-    UnknownFieldError,
-    simulate,
-)
+from psofed import Aggregation, Data, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
 from psofed.parts.aggregations import (
     CGE,
     MDA,
@@ -138,9 +130,7 @@ def test_the_rule_gives_what_was_worked_out_by_hand(
 
 
 @pytest.mark.parametrize("count", [24, 25, 26, 101, 300])
-def test_medians_and_trimmed_means_of_many_are_exact_in_whatever_order_they_come(
-    combine: Callable, count: int
-) -> None:
+def test_medians_and_trimmed_means_of_many_are_exact_in_whatever_order_they_come(combine: Callable, count: int) -> None:
     rng = np.random.default_rng(count)
     drawn, ramp = rng.standard_normal(count), np.arange(float(count))
     orders = [drawn, np.sort(drawn), -np.sort(drawn), np.ones(count), np.minimum(ramp, ramp[::-1])]
@@ -210,9 +200,7 @@ def in_toml(aggregation: str, **options: object) -> Scenario:
 
 
 def test_options_of_another_rule_are_refused_by_name() -> None:
-    with pytest.raises(
-        InvalidValueError, match=r'aggregation_options.trim must be .*"median" has no such option'
-    ):
+    with pytest.raises(InvalidValueError, match=r'aggregation_options.trim must be .*"median" has no such option'):
         in_toml("median", trim=1)
     with pytest.raises(UnknownFieldError, match=r"aggregation_options.depth"):
         in_toml("krum", depth=1)
@@ -220,13 +208,9 @@ def test_options_of_another_rule_are_refused_by_name() -> None:
         CentredClipping(radius=0)
     with pytest.raises(InvalidValueError, match="factor"):
         CentredClipping(factor=-1)
-    with pytest.raises(
-        InvalidValueError, match=r"aggregation_options\.tolerated must be an integer of at least 0"
-    ):
+    with pytest.raises(InvalidValueError, match=r"aggregation_options\.tolerated must be an integer of at least 0"):
         Krum(tolerated=1.5)
-    with pytest.raises(
-        InvalidValueError, match=r"aggregation_options must be a table, \[aggregation_options\]"
-    ):
+    with pytest.raises(InvalidValueError, match=r"aggregation_options must be a table, \[aggregation_options\]"):
         Scenario.from_mapping({"num_clients": 5, "dimension": 2, "aggregation_options": 3})
 
 

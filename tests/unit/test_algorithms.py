@@ -107,9 +107,7 @@ def test_fewer_participants_or_fewer_exchanges_cost_the_same() -> None:
 
 
 def test_bits_of_the_compressed_uploads() -> None:
-    per_iteration = {
-        part.kind: measure_communication(scenario(part)).bits_up for part in (SignSGD(), CSFed(), QSFed())
-    }
+    per_iteration = {part.kind: measure_communication(scenario(part)).bits_up for part in (SignSGD(), CSFed(), QSFed())}
     # Five participants in one of five iterations: D bits; q bits and a number; r·c numbers.
     assert per_iteration == {"signsgd": 5, "cs-fed": 16 + 64, "qs-fed": 5 * 64}
 
@@ -121,9 +119,7 @@ def test_a_sketch_larger_than_the_model_is_sent_less_often() -> None:
     assert large.traffic.exchanges_before(40) == 2 * 5
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in part_names("algorithm") if not find_part("algorithm", n).holds_models]
-)
+@pytest.mark.parametrize("name", [n for n in part_names("algorithm") if not find_part("algorithm", n).holds_models])
 def test_a_redrawn_uplink_is_refused_where_clients_hold_no_model(name: str) -> None:
     with pytest.raises(InvalidValueError, match=f"uplink.*{name}"):
         Scenario(num_clients=10, dimension=5, algorithm=name, uplink="redrawn")
@@ -138,9 +134,7 @@ def test_memory_of_sketches_needs_fixed_hashes(changes: dict) -> None:
 
 def test_options_of_another_algorithm_are_refused() -> None:
     mapping = scenario(QSFed(rows=7)).to_mapping()
-    with pytest.raises(
-        InvalidValueError, match=r'algorithm_options.rows must be .*"cs-fed" has no such option'
-    ):
+    with pytest.raises(InvalidValueError, match=r'algorithm_options.rows must be .*"cs-fed" has no such option'):
         Scenario.from_mapping({**mapping, "algorithm": "cs-fed"})
 
 
@@ -178,9 +172,7 @@ def test_more_exchanges_than_clients_are_refused(
         scenario(costing(bits=bits, group=group))
 
 
-def test_a_cheap_exchange_is_made_by_more_clients_than_participate(
-    costing: Callable[..., Algorithm],
-) -> None:
+def test_a_cheap_exchange_is_made_by_more_clients_than_participate(costing: Callable[..., Algorithm]) -> None:
     """Ten pay half of what five would have."""
     cheap = scenario(costing(bits=32)).replace(iterations=12)
     assert cheap.algorithm.most_participants(cheap) == 10

@@ -5,14 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from psofed import (
-    Attack,
-    InvalidValueError,
-    NotCoveredError,
-    Scenario,
-    UnknownFieldError,
-    simulate,
-)
+from psofed import Attack, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import (
     ColludingGaussian,
@@ -66,10 +59,7 @@ BY_HAND = [
     # between the last two lie 6¼ + 1 + 4. The third, (−1½, −⅓, ⅔) from the mean, is the first that gets too far away.
     (MinMax(**ALWAYS), [1.5 - FARTHEST * 1.75**0.5, 5 / 3 - FARTHEST * (1 / 3) ** 0.5, NAN]),
     # Sums of squared distances: 5¼ + 4, 5¼ + 11¼, 4 + 11¼; from the mean 6.83333. ‖p‖² = 3.41667.
-    (
-        MinSum(**ALWAYS),
-        [1.5 - (29 / 3 / 10.25 * 1.75) ** 0.5, 5 / 3 - (29 / 3 / 10.25 / 3) ** 0.5, NAN],
-    ),
+    (MinSum(**ALWAYS), [1.5 - (29 / 3 / 10.25 * 1.75) ** 0.5, 5 / 3 - (29 / 3 / 10.25 / 3) ** 0.5, NAN]),
     # w' = w_n − 2 (mean − w_n): 0.5 − 2·1.5, 2 + 2·0.5
     (InnerProduct(scale=2.0, **ALWAYS), [-2.5, 3.0, NAN]),
     # The lowest clean client that shares entry 0 is client 1, entry 1 client 2.
@@ -81,9 +71,7 @@ BY_HAND = [
 ]
 
 
-def plainly(
-    attack: Attack, normals: np.ndarray | None = None, common: np.ndarray | None = None
-) -> np.ndarray:
+def plainly(attack: Attack, normals: np.ndarray | None = None, common: np.ndarray | None = None) -> np.ndarray:
     return corrupt_uploads(
         attack, UPLOADS, ATTACKING, server=SERVER, clients=np.arange(4), iteration=7,
         normals=np.zeros((4, 3)) if normals is None else normals,
@@ -105,9 +93,7 @@ def test_the_compiled_attacker_sends_the_same_in_any_order_of_participants(
 ) -> None:
     rows = list(order)
     received = np.empty_like(UPLOADS)
-    received[rows] = run_attack(
-        attack, UPLOADS[rows], SERVER, target=TARGET, clients=order, num_clients=4, iteration=7
-    )
+    received[rows] = run_attack(attack, UPLOADS[rows], SERVER, target=TARGET, clients=order, num_clients=4, iteration=7)
     assert np.allclose(received[0], expected, rtol=1e-14, equal_nan=True)
     assert np.allclose(received[1:], UPLOADS[1:], rtol=1e-14, equal_nan=True)
 
@@ -118,19 +104,13 @@ def test_noise_is_the_drawn_normal_times_the_deviation(run_attack: Callable, kin
     shocks = draw_shocks(attack, make_stream(0, "attack", [0]), ATTACKING, 8, 3)
     normals = shocks.normals[7, 0] if kind is Gaussian else shocks.common_normals[7]
     expected = UPLOADS[0] + 2.0 * normals
-    compiled = run_attack(
-        attack, UPLOADS, SERVER, target=TARGET, clients=range(4), num_clients=4, iteration=7
-    )
+    compiled = run_attack(attack, UPLOADS, SERVER, target=TARGET, clients=range(4), num_clients=4, iteration=7)
     assert np.allclose(compiled[0], expected, equal_nan=True)
-    assert np.allclose(
-        plainly(attack, shocks.normals[7], shocks.common_normals[7])[0], expected, equal_nan=True
-    )
+    assert np.allclose(plainly(attack, shocks.normals[7], shocks.common_normals[7])[0], expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("kind", [LittleIsEnough, InnerProduct, Mimic, MinMax, MinSum])
-def test_without_clean_uploads_the_omniscient_send_their_own(
-    run_attack: Callable, kind: type[Attack]
-) -> None:
+def test_without_clean_uploads_the_omniscient_send_their_own(run_attack: Callable, kind: type[Attack]) -> None:
     attack, everyone = kind(num_byzantine=4, probability=1.0), np.ones(4, bool)
     plain = corrupt_uploads(
         attack, UPLOADS, everyone, server=SERVER, clients=np.arange(4), iteration=0,
@@ -225,9 +205,7 @@ def test_another_kind_starts_from_its_own_options_and_keeps_who_attacks_and_when
 
 
 @pytest.mark.parametrize(("n", "attackers", "z"), [(6, 1, -0.25), (30, 6, 0.21), (50, 24, 1.43), (3, 1, 0.0)])
-def test_a_little_is_enough_goes_as_far_as_the_paper_derives_from_the_numbers(
-    n: int, attackers: int, z: float
-) -> None:
+def test_a_little_is_enough_goes_as_far_as_the_paper_derives_from_the_numbers(n: int, attackers: int, z: float) -> None:
     uploads = np.random.default_rng(0).normal(size=(n, 1))
     attacking = np.arange(n) < attackers
     received = corrupt_uploads(
@@ -241,9 +219,7 @@ def test_a_little_is_enough_goes_as_far_as_the_paper_derives_from_the_numbers(
 
 @pytest.mark.parametrize("direction", ["deviation", "unit", "sign"])
 @pytest.mark.parametrize("kind", [MinMax, MinSum])
-def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(
-    kind: type[Attack], direction: str
-) -> None:
+def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(kind: type[Attack], direction: str) -> None:
     rng = np.random.default_rng(3)
     for size in ((4, 1), (7, 3), (12, 6)):
         honest = rng.normal(size=size) + 0.5
@@ -254,11 +230,7 @@ def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(
             common_normals=np.zeros(size[1]),
         )[0]  # fmt: skip
         mean = honest.mean(axis=0)
-        away = {
-            "deviation": honest.std(axis=0, ddof=1),
-            "unit": mean / np.linalg.norm(mean),
-            "sign": np.sign(mean),
-        }
+        away = {"deviation": honest.std(axis=0, ddof=1), "unit": mean / np.linalg.norm(mean), "sign": np.sign(mean)}
         squares = ((honest[:, None] - honest[None]) ** 2).sum(axis=2)
 
         def allowed(gamma: float) -> bool:
@@ -301,7 +273,5 @@ def test_mimic_settles_on_one_victim_that_stands_out() -> None:
 
 def test_an_attack_that_would_keep_too_much_is_refused_by_name() -> None:
     scenario = Scenario(num_clients=5, dimension=5000, iterations=1, attack=Mimic(num_byzantine=1))
-    with pytest.raises(
-        NotCoveredError, match=r'"mimic" with 5 clients and 5000 entries keeps 25,040,001 values'
-    ):
+    with pytest.raises(NotCoveredError, match=r'"mimic" with 5 clients and 5000 entries keeps 25,040,001 values'):
         simulate(scenario, trials=1)

@@ -28,9 +28,7 @@ def test_a_folder_without_kernels_is_cold(tmp_path: Path, monkeypatch: pytest.Mo
     assert not compiling.is_cold()
 
 
-def test_kernels_are_kept_where_the_user_keeps_caches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_are_kept_where_the_user_keeps_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = compiling._cache_folder.__wrapped__
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "given"))
     assert find().parent == tmp_path / "given" / "psofed"

@@ -101,10 +101,7 @@ def test_the_msd_right_after_a_jump_is_the_jumps_square() -> None:
         ({"variance": 1.0}, "drift.kind is required"),
         ({"kind": "random-walk"}, "drift.variance is required: a number of at least 0"),
         ({"kind": "random-walk", "variance": -1.0}, "drift.variance must be at least 0"),
-        (
-            {"kind": "random-walk", "variance": math.nan},
-            "drift.variance must be a finite number of at least 0",
-        ),
+        ({"kind": "random-walk", "variance": math.nan}, "drift.variance must be a finite number of at least 0"),
         ({"kind": "jump", "size": 1.0, "at": -3}, "drift.at must be at least 0"),
         (
             {"kind": "jump", "size": 1.0, "at": 5, "variance": 1.0},
@@ -129,10 +126,7 @@ def test_features_have_no_target_that_could_move() -> None:
         BASE.replace(model=Rff(), data=Data(function="sinc"), drift=WALK)
 
 
-@pytest.mark.parametrize(
-    "drift",
-    [WALK, Jump(size=1.0, at=7), Sinusoid(amplitude=0.1, period=100)],
-)
+@pytest.mark.parametrize("drift", [WALK, Jump(size=1.0, at=7), Sinusoid(amplitude=0.1, period=100)])
 def test_drifts_survive_toml_and_back(drift: Drift) -> None:
     scenario = BASE.replace(drift=drift)
     assert Scenario.from_toml(scenario.to_toml()) == scenario

@@ -31,13 +31,7 @@ def test_recovery_is_the_time_back_to_the_old_level() -> None:
     window = curve[400 + tracking.recovery :][:20].mean()
     assert window <= 1.1 * before
     assert curve[400] > 3.5
-    assert tracking.to_json().keys() == {
-        "kind",
-        "msd",
-        "msd_standard_error",
-        "recovery",
-        "recovery_standard_error",
-    }
+    assert tracking.to_json().keys() == {"kind", "msd", "msd_standard_error", "recovery", "recovery_standard_error"}
 
 
 def test_a_server_without_time_to_recover_is_said_to_have_none() -> None:
@@ -48,8 +42,7 @@ def test_a_server_without_time_to_recover_is_said_to_have_none() -> None:
 
 def test_a_slow_swing_is_followed_and_a_fast_one_is_not() -> None:
     slow, fast = (
-        simulate(BASE.replace(drift=Sinusoid(amplitude=1.0, period=p)), trials=16).tracking.untracked
-        for p in (400, 8)
+        simulate(BASE.replace(drift=Sinusoid(amplitude=1.0, period=p)), trials=16).tracking.untracked for p in (400, 8)
     )
     assert slow < 0.2 < 0.5 < fast
 

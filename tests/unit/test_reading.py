@@ -43,8 +43,7 @@ def write(tmp_path: Path, text: str | bytes, name: str = "t.csv") -> Path:
 
 def same_samples(one: psofed.OwnData, other: psofed.OwnData) -> bool:
     return one.table.clients == other.table.clients and all(
-        np.array_equal(a, b)
-        for a, b in zip((*one.inputs, *one.targets), (*other.inputs, *other.targets), strict=True)
+        np.array_equal(a, b) for a, b in zip((*one.inputs, *one.targets), (*other.inputs, *other.targets), strict=True)
     )
 
 
@@ -78,10 +77,7 @@ def test_what_is_no_number_is_left_out_with_a_note(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        (
-            ["x", "site"],
-            "row 2, column site: 'north' is not a number; site holds text: leave it out of the features",
-        ),
+        (["x", "site"], "row 2, column site: 'north' is not a number; site holds text: leave it out of the features"),
         (["time"], "row 2, column time: '2024-05-01 00:00' is not a number; time holds times: leave it out"),
     ],
 )
@@ -94,16 +90,12 @@ def test_a_named_column_that_is_no_number_is_refused_for_what_it_is(tmp_path, fe
 
 def test_the_advice_fits_the_column(tmp_path) -> None:
     lines = make_frame().to_csv(index=False).splitlines()
-    one_slip = write(
-        tmp_path, "\n".join([*lines[:5], lines[5].replace(lines[5].split(",")[3], "1.2.3"), *lines[6:]])
-    )
+    one_slip = write(tmp_path, "\n".join([*lines[:5], lines[5].replace(lines[5].split(",")[3], "1.2.3"), *lines[6:]]))
     with pytest.raises(
         PsofedError, match=r"row 6, column x: '1.2.3' is not a number; correct the value, leave it empty"
     ):
         read_data(one_slip, "who", "y")
-    with pytest.raises(
-        PsofedError, match="column site: 'north' is not a number; the target must be a number"
-    ):
+    with pytest.raises(PsofedError, match="column site: 'north' is not a number; the target must be a number"):
         read_data(make_frame(), "who", "site")
 
 
@@ -142,9 +134,7 @@ def test_clients_with_too_few_rows_or_a_constant_target_are_left_out_with_a_note
     assert data.left_out["lone"].startswith("it has 1 row with y, and at least 30 are needed")
     assert data.left_out["flat"] == "its y never changes"
     assert any(note.startswith("client lone was left out") for note in data.notes())
-    with pytest.raises(
-        PsofedError, match="client a cannot take part: it has 40 rows with y, and at least 50"
-    ):
+    with pytest.raises(PsofedError, match="client a cannot take part: it has 40 rows with y, and at least 50"):
         read_data(frame, "who", "y", min_rows=50)
     assert read_data(frame, "who", "y", leave_out=["b"]).left_out == {"b": "as asked"}
     with pytest.raises(InvalidValueError, match="leave_out must be names of clients, such as a, b, c"):

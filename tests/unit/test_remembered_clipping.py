@@ -17,12 +17,7 @@ def combine(rule, updates, memory, clients=None, how=combine_uploads):
     """The server's move from 0; memories (K, D) are changed."""
     updates, clients = np.array(updates, dtype=float), None if clients is None else np.array(clients)
     return how(
-        rule,
-        updates,
-        np.zeros(updates.shape[1]),
-        memory=memory.ravel(),
-        clients=clients,
-        num_clients=len(memory),
+        rule, updates, np.zeros(updates.shape[1]), memory=memory.ravel(), clients=clients, num_clients=len(memory)
     )
 
 
@@ -71,9 +66,7 @@ def test_memories_are_clipped_around_their_centre() -> None:
 def test_without_memory_and_with_all_present_it_is_centred_clipping() -> None:
     updates = np.random.default_rng(0).normal(size=(7, 3))
     plain = combine_uploads(CentredClipping(factor=0.5, iterations=5), updates, np.zeros(3))
-    assert combine(RememberedClipping(decay=0.0), updates, np.zeros((7, 3))) == pytest.approx(
-        plain, rel=1e-12
-    )
+    assert combine(RememberedClipping(decay=0.0), updates, np.zeros((7, 3))) == pytest.approx(plain, rel=1e-12)
 
 
 def test_distances_are_over_all_entries() -> None:

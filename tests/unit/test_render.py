@@ -16,11 +16,7 @@ from psofed.render.charts import Chart, Panels, RowChart, Rows, Scale, Series, S
 
 pytestmark = pytest.mark.render
 
-COLUMNS = (
-    Column("metric"),
-    Column("steady state", Kind.LEVEL, interval=True),
-    Column("change", Kind.PERCENT),
-)
+COLUMNS = (Column("metric"), Column("steady state", Kind.LEVEL, interval=True), Column("change", Kind.PERCENT))
 ROWS = (
     ("network MSE", Measured(0.01, 0.009, 0.011), -0.05),
     ("server MSD", Measured(math.inf, math.nan, math.nan), None),
@@ -136,11 +132,7 @@ def chart() -> Chart:
     y = np.array([-1.0, -2.0, np.nan, 30.0, np.inf])
     series = Series("a $ b", x, y, y - 1, y + 1, marker="o", is_median=x == 2, is_lost=x == 5)
     return Chart(
-        "costs $5",
-        Scale("x", log=True),
-        Scale("y", limits=(-4.0, 4.0)),
-        (series,),
-        (Span(1, 2, "x", "here"),),
+        "costs $5", Scale("x", log=True), Scale("y", limits=(-4.0, 4.0)), (series,), (Span(1, 2, "x", "here"),)
     )
 
 

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from psofed import Data, InvalidValueError, PsofedError, Scenario, simulate
-from psofed.fleet.nonlinear import (
-    best_mse,
-    estimate_moments,
-    evaluate_function,
-    fit_best_weights,
-    measure_features,
-)
+from psofed.fleet.nonlinear import best_mse, estimate_moments, evaluate_function, fit_best_weights, measure_features
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import part_names
 
@@ -86,9 +80,7 @@ def test_a_linear_function_is_learned_as_linear_streams_are() -> None:
 def test_features_learn_what_a_line_cannot() -> None:
     rff = simulate(RFF.replace(iterations=2000), trials=8, seed=1)
     line = simulate(
-        RFF.replace(model=Linear(), dimension=2, num_shared=1, stepsize=0.1, iterations=2000),
-        trials=8,
-        seed=1,
+        RFF.replace(model=Linear(), dimension=2, num_shared=1, stepsize=0.1, iterations=2000), trials=8, seed=1
     )
     assert rff.network_mse.mean < 0.15
     assert line.network_mse.mean > 0.3
@@ -126,10 +118,7 @@ def test_sizes_that_contradict_are_named(changes: dict, message: str) -> None:
         ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth must be above 0"),
         ({"kind": "rff", "features": 0}, "model.features must be at least 1"),
         ({"kind": "rff", "seed": -1}, "model.seed must be at least 0"),
-        (
-            {"features": 5},
-            'model.features must be left out: the model "linear" has no such option',
-        ),
+        ({"features": 5}, 'model.features must be left out: the model "linear" has no such option'),
     ],
 )
 def test_bad_models_are_named(values: dict, message: str) -> None:

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import (
-    Data,
-    InvalidValueError,
-    PsofedError,
-    Scenario,
-    Selection,
-    Uniform,
-    UnknownFieldError,
-)
+from psofed import Data, InvalidValueError, PsofedError, Scenario, Selection, Uniform, UnknownFieldError
 from psofed.common.errors import MissingValueError
 from psofed.common.options import check_option, option
 from psofed.parts.attacks import Gaussian
@@ -85,9 +77,7 @@ def test_a_bad_value_is_refused_by_name(changes: dict, field: str) -> None:
     assert is_missing or f"; got {caught.value.value!r}"[:80] in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "key", ["stepsiz", "attack.loudness", "data.rho", "grid.x", "selection.pattern.deep"]
-)
+@pytest.mark.parametrize("key", ["stepsiz", "attack.loudness", "data.rho", "grid.x", "selection.pattern.deep"])
 def test_an_unknown_key_is_refused_with_a_suggestion_or_the_known_keys(key: str) -> None:
     with pytest.raises(UnknownFieldError, match=r"Unknown field `.*(Did you mean|Known: )"):
         with_values(Scenario(**SIZES, attack=Gaussian(num_byzantine=1)), {key: 1})
@@ -152,11 +142,7 @@ def test_a_setting_without_key_and_value_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        (b"num_clients = ", "not valid TOML"),
-        (b"\xff\xfe", "not UTF-8"),
-        (b"dimension = 3", "num_clients"),
-    ],
+    [(b"num_clients = ", "not valid TOML"), (b"\xff\xfe", "not UTF-8"), (b"dimension = 3", "num_clients")],
 )
 def test_a_bad_file_is_named(tmp_path, content: bytes, message: str) -> None:
     path = tmp_path / "bad.toml"

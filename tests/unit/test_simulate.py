@@ -79,9 +79,7 @@ def test_long_curves_are_thinned_to_means() -> None:
     assert thinned.iterations[-1] == 24_999
 
 
-@pytest.mark.parametrize(
-    "option", [{"trials": 0}, {"seed": -1}, {"threads": 0}, {"tail": 61}, {"trials": 2.5}]
-)
+@pytest.mark.parametrize("option", [{"trials": 0}, {"seed": -1}, {"threads": 0}, {"tail": 61}, {"trials": 2.5}])
 def test_bad_options_are_refused(small_scenario: Scenario, option: dict) -> None:
     with pytest.raises(InvalidValueError, match=next(iter(option))):
         simulate(small_scenario, **option)

@@ -17,11 +17,7 @@ from psofed.studies.sweeps import execute as execute_module
 pytestmark = pytest.mark.studies
 
 SCENARIO = Scenario(
-    num_clients=8,
-    dimension=4,
-    num_participants=3,
-    iterations=60,
-    attack=Gaussian(num_byzantine=3, probability=0.5),
+    num_clients=8, dimension=4, num_participants=3, iterations=60, attack=Gaussian(num_byzantine=3, probability=0.5)
 )
 CELL = Cell(SCENARIO, trials=5, seed=3, tail=20)
 
@@ -81,9 +77,7 @@ def test_an_attack_of_no_strength_is_a_cell_of_its_own_with_the_numbers_of_no_at
     with_attack = psofed.simulate(harmless, trials=5)
     without = psofed.simulate(SCENARIO.replace(attack=None), trials=5)
     # An attacked number is formed as a model and turned back into an error, which rounds.
-    np.testing.assert_allclose(
-        with_attack.steady_state["network_mse"], without.steady_state["network_mse"], rtol=1e-12
-    )
+    np.testing.assert_allclose(with_attack.steady_state["network_mse"], without.steady_state["network_mse"], rtol=1e-12)
 
 
 def test_a_kept_cell_is_not_computed_again_and_keeps_its_bits(tmp_path, computed):
@@ -167,10 +161,7 @@ def test_progress_ends_at_its_total():
 def test_a_sweep_is_labelled_by_the_fields_that_vary(tmp_path):
     grid = Grid(
         SCENARIO,
-        (
-            Axis(("num_shared",), ((1,), (4,))),
-            Axis(("stepsize", "iterations"), ((0.05, 80), (0.1, 60), (0.2, 40))),
-        ),
+        (Axis(("num_shared",), ((1,), (4,))), Axis(("stepsize", "iterations"), ((0.05, 80), (0.1, 60), (0.2, 40)))),
         trials=6,
     )
     result = run_sweep(grid)
@@ -196,7 +187,5 @@ def test_points_of_one_sweep_share_their_draws_so_differences_are_sharp():
     axis = Axis(("attack.variance",), ((0.5,), (0.55,)))
     weak, strong = run_sweep(Grid(SCENARIO, (axis,), trials=32)).cells
     difference = strong.steady_state["network_mse"] - weak.steady_state["network_mse"]
-    unpaired = np.hypot(
-        weak.estimate("network_mse").standard_error, strong.estimate("network_mse").standard_error
-    )
+    unpaired = np.hypot(weak.estimate("network_mse").standard_error, strong.estimate("network_mse").standard_error)
     assert np.std(difference, ddof=1) / np.sqrt(32) < 0.2 * unpaired

@@ -15,12 +15,7 @@ BASE = {"num_clients": 8, "dimension": 4}
 def test_a_grid_visits_every_combination_with_the_last_field_fastest():
     grid = grid_from_mapping({"base": BASE, "grid": {"num_shared": [1, 2], "stepsize": [0.1, 0.2, 0.3]}})
     assert grid.shape == (2, 3)
-    assert [(s.num_shared, s.stepsize) for s in grid.scenarios()][:4] == [
-        (1, 0.1),
-        (1, 0.2),
-        (1, 0.3),
-        (2, 0.1),
-    ]
+    assert [(s.num_shared, s.stepsize) for s in grid.scenarios()][:4] == [(1, 0.1), (1, 0.2), (1, 0.3), (2, 0.1)]
 
 
 def test_fields_of_tables_vary_by_dotted_name_written_either_way(tmp_path):
@@ -34,16 +29,11 @@ def test_fields_of_tables_vary_by_dotted_name_written_either_way(tmp_path):
 
 def test_fields_in_one_key_change_together():
     values = {"base": BASE, "grid": {"stepsize, iterations": [[0.01, 800], [0.1, 80]]}}
-    assert [(s.stepsize, s.iterations) for s in grid_from_mapping(values).scenarios()] == [
-        (0.01, 800),
-        (0.1, 80),
-    ]
+    assert [(s.stepsize, s.iterations) for s in grid_from_mapping(values).scenarios()] == [(0.01, 800), (0.1, 80)]
 
 
 def test_values_may_be_ranges_and_lists():
-    grid = grid_from_mapping(
-        {"base": BASE, "grid": {"data": {"input_variance": [1.0, {"uniform": [0.5, 1.0]}]}}}
-    )
+    grid = grid_from_mapping({"base": BASE, "grid": {"data": {"input_variance": [1.0, {"uniform": [0.5, 1.0]}]}}})
     assert [s.data.input_variance for s in grid.scenarios()] == [1.0, Uniform(0.5, 1.0)]
     assert grid.axes[0].labels == ["1.0", '{"uniform": [0.5, 1.0]}']
 
@@ -73,19 +63,11 @@ def test_a_tail_below_one_is_a_fraction_of_the_iterations():
         ({"base": BASE, "grid": {"stepsize": []}}, InvalidValueError, "a list of values"),
         ({"base": BASE, "grid": {"stepsize": [0.1, 0.1]}}, InvalidValueError, "distinct"),
         ({"base": BASE, "grid": {"stepsize, iterations": [[0.1]]}}, InvalidValueError, "2 values"),
-        (
-            {"base": BASE, "grid": {"stepsize": [0.1], "stepsize, iterations": [[0.1, 9]]}},
-            InvalidValueError,
-            "twice",
-        ),
+        ({"base": BASE, "grid": {"stepsize": [0.1], "stepsize, iterations": [[0.1, 9]]}}, InvalidValueError, "twice"),
         ({"base": BASE, "grid": {}}, InvalidValueError, r"\[grid\]"),
         ({"grid": {"stepsize": [0.1]}}, InvalidValueError, r"\[base\]"),
         ({"base": BASE, "grids": {}}, UnknownFieldError, "grids"),
-        (
-            {"base": BASE, "trials": 0, "grid": {"stepsize": [0.1]}},
-            InvalidValueError,
-            "trials must be at least 1",
-        ),
+        ({"base": BASE, "trials": 0, "grid": {"stepsize": [0.1]}}, InvalidValueError, "trials must be at least 1"),
         ({"base": BASE, "tail": -1, "grid": {"stepsize": [0.1]}}, InvalidValueError, "tail must be above 0"),
     ],
 )

@@ -79,9 +79,7 @@ def test_the_bound_equals_that_of_the_dense_matrices() -> None:
     d = np.block([[kappa / 2, -fourth / 2], [np.eye(size), np.zeros((size, size))]])
     values = np.linalg.eigvals(d)
     real = values.real[np.abs(values.imag) < 1e-9].max()
-    assert mean_square_stepsize_bound(psofed.draw_fleet(scenario)) == pytest.approx(
-        1 / max(rate, real), rel=1e-6
-    )
+    assert mean_square_stepsize_bound(psofed.draw_fleet(scenario)) == pytest.approx(1 / max(rate, real), rel=1e-6)
 
 
 @pytest.mark.parametrize("coordinated", [True, False])
@@ -121,9 +119,7 @@ def test_all_patterns_are_one_when_all_is_shared() -> None:
 def test_a_small_stepsize_needs_no_fourth_moments() -> None:
     scenario = attacked(stepsize=0.002)
     plain = psofed.predict(scenario, theory="paper").network_mse
-    assert psofed.predict(scenario, "paper", small_stepsize=True).network_mse == pytest.approx(
-        plain, rel=0.01
-    )
+    assert psofed.predict(scenario, "paper", small_stepsize=True).network_mse == pytest.approx(plain, rel=0.01)
     scenario = scenario.replace(stepsize=0.2)
     plain = psofed.predict(scenario, theory="paper").network_mse
     assert psofed.predict(scenario, "paper", small_stepsize=True).network_mse < 0.9 * plain
@@ -159,14 +155,8 @@ def test_the_closed_form_is_the_minimum_of_its_own_parabola() -> None:
     power = [np.eye(len(a0)), np.zeros_like(a0), np.zeros_like(a0)]
     for _ in range(4):
         total = [t + p for t, p in zip(total, power, strict=True)]
-        power = [
-            power[0] @ a0,
-            power[1] @ a0 - power[0] @ a1,
-            power[2] @ a0 - power[1] @ a1 + power[0] @ a2,
-        ]
-    sigma, phi, omega = (
-        x.ravel() for x in (operators.reader, operators.data_source, operators.attack_source)
-    )
+        power = [power[0] @ a0, power[1] @ a0 - power[0] @ a1, power[2] @ a0 - power[1] @ a1 + power[0] @ a2]
+    sigma, phi, omega = (x.ravel() for x in (operators.reader, operators.data_source, operators.attack_source))
     expected = -(omega @ total[1] @ sigma) / (2 * (phi @ total[0] @ sigma + omega @ total[2] @ sigma))
     assert closed_form_stepsize(scenario, 3) == pytest.approx(expected, rel=1e-9)
 
@@ -225,9 +215,7 @@ def test_tuning_without_an_attack_minimises_the_mean_error_over_the_run() -> Non
     for point in tuning.points:
         own = scenario.replace(num_shared=point.num_shared)
         means = [
-            psofed.predict(own.replace(stepsize=factor * point.stepsize))
-            .learning_curve(300)
-            .network_mse.mean()
+            psofed.predict(own.replace(stepsize=factor * point.stepsize)).learning_curve(300).network_mse.mean()
             for factor in (0.8, 1.0, 1.25)
         ]
         assert means[1] == min(means) == pytest.approx(point.horizon_error)
@@ -271,9 +259,7 @@ def test_settling_is_counted_on_both_sides_of_the_steady_state(scenario: Scenari
 
 def test_settling_knows_no_threshold_in_the_number_of_clients() -> None:
     points = [
-        tune(
-            Scenario(num_clients=clients, dimension=2, attack=make_attack(num_byzantine=15)), shared=[1]
-        ).points[0]
+        tune(Scenario(num_clients=clients, dimension=2, attack=make_attack(num_byzantine=15)), shared=[1]).points[0]
         for clients in (300, 301)
     ]
     assert abs(points[0].convergence_iterations - points[1].convergence_iterations) <= 2
@@ -281,9 +267,7 @@ def test_settling_knows_no_threshold_in_the_number_of_clients() -> None:
 
 def test_tuning_works_on_measured_covariances() -> None:
     data = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])
-    scenario = Scenario(
-        num_clients=3, dimension=2, num_participants=2, data=data, attack=make_attack(num_byzantine=1)
-    )
+    scenario = Scenario(num_clients=3, dimension=2, num_participants=2, data=data, attack=make_attack(num_byzantine=1))
     tuning = tune(scenario, metric="test")
     assert 0 < tuning.recommended.stepsize < tuning.recommended.max_stepsize
 
@@ -317,9 +301,7 @@ def test_predict_speaks_to_people_too(scenario_file) -> None:
 
 def test_tune_draws_and_prints(scenario_file, tmp_path) -> None:
     picture = tmp_path / "tune.svg"
-    done = RUNNER.invoke(
-        app, ["tune", str(scenario_file), "--shared", "1..2", "--json", "--plot", str(picture)]
-    )
+    done = RUNNER.invoke(app, ["tune", str(scenario_file), "--shared", "1..2", "--json", "--plot", str(picture)])
     assert done.exit_code == 0
     value = json.loads(done.stdout)
     assert [point["num_shared"] for point in value["points"]] == [1, 2]
@@ -350,9 +332,7 @@ def test_compare_passes_the_exact_theory_and_fails_the_papers(scenario_file, tmp
 def test_small_stepsizes_of_one_client_that_shares_all_follow_the_textbook(correlation: float) -> None:
     """Plain LMS without the fourth moments: E‖w̃‖² = μσ²D/2, whatever the inputs' covariance."""
     data = Data(input_variance=0.8, noise_variance=0.02, input_correlation=correlation)
-    scenario = Scenario(
-        num_clients=1, dimension=3, num_participants=1, num_shared=3, stepsize=0.05, data=data
-    )
+    scenario = Scenario(num_clients=1, dimension=3, num_participants=1, num_shared=3, stepsize=0.05, data=data)
     assert psofed.predict(scenario, "paper", small_stepsize=True).server_msd == pytest.approx(
         0.05 * 0.02 * 3 / 2, rel=1e-6
     )
@@ -447,10 +427,7 @@ def test_a_delay_line_is_predicted_under_the_independence_assumption_if_asked(tm
         psofed.predict(scenario)
     exact = psofed.predict(scenario.replace(data=Data(input_correlation=0.5)))
     assert psofed.predict(scenario, theory="independence").network_mse == exact.network_mse
-    assert (
-        "independence assumption"
-        in psofed.compare(scenario, theory="independence", trials=2).report().to_text()
-    )
+    assert "independence assumption" in psofed.compare(scenario, theory="independence", trials=2).report().to_text()
     file = tmp_path / "line.toml"
     file.write_text(scenario.to_toml(), encoding="utf-8")
     printed = RUNNER.invoke(app, ["predict", str(file), "--theory", "independence", "--json"]).stdout
@@ -483,9 +460,7 @@ def test_a_budget_chooses_the_participants_too_and_is_never_exceeded() -> None:
 
 
 def test_participants_are_halved_while_that_lowers_the_error() -> None:
-    attack = make_attack(
-        kind="sign-flip", num_byzantine=8, probability=1.0, of="update", byzantine_set="redrawn"
-    )
+    attack = make_attack(kind="sign-flip", num_byzantine=8, probability=1.0, of="update", byzantine_set="redrawn")
     scenario = attacked(attack=attack, iterations=100)
     (point,) = tune(scenario, shared=[3], budget=120, horizon=100).points
     errors = {

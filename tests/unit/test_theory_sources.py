@@ -29,15 +29,9 @@ def test_a_curve_ends_at_the_sum_of_what_the_sources_add(what: str) -> None:
     curve, state, terms = prediction.learning_curve(400), prediction.steady_state, prediction.terms
     parts = (state.data, state.attack, state.drift, state.targets)
     assert sum(part.server for part in parts) == pytest.approx(curve.server_msd[-1], rel=1e-6)
-    assert sum(part.excess for part in parts) == pytest.approx(
-        curve.network_mse[-1] - prediction.terms.noise, rel=1e-6
-    )
+    assert sum(part.excess for part in parts) == pytest.approx(curve.network_mse[-1] - prediction.terms.noise, rel=1e-6)
     assert (terms.data, terms.attack) == (state.data.excess, state.attack.excess)
-    zero = {
-        "attack": "attack" not in what and what != "bias",
-        "drift": what != "walk",
-        "targets": what != "targets",
-    }
+    zero = {"attack": "attack" not in what and what != "bias", "drift": what != "walk", "targets": what != "targets"}
     assert {name: getattr(state, name).server == 0.0 for name in zero} == zero
 
 
@@ -62,8 +56,7 @@ def test_an_attack_that_never_happens_is_none_where_every_client_has_windows_of_
 
 def test_what_a_source_adds_is_in_proportion_to_its_variance() -> None:
     small, large = (
-        predict(BASE.replace(attack=replace(ATTACK, variance=v), drift=RandomWalk(variance=v / 10)))
-        for v in (0.1, 0.4)
+        predict(BASE.replace(attack=replace(ATTACK, variance=v), drift=RandomWalk(variance=v / 10))) for v in (0.1, 0.4)
     )
     for name in ("attack", "drift"):
         one, four = (getattr(p.steady_state, name) for p in (small, large))

@@ -32,12 +32,7 @@ def test_vectors_are_measured_and_changed_alike(size: int) -> None:
     for name in ("squared_distance", "distance", "inner"):
         assert getattr(vocabulary, f"_{name}")(a, b) == pytest.approx(getattr(vectors, name)(a, b))
     assert vocabulary._length(a) == pytest.approx(vectors.length(a))
-    for name, given in (
-        ("add_scaled", (0.7, b)),
-        ("scale", (0.7,)),
-        ("clear", ()),
-        ("keep_where", (b, mask)),
-    ):
+    for name, given in (("add_scaled", (0.7, b)), ("scale", (0.7,)), ("clear", ()), ("keep_where", (b, mask))):
         found, expected = a.copy(), a.copy()
         getattr(vocabulary, f"_{name}")(*given, found)
         getattr(vectors, name)(*given, expected)

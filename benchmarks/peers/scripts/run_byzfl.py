@@ -5,9 +5,7 @@ from unittest.mock import MagicMock
 
 # Its benchmark of image classifiers imports torchvision, which its rules do not need, and which breaks beside a PyTorch
 # for processors alone.
-sys.modules |= {
-    name: MagicMock() for name in ("torchvision", "torchvision.datasets", "torchvision.transforms")
-}
+sys.modules |= {name: MagicMock() for name in ("torchvision", "torchvision.datasets", "torchvision.transforms")}
 
 import byzfl
 from common import rate_of_shared_model, read_job, report, run_shared_model

@@ -60,9 +60,7 @@ def _show_version(value: bool) -> None:
 
 
 def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
-    ),
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
 ) -> None:
     pass
 
@@ -131,9 +129,7 @@ def _setting(error: click.NoSuchOption) -> str:
     if error.ctx is None:
         return ""
     if not any("--set" in parameter.opts for parameter in error.ctx.command.params):
-        return " Write fields of the scenario under [base] in the grid file." * (
-            error.ctx.info_name == "sweep"
-        )
+        return " Write fields of the scenario under [base] in the grid file." * (error.ctx.info_name == "sweep")
     from psofed.scenario.mapping import field_names
 
     name = error.option_name.lstrip("-").replace("-", "_")

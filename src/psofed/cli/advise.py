@@ -20,12 +20,7 @@ class AdviceOutput(PlotOutput):
     )
 
 
-def advise(
-    settings: AdviceSettings,
-    source: ScenarioInput,
-    reading: Given[DataSettings],
-    output: AdviceOutput,
-) -> None:
+def advise(settings: AdviceSettings, source: ScenarioInput, reading: Given[DataSettings], output: AdviceOutput) -> None:
     """Find out whether your clients should federate, how, and with what confidence.
 
     Each client alone, federations with each number of shared parameters, and all data pooled are tuned on the past and
@@ -43,9 +38,7 @@ def advise(
         raise PsofedError(f"--set {chosen}: advise finds the best {chosen} itself; leave it out.")
     scenario = source.fit(reading, everybody=True)
     if scenario.data.rows is None:
-        raise PsofedError(
-            f"{source.file} has no data of your own: add --data TABLE, or name a file in [data]."
-        )
+        raise PsofedError(f"{source.file} has no data of your own: add --data TABLE, or name a file in [data].")
     from psofed.studies.advice import advise as run_advice
 
     advice = compute("comparing", run_advice, scenario, settings, "runs")

@@ -10,10 +10,7 @@ from psofed.settings.theory import ComparisonSettings
 
 
 def compare(
-    settings: ComparisonSettings,
-    source: ScenarioInput,
-    reading: Given[DataSettings],
-    output: PlotOutput,
+    settings: ComparisonSettings, source: ScenarioInput, reading: Given[DataSettings], output: PlotOutput
 ) -> None:
     """Check whether theory and simulation agree on a scenario.
 

@@ -24,12 +24,7 @@ class OpeningScenario(ScenarioInput):
     )
 
 
-def explore(
-    settings: ExplorerSettings,
-    source: OpeningScenario,
-    reading: Given[DataSettings],
-    output: Output,
-) -> None:
+def explore(settings: ExplorerSettings, source: OpeningScenario, reading: Given[DataSettings], output: Output) -> None:
     """Explore the theory with sliders, on a page that only this machine can open. Ctrl-C stops it.
 
     With --data, covariances and noise are measured in your table. Unless you give a stepsize, the page opens with the

@@ -155,9 +155,7 @@ def words_of(command: str, *given: Settings | Given[Any]) -> str:
             elif about.repeat:
                 options += [word for entry in value for word in (flag_of(field), str(entry))]
             else:
-                text = (
-                    ",".join(map(str, value)) if isinstance(value, tuple) else str(value).removesuffix(".0")
-                )
+                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value).removesuffix(".0")
                 options += [flag_of(field), text]
     return shlex.join([*positional, *options])
 
@@ -233,10 +231,7 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", is_deferre
             flag = f"{flag}/--no-{flag[2:]}"
         info = typer.Option(flag, **settings)
     return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[annotation, info],
-        default=default,
+        field.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[annotation, info], default=default
     )
 
 

@@ -67,9 +67,7 @@ class Plugins(Settings):
 class ScenarioFile(Plugins):
     """A scenario file, with changes."""
 
-    file: Path | None = option(
-        positional=True, metavar="FILE", text="scenario, a TOML file (see `psofed example`)"
-    )
+    file: Path | None = option(positional=True, metavar="FILE", text="scenario, a TOML file (see `psofed example`)")
     changes: Sequence[str] = option(
         default=(),
         flag="--set",
@@ -80,11 +78,7 @@ class ScenarioFile(Plugins):
     )
 
     def read(
-        self,
-        defaults: Mapping[str, Any] | None = None,
-        rows: "OwnData | None" = None,
-        *,
-        open_data: bool = True,
+        self, defaults: Mapping[str, Any] | None = None, rows: "OwnData | None" = None, *, open_data: bool = True
     ) -> "Scenario":
         """Return the scenario of the file with the changes; `rows` take the place of its ``[data]`` table.
 
@@ -149,9 +143,7 @@ class ScenarioFile(Plugins):
         for text in self.changes:
             key, _ = parse_setting(text)
             if key in typed:
-                raise PsofedError(
-                    f"--set {text}: {key} is set twice, also by --set {typed[key]}; leave out one."
-                )
+                raise PsofedError(f"--set {text}: {key} is set twice, also by --set {typed[key]}; leave out one.")
             typed[key] = text
         return typed
 
@@ -183,12 +175,8 @@ class ScenarioInput(ScenarioFile):
         """
         rows = self._open_table(reading)
         if rows is None and self.file is None:
-            raise PsofedError(
-                "No scenario. Give a FILE (`psofed example > scenario.toml` writes one) or --data TABLE."
-            )
-        return self.read(
-            {"num_participants": rows.num_clients} if rows is not None and everybody else {}, rows
-        )
+            raise PsofedError("No scenario. Give a FILE (`psofed example > scenario.toml` writes one) or --data TABLE.")
+        return self.read({"num_participants": rows.num_clients} if rows is not None and everybody else {}, rows)
 
     def _open_table(self, reading: Given[DataSettings]) -> "OwnData | None":
         if self.data is None:
@@ -202,9 +190,7 @@ class ScenarioInput(ScenarioFile):
             from psofed.data.frames import read_header
 
             listed = ", ".join(read_header(self.data))
-            raise PsofedError(
-                f"--data {self.data} needs {error.field}. The table has the columns {listed}."
-            ) from None
+            raise PsofedError(f"--data {self.data} needs {error.field}. The table has the columns {listed}.") from None
         from psofed.data.own_data import read_data
 
         return call_with(read_data, self.data, settings)

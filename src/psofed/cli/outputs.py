@@ -83,9 +83,7 @@ class PlotOutput(ReportOutput):
             except InvalidValueError as error:
                 raise error.renamed("--plot") from None
 
-    def present(
-        self, result: Any, *given: Settings | Given[Any], out: Path | None = None, **about: Any
-    ) -> None:
+    def present(self, result: Any, *given: Settings | Given[Any], out: Path | None = None, **about: Any) -> None:
         """Save and draw a result where that was asked for, and print it, also if a file cannot be written."""
         try:
             if out is not None:
@@ -157,9 +155,7 @@ class _Bar:
         class Newest(Progress):
             def get_renderables(self) -> Iterable[Any]:
                 if bar._total:
-                    self.update(
-                        self.task_ids[0], completed=bar._done, total=bar._total, counted=bar._counted()
-                    )
+                    self.update(self.task_ids[0], completed=bar._done, total=bar._total, counted=bar._counted())
                 return super().get_renderables()
 
         counted = TextColumn("{task.fields[counted]}")

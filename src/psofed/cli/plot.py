@@ -53,10 +53,7 @@ class SweepLayout(Settings):
     )
     theory: bool = option(default=False, text="show the exact theory as lines beside the points")
     only: Sequence[str] = option(
-        default=(),
-        metavar="FIELD=VALUE",
-        repeat=True,
-        text="draw only the points with this value; repeatable",
+        default=(), metavar="FIELD=VALUE", repeat=True, text="draw only the points with this value; repeatable"
     )
 
 

@@ -23,10 +23,7 @@ class PredictionOutput(ReportOutput):
 
 
 def predict(
-    settings: PredictionSettings,
-    source: ScenarioInput,
-    reading: Given[DataSettings],
-    output: PredictionOutput,
+    settings: PredictionSettings, source: ScenarioInput, reading: Given[DataSettings], output: PredictionOutput
 ) -> None:
     """Predict errors, their sources, stability and the best stepsize, without simulating.
 

@@ -33,9 +33,7 @@ class FigureSettings(Settings):
         text="change a field of the figures' scenarios, such as stepsize=0.05; repeatable",
     )
     quick: bool = option(default=False, text="draw a rough version in seconds")
-    trials: int | None = option(
-        default=None, low=2, text="trials of every point; by default each figure's own number"
-    )
+    trials: int | None = option(default=None, low=2, text="trials of every point; by default each figure's own number")
     seed: int = option(default=0, low=0, text="random seed of all figures")
     threads: int | None = option(default=None, low=1, text="points simulated at once; all cores by default")
 
@@ -48,9 +46,7 @@ class FigureOutput(ReportOutput):
         default=None, metavar="WIDTH", text="width of the pictures: column or page of a journal, or inches"
     )
 
-    out: Path = option(
-        default=Path("out"), metavar="DIR", text="folder for figures, data, report and finished points"
-    )
+    out: Path = option(default=Path("out"), metavar="DIR", text="folder for figures, data, report and finished points")
 
 
 def reproduce(settings: FigureSettings, cluster: Cluster, output: FigureOutput) -> None:

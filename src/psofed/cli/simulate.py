@@ -19,9 +19,7 @@ class SimulatedScenario(ScenarioInput):
     """A scenario file, and one to compare it with."""
 
     versus: Path | None = option(
-        default=None,
-        metavar="FILE",
-        text="compare with a second scenario, trial by trial; --set changes both",
+        default=None, metavar="FILE", text="compare with a second scenario, trial by trial; --set changes both"
     )
 
 
@@ -49,9 +47,7 @@ def simulate(
     rows = None if source.data is None else scenario.own_data
     other = None if source.versus is None else source.replace(file=source.versus).read(rows=rows)
     if other == scenario:
-        raise PsofedError(
-            f"--versus {source.versus}: the same scenario (--set changes both); change a copy of it."
-        )
+        raise PsofedError(f"--versus {source.versus}: the same scenario (--set changes both); change a copy of it.")
     output.check(output.out)
     if output.out is not None:
         from psofed.results.netcdf import check_netcdf_name

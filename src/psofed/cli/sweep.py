@@ -22,9 +22,7 @@ class GridFile(Plugins):
     """A grid file."""
 
     grid: Path = option(
-        positional=True,
-        metavar="GRID",
-        text="grid, a TOML file with a [base] scenario and [grid] lists of values",
+        positional=True, metavar="GRID", text="grid, a TOML file with a [base] scenario and [grid] lists of values"
     )
 
 

@@ -7,12 +7,7 @@ from psofed.settings.data import DataSettings
 from psofed.settings.theory import TuningSettings
 
 
-def tune(
-    settings: TuningSettings,
-    source: ScenarioInput,
-    reading: Given[DataSettings],
-    output: PlotOutput,
-) -> None:
+def tune(settings: TuningSettings, source: ScenarioInput, reading: Given[DataSettings], output: PlotOutput) -> None:
     """Find the best stepsize for each number of shared parameters, and recommend one.
 
     With --data, covariances and noise are measured in your table.

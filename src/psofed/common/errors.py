@@ -117,12 +117,7 @@ class UnknownFieldError(_FieldError):
     """
 
     def __init__(
-        self,
-        field: str,
-        known: Sequence[str],
-        what: str = "field",
-        elsewhere: Sequence[str] = (),
-        hint: str = "",
+        self, field: str, known: Sequence[str], what: str = "field", elsewhere: Sequence[str] = (), hint: str = ""
     ) -> None:
         table, dot, _ = field.rpartition(".")
         # Full names, as the user would write them.
@@ -155,9 +150,7 @@ def missing_package(user: str, package: str, extra: str) -> PsofedError:
     >>> print(missing_package("--cluster", "Dask", "cluster"))
     --cluster needs Dask; install it from a clone of psofed with: pip install -e '.[cluster]'
     """
-    return PsofedError(
-        f"{user} needs {package}; install it from a clone of psofed with: pip install -e '.[{extra}]'"
-    )
+    return PsofedError(f"{user} needs {package}; install it from a clone of psofed with: pip install -e '.[{extra}]'")
 
 
 class ImpossibleResultError(PsofedError):

@@ -80,9 +80,7 @@ def function_digest(*functions: Any) -> str:
                     waiting += [member for member in members if isinstance(member, FunctionType)]
                     digest.update(b"".join(map(_content_of, members)))
             elif isinstance(value, type):
-                digest.update(
-                    f"{value.__module__}.{value.__qualname__}{getattr(value, '_fields', '')}".encode()
-                )
+                digest.update(f"{value.__module__}.{value.__qualname__}{getattr(value, '_fields', '')}".encode())
             elif hasattr(value, "py_func"):  # compiled
                 waiting.append(value.py_func)
             else:
@@ -120,11 +118,7 @@ def _content_of(value: Any) -> bytes:
         members = sorted(map(_content_of, value)) if isinstance(value, frozenset) else map(_content_of, value)
         return b"(" + b",".join(members) + b")"
     if isinstance(value, dict):
-        return (
-            b"{"
-            + b",".join(_content_of(key) + b":" + _content_of(member) for key, member in value.items())
-            + b"}"
-        )
+        return b"{" + b",".join(_content_of(key) + b":" + _content_of(member) for key, member in value.items()) + b"}"
     if isinstance(value, GenericAlias):  # such as NDArray[np.float64], which has all attributes of an array
         return repr(value).encode()
     if hasattr(value, "tobytes"):  # arrays

@@ -21,13 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.validation import (
-    check_boolean,
-    check_choice,
-    check_integer,
-    check_number,
-    describe_range,
-)
+from psofed.common.validation import check_boolean, check_choice, check_integer, check_number, describe_range
 
 _METADATA = "psofed option"
 
@@ -106,9 +100,7 @@ def option(*, default: T, kw_only: bool = ..., **declared: Any) -> T: ...
 def option(*, default_factory: Callable[[], T], kw_only: bool = ..., **declared: Any) -> T: ...
 @overload
 def option(*, kw_only: bool = ..., **declared: Any) -> Any: ...
-def option(
-    default: Any = MISSING, *, default_factory: Any = MISSING, kw_only: Any = MISSING, **declared: Any
-) -> Any:
+def option(default: Any = MISSING, *, default_factory: Any = MISSING, kw_only: Any = MISSING, **declared: Any) -> Any:
     """Declare a setting; without a `default` it is required. See :class:`Option` for the other arguments.
 
     Pass the default by keyword: type checkers do not see a positional one.
@@ -224,9 +216,7 @@ def _check_type(name: str, about: Option, kind: str, value: Any, owner: Any) -> 
         bound = about.high if isinstance(about.high, str) else ""
         high = float(getattr(owner, bound)) if bound else float(about.high)
         if kind == "float":
-            return check_number(
-                name, value, about.low, high, open_low=about.open_low, open_high=about.open_high
-            )
+            return check_number(name, value, about.low, high, open_low=about.open_low, open_high=about.open_high)
         low = -(2**63) if math.isinf(about.low) else math.ceil(about.low)
         return check_integer(name, value, low, None if math.isinf(high) else math.floor(high), bound)
     if kind == "str" and not isinstance(value, str):

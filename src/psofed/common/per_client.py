@@ -59,8 +59,7 @@ def per_client(low: float, high: float, *, open_low: bool = False) -> Check:
             raise InvalidValueError(name, value, allowed)
         if isinstance(value, Iterable):
             return tuple(
-                check_number(f"{name}[{k}]", entry, low, high, open_low=open_low)
-                for k, entry in enumerate(value)
+                check_number(f"{name}[{k}]", entry, low, high, open_low=open_low) for k, entry in enumerate(value)
             )
         return check_number(name, value, low, high, open_low=open_low)
 

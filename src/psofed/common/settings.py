@@ -5,33 +5,10 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
-from typing import (
-    Any,
-    ClassVar,
-    Concatenate,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeVar,
-    dataclass_transform,
-    overload,
-)
+from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar, dataclass_transform, overload
 
-from psofed.common.errors import (
-    MissingArgumentError,
-    MissingValueError,
-    UnknownArgumentError,
-    UnknownFieldError,
-)
-from psofed.common.options import (
-    Options,
-    check_option,
-    in_words,
-    is_required,
-    option,
-    option_of,
-    value_type,
-)
+from psofed.common.errors import MissingArgumentError, MissingValueError, UnknownArgumentError, UnknownFieldError
+from psofed.common.options import Options, check_option, in_words, is_required, option, option_of, value_type
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
@@ -143,9 +120,7 @@ class SettingsFunction(Protocol[P]):
     @overload
     def __call__(self, function: Callable[[First, S], R], /) -> Callable[Concatenate[First, P], R]: ...
     @overload
-    def __call__(
-        self, function: Callable[[First, Second, S], R], /
-    ) -> Callable[Concatenate[First, Second, P], R]: ...
+    def __call__(self, function: Callable[[First, Second, S], R], /) -> Callable[Concatenate[First, Second, P], R]: ...
     @overload
     def __call__(
         self, function: Callable[[First, Second, Third, S], R], /

@@ -45,9 +45,7 @@ def check_number(
     too_low = number <= low if open_low else number < low
     too_high = number >= high if open_high else number > high
     if too_low or too_high:
-        raise InvalidValueError(
-            field, value, describe_range(low, high, open_low, open_high).removeprefix("of ")
-        )
+        raise InvalidValueError(field, value, describe_range(low, high, open_low, open_high).removeprefix("of "))
     return number
 
 

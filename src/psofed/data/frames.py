@@ -162,9 +162,7 @@ def _read_bytes(path: Path) -> bytes:
             ) from None
     if (at := content.find(b"\0")) >= 0:
         row = content.count(b"\n", 0, at) + 1
-        raise PsofedError(
-            f"{path}: row {row} contains a NUL byte; is it a text file? Save a spreadsheet as CSV"
-        )
+        raise PsofedError(f"{path}: row {row} contains a NUL byte; is it a text file? Save a spreadsheet as CSV")
     return content
 
 
@@ -201,9 +199,7 @@ def _wrong_length(path: Path, row: int, fields: int, width: int, delimiter: str)
     if width == 1:
         return PsofedError(f"{text}; the first line must be the header")
     quotes = ": put numbers with decimal commas in quotes" if delimiter == "," and fields > width else ""
-    return PsofedError(
-        f"{text}; fields are separated by {_DELIMITER_NAMES[delimiter]}, as in the header{quotes}"
-    )
+    return PsofedError(f"{text}; fields are separated by {_DELIMITER_NAMES[delimiter]}, as in the header{quotes}")
 
 
 def _lines(content: bytes) -> Iterator[str]:

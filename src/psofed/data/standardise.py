@@ -116,9 +116,7 @@ class Standardiser:
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Restore the state from :meth:`to_mapping`; ValueError if it is inconsistent."""
-        counts, means, squares = (
-            np.array(mapping[name], dtype=np.float64) for name in ("counts", "means", "squares")
-        )
+        counts, means, squares = (np.array(mapping[name], dtype=np.float64) for name in ("counts", "means", "squares"))
         if not counts.shape == means.shape == squares.shape or counts.ndim != 1 or counts.size == 0:
             raise ValueError("counts, means and squares must have the same length")
         mean, target_squares = mapping["target"]
@@ -199,11 +197,7 @@ def _running(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     is_present = ~np.isnan(values)
     counts = np.cumsum(is_present, axis=0).astype(np.float64)
     columns = np.arange(values.shape[1])
-    first = (
-        np.nan_to_num(values[np.argmax(is_present, axis=0), columns])
-        if len(values)
-        else np.zeros(columns.size)
-    )
+    first = np.nan_to_num(values[np.argmax(is_present, axis=0), columns]) if len(values) else np.zeros(columns.size)
     shifted = np.where(is_present, values - first, 0.0)
     means = np.cumsum(shifted, axis=0) / np.maximum(counts, 1.0)
     previous = np.vstack([np.zeros((1, columns.size)), means[:-1]])[: len(values)]
@@ -211,9 +205,7 @@ def _running(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return counts, first + means, squares
 
 
-def _scaled(
-    inputs: FloatArray, counts: FloatArray, means: FloatArray, squares: FloatArray, clip: float
-) -> FloatArray:
+def _scaled(inputs: FloatArray, counts: FloatArray, means: FloatArray, squares: FloatArray, clip: float) -> FloatArray:
     is_present = ~np.isnan(inputs) & (squares > 0.0)
     deviations = np.sqrt(np.where(is_present, squares, 1.0) / np.maximum(counts, 1.0))
     return np.clip(np.where(is_present, (inputs - means) / deviations, 0.0), -clip, clip)

@@ -158,9 +158,7 @@ def read_table(
     chosen = tuple(name for name in candidates if name in values)
     if not chosen:
         listed = ", ".join(
-            f"{name} ({holds}, such as {shown(frame.field(0, name))})"
-            if holds == "text"
-            else f"{name} ({holds})"
+            f"{name} ({holds}, such as {shown(frame.field(0, name))})" if holds == "text" else f"{name} ({holds})"
             for name, holds in left_out.items()
         )
         raise PsofedError(
@@ -193,10 +191,7 @@ def read_table(
 
 
 def table_from_arrays(
-    inputs: ArrayLike,
-    targets: ArrayLike,
-    clients: ArrayLike,
-    features: Sequence[str] | None = None,
+    inputs: ArrayLike, targets: ArrayLike, clients: ArrayLike, features: Sequence[str] | None = None
 ) -> ClientTable:
     """Make a table from arrays: inputs (rows, d) or (rows,), targets (rows,) and client IDs (rows,).
 
@@ -241,9 +236,7 @@ def _open(source: Any, client_column: str) -> TableFrame:
     return TableFrame(frame.reset_index(drop=True), "DataFrame")
 
 
-def _choose_columns(
-    frame: TableFrame, client: str, target: str, features: Sequence[str] | None
-) -> tuple[str, ...]:
+def _choose_columns(frame: TableFrame, client: str, target: str, features: Sequence[str] | None) -> tuple[str, ...]:
     header, source = list(frame.data.columns), frame.source
     headless = "; is the header line missing?" if any(not is_text([n]) for n in header if n) else ""
     repeated = [name for name in dict.fromkeys(header) if name and header.count(name) > 1]
@@ -348,9 +341,7 @@ def _clients(frame: TableFrame, column: str) -> tuple[NDArray[np.int64], tuple[s
     owner = numbers[codes]
     if (owner < 0).any():
         row = frame.line_of(int(np.argmax(owner < 0)))
-        raise PsofedError(
-            f"{frame.source}: row {row} has no client in column {column}; fill it in, or remove the row"
-        )
+        raise PsofedError(f"{frame.source}: row {row} has no client in column {column}; fill it in, or remove the row")
     return owner, tuple(names)
 
 

@@ -175,15 +175,7 @@ def corrupt_compiled(
         np.ascontiguousarray(array, np.float64) for array in (uploads, server, normals, common_normals)
     )
     plain = PlainUploads(
-        options_of(attack),
-        numbers,
-        np.ascontiguousarray(attacking),
-        group,
-        own,
-        models,
-        normals,
-        common,
-        models.copy(),
+        options_of(attack), numbers, np.ascontiguousarray(attacking), group, own, models, normals, common, models.copy()
     )
     run_method(attack, "corrupt", _PLAIN_FRAMES[attack.knows], plain, iteration)
     return plain.received
@@ -365,9 +357,7 @@ def _make_poisoning(unpack: Body, body: Body) -> Stage:
                 clean[i] = sample[s, i, trial]
                 normals[i] = normal_at(stream, row, word + 1, i)
                 label += target[i] * clean[i]
-            known = Sample(
-                clean, label, normals, k, n, group_of(attackers, row), byzantine_of(attackers, row)
-            )
+            known = Sample(clean, label, normals, k, n, group_of(attackers, row), byzantine_of(attackers, row))
             if has_memory:
                 poisoned, wrong = body(self, known, client_memory[row, k, :memory_size])
             else:

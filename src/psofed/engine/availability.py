@@ -71,12 +71,7 @@ class AvailableClients:
     """
 
     def __init__(
-        self,
-        availability: Availability,
-        shares: FloatArray,
-        stream: Stream,
-        layout: "Layout",
-        memory_size: int = 0,
+        self, availability: Availability, shares: FloatArray, stream: Stream, layout: "Layout", memory_size: int = 0
     ) -> None:
         check_size(f'availability.kind = "{availability.kind}"', shares.size * memory_size)
         words = stream.words(0, shares.size).T
@@ -112,13 +107,7 @@ def _make_frame(unpack: Body, body: Body) -> Stage:
 
     def frame(first: int, k: int, g: int, table: Presences) -> None:
         self, source, shares, own = unpack(table.options), table.source, table.shares, table.client_uniforms
-        memory, shift, mask, out, uniforms = (
-            table.memory,
-            table.shift,
-            table.mask,
-            table.present,
-            table.uniforms,
-        )
+        memory, shift, mask, out, uniforms = (table.memory, table.shift, table.mask, table.present, table.uniforms)
         trials, num_clients = own.shape
         for t in range(1, out.shape[0]):
             n = first + t - 1

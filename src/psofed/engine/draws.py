@@ -102,10 +102,7 @@ class Drawer:
         self._traffic = None if algorithm.holds_models else algorithm.traffic(scenario)
         self._available = self._delays = self._moves = None
         if availability is not None:
-            shares, size = (
-                availability.shares(clients, scenario.data.fleet_seed),
-                availability.memory_size(dimension),
-            )
+            shares, size = (availability.shares(clients, scenario.data.fleet_seed), availability.memory_size(dimension))
             stream = setup.stream("availability")
             self._available = AvailableClients(availability, shares, stream, setup.layout, size)
         if scenario.delay is not None:
@@ -116,9 +113,7 @@ class Drawer:
         self.upload_counts: IntArray = np.zeros((clients if counts else 0, len(setup.trials)), np.int64)
         self.chunk: int = self._chunk_size(bytes_of_samples)
 
-    def draw(
-        self, first: int, count: int, samples: tuple[FloatArray, FloatArray], watched_from: int
-    ) -> Draws:
+    def draw(self, first: int, count: int, samples: tuple[FloatArray, FloatArray], watched_from: int) -> Draws:
         """Draw `count` iterations from number `first` on; ``samples`` are given inputs and residuals."""
         scenario, trials = self._setup.scenario, len(self._setup.trials)
         exchanges = np.full(count, self._most)

@@ -186,15 +186,7 @@ def _reason(error: Exception) -> str:
     if call:
         return f"Numba cannot compile {call[2].strip()}"
     lines = [line.strip() for line in text.split("\n") if line.strip()]
-    headings = (
-        "Failed in nopython",
-        "During:",
-        "File ",
-        "There are",
-        "- Of which",
-        "raised from",
-        "Overload",
-    )
+    headings = ("Failed in nopython", "During:", "File ", "There are", "- Of which", "raised from", "Overload")
     reasons = [line for line in lines if not line.startswith(headings)]
     return re.sub(r" at 0x[0-9a-f]+", "", (reasons or lines or [type(error).__name__])[0])[:200]
 

@@ -35,9 +35,7 @@ def read_server(n: int, t: int, g: int, block: "TrialBlock") -> None:
                 message_entries[trial, row, m] = i
                 received[trial, p, m] = server[trial, i] if takes else np.nan
                 if has_channels:
-                    receiver[trial, p, m] = (
-                        models[k >> shift, i, trial + (k & mask)] if hold_models else target[i]
-                    )
+                    receiver[trial, p, m] = models[k >> shift, i, trial + (k & mask)] if hold_models else target[i]
     transmit(n, down)
 
 

@@ -50,9 +50,7 @@ def note_honest(t: int, block: "TrialBlock") -> None:
     """Write the MSE of the clients that are not Byzantine in this iteration."""
     errors, tests, metrics = block.tally.errors, block.tally.tests, block.metrics
     is_byzantine, layout, trials = block.attack.attackers.is_byzantine, block.layout, block.metrics.shape[2]
-    if (
-        layout.mask == 0 and not block.attack.attackers.is_redrawn
-    ):  # the same clients in all trials, which are lanes
+    if layout.mask == 0 and not block.attack.attackers.is_redrawn:  # the same clients in all trials, which are lanes
         lanes, count = spread(0.0), 0
         for k in range(layout.clients):
             if not _is_byzantine(is_byzantine, trials, 0, k):
@@ -111,9 +109,7 @@ def make_metric(unpack: Body, body: Body) -> Stage:
     return frame
 
 
-def honest_share(
-    inputs: FloatArray, active: IntArray, is_byzantine: BoolArray, sets: IndexArray
-) -> FloatArray:
+def honest_share(inputs: FloatArray, active: IntArray, is_byzantine: BoolArray, sets: IndexArray) -> FloatArray:
     """Return the honest clients over those that have a sample, shape (T, L or 1).
 
     ``inputs`` (T, K, D, any) are zero where there is none, ``active`` (T,) counts the others, and ``sets``

@@ -63,13 +63,7 @@ class Choice(NamedTuple):
 
 
 def draw_choice(
-    stream: WordArray,
-    first: int,
-    count: int,
-    present: BoolArray,
-    only_present: bool,
-    layout: Layout,
-    most: int,
+    stream: WordArray, first: int, count: int, present: BoolArray, only_present: bool, layout: Layout, most: int
 ) -> Choice:
     """Draw up to `most` participants in each of `count` iterations from number `first` on."""
     shape, lanes = (count, stream.shape[1], most), empty_lanes(2, WIDTH, dtype=np.uint64)
@@ -88,9 +82,7 @@ def draw_choice(
 
 def draw_participants(stream: Stream, first: int, count: int, clients: int, most: int) -> IndexArray:
     """Draw `most` different clients in each of `count` iterations from number `first` on, shape (T, L, most)."""
-    return draw_choice(
-        np.array(stream), first, count, NO_PRESENCE, False, Layout(clients, 0, 0), most
-    ).participants
+    return draw_choice(np.array(stream), first, count, NO_PRESENCE, False, Layout(clients, 0, 0), most).participants
 
 
 @compiled
@@ -168,9 +160,7 @@ def _choose_in_lanes(n: int, lanes: WordArray, scratch: WordArray, size: int, ou
 
 
 @compiled
-def fill_places(
-    present: BoolArray, shift: int, mask: int, num_clients: int, counts: IntArray, out: IndexArray
-) -> None:
+def fill_places(present: BoolArray, shift: int, mask: int, num_clients: int, counts: IntArray, out: IndexArray) -> None:
     """Put different clients that are not ``present`` (T, V, 16) into places of ``out`` (T, L, P) beyond ``counts``."""
     iterations, trials, participants = out.shape
     for t in range(iterations):

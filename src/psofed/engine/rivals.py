@@ -336,9 +336,7 @@ def _make_decode(unpack: Body, body: Body) -> Stage:
         mean_stepsize = rival.mean_stepsize
         for trial in range(out.shape[0]):
             for p in range(rows):
-                received = Received(
-                    numbers[trial, p], participants, mean_stepsize, normals[trial], uniforms[trial]
-                )
+                received = Received(numbers[trial, p], participants, mean_stepsize, normals[trial], uniforms[trial])
                 body(self, received, out[trial, p])
 
     return frame
@@ -349,9 +347,7 @@ def _make_apply(unpack: Body, body: Body) -> Stage:
         self, normals, uniforms, memory = unpack(rival.options), rival.normals, rival.uniforms, rival.memory
         numbers, mean_stepsize = rival.decoded if rival.decode_joined else rival.joined, rival.mean_stepsize
         for trial in range(rival.change.shape[0]):
-            received = Received(
-                numbers[trial, 0], participants, mean_stepsize, normals[trial], uniforms[trial]
-            )
+            received = Received(numbers[trial, 0], participants, mean_stepsize, normals[trial], uniforms[trial])
             body(self, received, memory[trial], rival.change[trial, 0])
 
     return frame

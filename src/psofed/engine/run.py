@@ -108,9 +108,7 @@ class Run:
         assert len(trials) <= (1 if over_clients else WIDTH)
         layout = make_layout(scenario.num_clients, over_clients)
         self._hooks = Hooks()
-        setup = Setup(
-            scenario, fleet, seed, trials, layout, samples is not None or not scenario.is_linear, self._hooks
-        )
+        setup = Setup(scenario, fleet, seed, trials, layout, samples is not None or not scenario.is_linear, self._hooks)
         if samples is None and not scenario.is_linear:
             samples = FunctionSamples(scenario, fleet, setup.stream("data"))
         self.samples: TrialSamples | None = samples
@@ -126,8 +124,7 @@ class Run:
         for q, metric in enumerate(metrics):
             self._block.measuring.addresses[q] = self._hooks.add(metric, "measure", make_metric, self._block)
         addresses = (
-            0 if stage is None else stage_address(stage, kind)
-            for stage in _choose_stages(self._block, scenario)
+            0 if stage is None else stage_address(stage, kind) for stage in _choose_stages(self._block, scenario)
         )
         self._block = self._block._replace(stages=Stages(*addresses))
         self._table: KernelTable | None = None
@@ -185,9 +182,7 @@ class Run:
             parts = self._threads.parts(table)
             for t in range(count):
                 advance(iteration.BEFORE, first, t, t + 1, table)
-                self._threads.run(
-                    [partial(advance, iteration.LEARN, first, t, t + 1, part) for part in parts]
-                )
+                self._threads.run([partial(advance, iteration.LEARN, first, t, t + 1, part) for part in parts])
                 advance(iteration.AFTER, first, t, t + 1, table)
         self._hooks.check()
         if given is not None:
@@ -198,9 +193,7 @@ class Run:
                 metrics[:, TEST_MSE] *= share
             if self.has_honest:
                 is_byzantine = self._block.attack.attackers.is_byzantine
-                metrics[:, HONEST_MSE] *= honest_share(
-                    given.inputs, given.active, is_byzantine, draws.byzantine
-                )
+                metrics[:, HONEST_MSE] *= honest_share(given.inputs, given.active, is_byzantine, draws.byzantine)
 
 
 def _make_block(
@@ -226,9 +219,7 @@ def _make_block(
     if layout.mask:
         learning = learning._replace(stepsizes=_pad(learning.stepsizes))
     one_mask = setup.one_mask
-    downloads = make_uploads(
-        trials, setup.participants, scenario.num_shared if holds_models else dimension, one_mask
-    )
+    downloads = make_uploads(trials, setup.participants, scenario.num_shared if holds_models else dimension, one_mask)
     rival = make_rival_side(setup, downloads)
     joined = (setup.uploads, setup.state.server, setup.state.base)
     if not setup.sends_models:
@@ -256,9 +247,7 @@ def _make_block(
             errors=filled(0.0, vectors if keeps_errors else 0, WIDTH),
             squares=filled(0.0, vectors if keeps_squares else 0, WIDTH),
         ),
-        measuring=Measuring(
-            np.zeros(len(metrics), np.int64), padded([options_of(metric) for metric in metrics])
-        ),
+        measuring=Measuring(np.zeros(len(metrics), np.int64), padded([options_of(metric) for metric in metrics])),
         draws=NO_DRAWS,
         metrics=np.zeros((0, 0, 0)),
     )
@@ -298,8 +287,7 @@ class TrialByTrial:
         self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, threads: int, **measured: Any
     ) -> None:
         self._runs = [
-            Run(scenario, fleet, seed, range(j, j + 1), over_clients=True, threads=threads, **measured)
-            for j in trials
+            Run(scenario, fleet, seed, range(j, j + 1), over_clients=True, threads=threads, **measured) for j in trials
         ]
         self.chunk: int = self._runs[0].chunk
         self.has_honest: bool = self._runs[0].has_honest
@@ -334,9 +322,7 @@ class _Threads:
     def __init__(self, count: int, layout: Layout, dimension: int) -> None:
         self.count = count
         size, vectors = SUM_BLOCK >> layout.shift, layout.vectors
-        bounds = [min(-(-vectors // size) * part // count * size, vectors) for part in range(count)] + [
-            vectors
-        ]
+        bounds = [min(-(-vectors // size) * part // count * size, vectors) for part in range(count)] + [vectors]
         self._scratch = [make_step_scratch(dimension, *part) for part in pairwise(bounds)]
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 

@@ -105,9 +105,7 @@ class FunctionSamples:
         inputs = raw
         if self._features.phases.size:
             inputs = np.empty((count, clients, dimension, WIDTH))
-            _map_features(
-                self._features.frequencies, self._features.phases, self._features.scale, raw, inputs
-            )
+            _map_features(self._features.frequencies, self._features.phases, self._features.scale, raw, inputs)
         _subtract_fit(self._weights, inputs, values)
         return Chunk(inputs, values, np.full(count, clients))
 
@@ -183,12 +181,7 @@ class DrawnRows:
     tests_on_next = True
 
     def __init__(
-        self,
-        inputs: Sequence[FloatArray],
-        residuals: Sequence[FloatArray],
-        seed: int,
-        trials: range,
-        iterations: int,
+        self, inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], seed: int, trials: range, iterations: int
     ) -> None:
         self._inputs, self._residuals = inputs, residuals
         lengths = [len(labels) for labels in residuals]
@@ -245,9 +238,7 @@ def _cosine_of_turns(turns: float) -> float:
 
 
 @compiled
-def _map_features(
-    frequencies: FloatArray, phases: FloatArray, scale: float, raw: FloatArray, out: FloatArray
-) -> None:
+def _map_features(frequencies: FloatArray, phases: FloatArray, scale: float, raw: FloatArray, out: FloatArray) -> None:
     """Write scale · cos(2π(F x + φ)) of inputs ``raw`` (T, K, d, 16) into ``out`` (T, K, D, 16)."""
     turns = np.empty(WIDTH)
     for t in range(raw.shape[0]):

@@ -74,9 +74,7 @@ class RuleSide(NamedTuple):
 def make_rule_side(setup: "Setup", uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
     """Return rule and pre-aggregation of several trials; ``server`` (L, any) is what they change."""
     scenario, pre, trials = setup.scenario, setup.scenario.pre_aggregation, len(setup.trials)
-    side = make_rule(
-        scenario.aggregation, uploads, server, target, scenario.num_clients, setup.work, setup.hooks
-    )
+    side = make_rule(scenario.aggregation, uploads, server, target, scenario.num_clients, setup.work, setup.hooks)
     side = side._replace(root=draw_root_data(setup))
     if pre is not None:
         entries, joined = setup.most_numbers, scenario.most_uploads
@@ -105,9 +103,7 @@ def make_rule(
     """Return a rule without a pre-aggregation or root data."""
     trials, dimension = len(server), work.row_of.size
     remembered = rule.memory_size(num_clients, dimension)
-    check_size(
-        f'aggregation.kind = "{rule.kind}" with {num_clients} clients and {dimension} entries', remembered
-    )
+    check_size(f'aggregation.kind = "{rule.kind}" with {num_clients} clients and {dimension} entries', remembered)
     side = RuleSide(
         np.zeros(1, np.int64), np.zeros(1, np.int64), options_of(rule, rule.fewest_numbers()), np.zeros(0), num_clients,
         target, server, uploads, uploads, np.zeros((trials, dimension)), np.zeros((trials, remembered)),
@@ -326,9 +322,7 @@ def _make_mixing(unpack: Body, body: Body) -> Stage:
                 uniforms[p] = uniform_at(rule.stream, trial, n * num_clients + client)
                 for r in range(count):
                     weights[r, p] = 0.0
-            updates = AllUpdates(
-                changes, shared, own, uniforms, part_of(numbers, last, (numbers.size - last,))
-            )
+            updates = AllUpdates(changes, shared, own, uniforms, part_of(numbers, last, (numbers.size - last,)))
             if met > 0 and has_memory:
                 body(self, updates, memory[trial], weights)
             elif met > 0:

@@ -94,20 +94,12 @@ def draw_root_data(setup: "Setup") -> ServerSamples:
     is_gram = size > scenario.dimension
     if is_gram:
         rows = np.einsum("ril,rjl->ijl", rows[:, :-1], rows)
-    return ServerSamples(
-        np.ascontiguousarray(rows.transpose(2, 0, 1)), is_gram, scenario.mean_stepsize / size
-    )
+    return ServerSamples(np.ascontiguousarray(rows.transpose(2, 0, 1)), is_gram, scenario.mean_stepsize / size)
 
 
 @kernel_part
 def measure(
-    path: FloatArray,
-    scratch: FloatArray,
-    tests: ServerSamples,
-    trial: int,
-    count: int,
-    first: int,
-    out: FloatArray,
+    path: FloatArray, scratch: FloatArray, tests: ServerSamples, trial: int, count: int, first: int, out: FloatArray
 ) -> None:
     """Write MSD and test MSE of a trial's server errors in sixteen iterations, ``path`` (L, D, 16), into ``out``.
 

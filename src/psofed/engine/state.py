@@ -107,9 +107,7 @@ class Setup:
     def numbers(self) -> int:
         """Numbers in an upload."""
         algorithm = self.scenario.algorithm
-        return (
-            self.scenario.num_shared if algorithm.holds_models else algorithm.exchange(self.scenario).numbers
-        )
+        return self.scenario.num_shared if algorithm.holds_models else algorithm.exchange(self.scenario).numbers
 
     @cached_property
     def sends_models(self) -> bool:
@@ -171,8 +169,4 @@ class Setup:
     @cached_property
     def most_numbers(self) -> int:
         """Numbers in an upload, as it is sent or after it is decoded."""
-        return (
-            self.numbers
-            if self.scenario.algorithm.holds_models
-            else max(self.numbers, self.scenario.dimension)
-        )
+        return self.numbers if self.scenario.algorithm.holds_models else max(self.numbers, self.scenario.dimension)

@@ -175,9 +175,7 @@ learn_clients: Any = _make_learn(True)
 
 
 @kernel_part
-def _add_product(
-    residual: Vector, sample: FloatArray, at: int, model: FloatArray, row: int, size: int
-) -> Vector:
+def _add_product(residual: Vector, sample: FloatArray, at: int, model: FloatArray, row: int, size: int) -> Vector:
     """Return residual + Σ_i x_i m_i, m the rows of lanes that begin at `row`."""
     product = spread(0.0)
     for i in range(size):
@@ -317,9 +315,7 @@ def learn_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
     store(tally.tests, 0, tests)
 
 
-def draw_samples(
-    first: int, source: WordSource, sampling: Sampling, inputs: FloatArray, noise: FloatArray
-) -> None:
+def draw_samples(first: int, source: WordSource, sampling: Sampling, inputs: FloatArray, noise: FloatArray) -> None:
     """Write inputs (T, K, d, 16) and noise (T, K, 16) of iterations `first`, `first` + 1, …; lanes are trials."""
     hashed = empty_lanes(_AHEAD, WIDTH, dtype=np.uint64)
     words: Any = KernelTable(source)

@@ -31,9 +31,7 @@ def _pointer_at(typing_context, array, start):
     """Return the address of an entry of a contiguous array."""
 
     def emit(context, builder, sig, args):
-        return builder.gep(
-            context.make_array(array)(context, builder, args[0]).data, [args[1]], inbounds=True
-        )
+        return builder.gep(context.make_array(array)(context, builder, args[0]).data, [args[1]], inbounds=True)
 
     return types.CPointer(array.dtype)(array, types.intp), emit
 

@@ -24,10 +24,7 @@ from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
 from tornado.web import OutputTransform
 
 PATHS = re.compile(r"/|/ws|/favicon\.ico|/static/.+")  # the page, its websocket and its assets
-_OWN_PAGE = (
-    "same-origin",
-    "none",
-)  # values of Sec-Fetch-Site; "none": typed, or opened from outside the browser
+_OWN_PAGE = ("same-origin", "none")  # values of Sec-Fetch-Site; "none": typed, or opened from outside the browser
 
 
 @dataclass(frozen=True)
@@ -73,9 +70,7 @@ class Access:
         origin = headers.get("Origin")
         if origin is not None and origin not in [f"http://{host}" for host in self.hosts]:
             return Refusal(403, "requests from other web pages are refused")
-        if not self.shows_token(target) and not (
-            _is_from_own_page(target, headers) and self._has_cookie(headers)
-        ):
+        if not self.shows_token(target) and not (_is_from_own_page(target, headers) and self._has_cookie(headers)):
             return Refusal(403, "token missing or wrong: open the address that psofed explore printed")
         if method != "GET":
             return Refusal(405, "only GET is supported")
@@ -146,9 +141,7 @@ def _cookie_setter(access: Access) -> Callable[[HTTPServerRequest], OutputTransf
             self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
         ) -> tuple[int, HTTPHeaders, bytes]:
             if access.shows_token(self._request.uri or ""):
-                headers.add(
-                    "Set-Cookie", f"{access.cookie}={access.token}; Path=/; HttpOnly; SameSite=Strict"
-                )
+                headers.add("Set-Cookie", f"{access.cookie}={access.token}; Path=/; HttpOnly; SameSite=Strict")
             return status_code, headers, chunk
 
     return SetCookie

@@ -81,9 +81,7 @@ class AxisChart:
             self._limits[name].visible = limit is not None and math.isfinite(limit) and limit > 0
             if self._limits[name].visible:
                 self._limits[name].location = limit
-        self.figure.title.text = (
-            f"{title_of(metric)} by {AXES[self.axis].rpartition(' ')[0] or AXES[self.axis]}"
-        )
+        self.figure.title.text = f"{title_of(metric)} by {AXES[self.axis].rpartition(' ')[0] or AXES[self.axis]}"
         self._fit()
 
     def caption(self, sides: Mapping[str, Side]) -> str:
@@ -95,9 +93,7 @@ class AxisChart:
             "present": "Circle: the current settings.",
             "best": "Star: best stepsize.",
         }
-        texts = [
-            text for name, text in words.items() if any(self._sources[side, name].data["x"] for side in sides)
-        ]
+        texts = [text for name, text in words.items() if any(self._sources[side, name].data["x"] for side in sides)]
         if any(limit.visible for limit in self._limits.values()):
             texts.append("Dashed: largest stable stepsize.")
         return " ".join(texts) or "Nothing to draw yet."
@@ -120,20 +116,14 @@ class AxisChart:
         low = heights[0]
         usual = heights[int(0.85 * (len(heights) - 1))] if self.axis == "stepsize" else heights[-1]
         shown = [y for name in ("present", "points") for _, y in self._pairs(name)]
-        bands = [
-            min(source.data["high"], default=low) for source in self._sources.values() if source.data["high"]
-        ]
+        bands = [min(source.data["high"], default=low) for source in self._sources.values() if source.data["high"]]
         high = min(max([usual, low + 3, *shown, *(level + 1 for level in bands)]), max(_TOP, low + 3))
         margin = 0.06 * (high - low)
         _move(self.figure.y_range, low - margin, high + margin)
         limits = [limit.location for limit in self._limits.values() if limit.visible]
         right = max(limits or [x for x, _ in points])
         is_time, is_count = self.axis == "iteration", self.axis == "num_shared"
-        _move(
-            self.figure.x_range,
-            1 if is_time else 0.5 if is_count else 0,
-            right + 0.5 if is_count else 1.06 * right,
-        )
+        _move(self.figure.x_range, 1 if is_time else 0.5 if is_count else 0, right + 0.5 if is_count else 1.06 * right)
 
 
 def _marks(side: Side, source: str, axis: str, metric: str) -> list[tuple[float, float, float, float, int]]:

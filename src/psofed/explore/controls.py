@@ -106,8 +106,4 @@ def _position(field: Field) -> float:
     if not slider.is_log:
         return value if math.isfinite(value) else slider.low
     is_inside = value > 0 and math.isfinite(value)
-    return (
-        round(_POSITIONS * math.log(value / slider.low) / math.log(slider.high / slider.low))
-        if is_inside
-        else 0.0
-    )
+    return round(_POSITIONS * math.log(value / slider.low) / math.log(slider.high / slider.low)) if is_inside else 0.0

@@ -105,12 +105,7 @@ def changed(mapping: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]
         count = len(mapping.get("attack", {}).get("clients") or ()) or 1
         return set_values(mapping, {"attack.num_byzantine": count})
     result = set_values(mapping, {name: value})
-    if (
-        name in families_of_names()
-        and name not in NAMED
-        and name != "selection.pattern"
-        and isinstance(value, str)
-    ):
+    if name in families_of_names() and name not in NAMED and name != "selection.pattern" and isinstance(value, str):
         _give_starting_values(result, name.removesuffix(".kind"), value)
     if name == "dimension" and "features" in result.get("model", {}):
         result["model"]["features"] = value
@@ -178,10 +173,7 @@ def from_address(query: str) -> tuple[dict[str, dict[str, Any]], str]:
         sides = {name: json.loads(text) for name, text in pairs.items()}
     except (ValueError, RecursionError) as error:
         raise PsofedError(str(error)) from None
-    if (
-        not all(isinstance(mapping, dict) for mapping in sides.values())
-        or list(sides) != list(SIDES)[: len(sides)]
-    ):
+    if not all(isinstance(mapping, dict) for mapping in sides.values()) or list(sides) != list(SIDES)[: len(sides)]:
         raise PsofedError("it holds no scenario.")
     return sides, metric
 

@@ -155,10 +155,7 @@ class _Form:
             if len(series) > 1:
                 kinds = ", then ".join(channel.kind for channel in series)
                 fixed[table] = (table.replace(".", " "), kinds, "several in series, from the file")
-        return {
-            path: Field(path, label, hint, value, is_fixed=True)
-            for path, (label, value, hint) in fixed.items()
-        }
+        return {path: Field(path, label, hint, value, is_fixed=True) for path, (label, value, hint) in fixed.items()}
 
     def _part(self, path: str, about: Option, value: Any) -> Iterator[Field]:
         """Yield a part's kind and its options."""
@@ -191,9 +188,7 @@ class _Form:
         # A slider has no position for "not given".
         is_open = given is None and declared.default is None and about.slider is None
         # A value that may differ between clients has a slider while it is one number.
-        is_number = type_name in ("int", "float") or (
-            about.check is not None and isinstance(value, float | int)
-        )
+        is_number = type_name in ("int", "float") or (about.check is not None and isinstance(value, float | int))
         if not is_number or is_open or isinstance(value, Mapping | list | tuple):
             shown = "" if value == () else value_text(value)
             return Field(path, label, about.text or describe(declared), shown)

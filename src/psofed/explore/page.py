@@ -127,9 +127,7 @@ class Session:
         for button, act in buttons.items():
             button.on_click(lambda _, act=act: act())
         for menu, choose in menus.items():
-            menu.param.watch(
-                lambda event, choose=choose: None if self._is_filling else choose(event.new), "value"
-            )
+            menu.param.watch(lambda event, choose=choose: None if self._is_filling else choose(event.new), "value")
 
     @property
     def _side(self) -> Side:

@@ -42,9 +42,7 @@ class Explorer:
         Port to listen on; 0 for any free one.
     """
 
-    def __init__(
-        self, scenario: Scenario | None = None, plugins: tuple[str, ...] = (), port: int = 0
-    ) -> None:
+    def __init__(self, scenario: Scenario | None = None, plugins: tuple[str, ...] = (), port: int = 0) -> None:
         data = None if scenario is None else scenario.own_data
         if data is not None and not data.source.file:
             raise PsofedError("The explorer shows data from a CSV or Parquet file; these are in memory.")
@@ -56,11 +54,7 @@ class Explorer:
             hosts = (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
             self._server = self._make_server(hosts)
         except OSError as error:
-            reason = (
-                "is already in use"
-                if error.errno == errno.EADDRINUSE
-                else f"cannot be used ({error.strerror})"
-            )
+            reason = "is already in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
             raise PsofedError(f"port {port} {reason}; choose another or omit --port") from None
         guard(self._server, Access(self.token, hosts))
         limits = LIMITS if scenario is None else limits_with(scenario)

@@ -21,9 +21,7 @@ _CURVE_POINTS = 120
 _FACTORS = (0.1, 0.25, 0.5, 1.5, 2.0, 3.0)  # of the current stepsize
 
 
-def simulation_steps(
-    scenario: Scenario, limit: float | None, progress: ProgressCallback
-) -> Iterator[Simulation]:
+def simulation_steps(scenario: Scenario, limit: float | None, progress: ProgressCallback) -> Iterator[Simulation]:
     """Yield the simulation's answer, more of it each time.
 
     Parameters
@@ -39,9 +37,7 @@ def simulation_steps(
 
     others = _others(scenario, limit)
     plan = [(axis, x, changed, trials) for trials in TRIALS for axis, x, changed in others]
-    plan = [
-        step for step in plan if step[0] == "" or step[3] < TRIALS[-1]
-    ]  # the last trials only at the settings
+    plan = [step for step in plan if step[0] == "" or step[3] < TRIALS[-1]]  # the last trials only at the settings
     total, done = sum(trials * changed.iterations for _, _, changed, trials in plan), 0
     answer = Simulation()
     for axis, x, changed, trials in plan:
@@ -86,9 +82,7 @@ def _placed(answer: Simulation, axis: str, point: Point) -> tuple[Point, ...]:
 
 
 def _point(x: float, result: SimulationResult) -> Point:
-    levels = {
-        name: ErrorLevel(estimate.mean, *estimate.interval) for name, estimate in result.estimates().items()
-    }
+    levels = {name: ErrorLevel(estimate.mean, *estimate.interval) for name, estimate in result.estimates().items()}
     levels.setdefault(HONEST, levels["network_mse"])  # without Byzantine clients
     return Point(x, levels, trials=result.trials, diverged=int(result.diverged_trials.size))
 
@@ -104,9 +98,7 @@ def _curve(result: SimulationResult) -> tuple[Point, ...]:
         centre = np.add.reduceat(values, starts) / sizes
         # Neighbouring iterations are strongly dependent, so averaging a bin does not reduce its uncertainty.
         spread = 1.96 * np.add.reduceat(result.curve_standard_error[metric], starts) / sizes
-        levels[metric] = [
-            ErrorLevel(*row) for row in zip(centre, centre - spread, centre + spread, strict=True)
-        ]
+        levels[metric] = [ErrorLevel(*row) for row in zip(centre, centre - spread, centre + spread, strict=True)]
     levels.setdefault(HONEST, levels["network_mse"])
     return tuple(
         Point(float(n), {metric: column[i] for metric, column in levels.items()}, trials=result.trials)

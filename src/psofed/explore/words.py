@@ -109,8 +109,7 @@ def note(side: Side) -> str:
     if side.simulating:
         trials = 0 if simulation.present is None else simulation.present.trials
         texts.append(
-            f"Simulating, {_percent(simulation.progress)}"
-            + (f": {trials} trials so far …" if trials else " …")
+            f"Simulating, {_percent(simulation.progress)}" + (f": {trials} trials so far …" if trials else " …")
         )
     elif theory.refusal and simulation.present is None:
         texts.append("Press Simulate.")

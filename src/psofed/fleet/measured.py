@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from psofed.engine.samples import TableSamples
 
 
-_SINGULAR = (
-    1e-9  # relative eigenvalues of R_k below which a client's own samples tell nothing about its target
-)
+_SINGULAR = 1e-9  # relative eigenvalues of R_k below which a client's own samples tell nothing about its target
 
 
 def table_samples(scenario: Scenario) -> "tuple[Fleet, TableSamples]":
@@ -72,9 +70,7 @@ def _measured_fleet(data: OwnData, model: Model, dimension: int) -> Fleet:
         noise_variance=np.array([np.mean(residual**2) for residual in residuals]),
         target_offsets=offsets,
         fourth_moments=np.array([_mean_squares(products) for products in squares]),
-        weighted_noise=np.array(
-            [_mean_squares(z * e[:, None]) for z, e in zip(rows, residuals, strict=True)]
-        ),
+        weighted_noise=np.array([_mean_squares(z * e[:, None]) for z, e in zip(rows, residuals, strict=True)]),
     )
 
 

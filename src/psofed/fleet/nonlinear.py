@@ -149,6 +149,5 @@ def _estimate_moments(clients: int, dimension: int, model: Model, data: Data) ->
     count = max(_SAMPLES // clients, 200)
     seeds = np.random.SeedSequence((data.fleet_seed, 2)).spawn(clients)
     return moments_of(
-        (draw_sample(scenario, fleet, count, np.random.default_rng(seed), k) for k, seed in enumerate(seeds)),
-        features,
+        (draw_sample(scenario, fleet, count, np.random.default_rng(seed), k) for k, seed in enumerate(seeds)), features
     )

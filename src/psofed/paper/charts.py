@@ -13,10 +13,7 @@ from psofed.render.style import PAGE_WIDTH
 from psofed.results import METRIC_TITLES
 from psofed.scenario import UPLINKS
 
-PANEL_TITLES = {
-    "same": "uplink as in the equations (same)",
-    "redrawn": "uplink as in the analysis (redrawn)",
-}
+PANEL_TITLES = {"same": "uplink as in the equations (same)", "redrawn": "uplink as in the analysis (redrawn)"}
 
 # Normal quantile of the 95 % intervals; with a hundred trials and more, Student's differs by under 2 %.
 BAND = 1.96
@@ -108,10 +105,7 @@ def spread_labels(levels: FloatArray, share: float = 0.052, height: float | None
     # least-squares monotone fit, which averages between the largest mean from the left and the smallest to the right.
     wanted = levels[order] - gap * np.arange(levels.size)
     fit = [
-        max(
-            min(wanted[first:last].mean() for last in range(at + 1, levels.size + 1))
-            for first in range(at + 1)
-        )
+        max(min(wanted[first:last].mean() for last in range(at + 1, levels.size + 1)) for first in range(at + 1))
         for at in range(levels.size)
     ]
     heights = np.empty(levels.size)

@@ -80,9 +80,7 @@ def _gap(upper: FloatArray, lower: FloatArray) -> Gap:
 
 def _panels(figures: Figures, *names: str) -> list[FloatArray]:
     """Return what was simulated, (curves, points, trials), for the same and the redrawn uplink of each figure."""
-    panels = [
-        figures[name].select(kind="simulation", uplink=u) for name in names for u in ("same", "redrawn")
-    ]
+    panels = [figures[name].select(kind="simulation", uplink=u) for name in names for u in ("same", "redrawn")]
     return [np.stack([np.asarray(curve.trials) for curve in panel]) for panel in panels]
 
 
@@ -104,11 +102,7 @@ def _above(figures: Figures, rival: str, first: int = 0, last: int = 4) -> Gap:
 def _best(figures: Figures) -> bool:
     majority, mean = "SignSGD, plain signs, majority", "SignSGD, plain signs, mean"
     worse = (("Online-Fed", 1), ("QS-Fed",), ("SignSGD",), (majority, 0, 3), (mean, 0, 0))
-    better = (
-        ((majority, 4, 4), -0.7),
-        ((mean, 1, 4), -0.5, -2.2, -3.3, -4.3),
-        (("CS-Fed", 0, 2), -0.1, -0.1, -0.1),
-    )
+    better = (((majority, 4, 4), -0.7), ((mean, 1, 4), -0.5, -2.2, -3.3, -4.3), (("CS-Fed", 0, 2), -0.1, -0.1, -0.1))
     return all(_above(figures, *rival).is_positive() for rival in worse) and all(
         _above(figures, *rival).is_near(*gaps) for rival, *gaps in better
     )
@@ -125,9 +119,7 @@ def _client_work(figures: Figures, coding: int = 0) -> tuple[float, float, float
 
 
 def _compression_costs(figures: Figures) -> bool:
-    ours, exchange, iteration = _client_work(
-        figures, 2 * CSFed().measurements * figures["fig1"].base.dimension
-    )
+    ours, exchange, iteration = _client_work(figures, 2 * CSFed().measurements * figures["fig1"].base.dimension)
     return exchange > _client_work(figures)[1] and iteration < ours
 
 

@@ -40,9 +40,7 @@ def paper_scenario(*, num_byzantine: int, probability: float, variance: float, *
     """
     attack = Gaussian(num_byzantine=num_byzantine, probability=probability, variance=variance)
     data = Data(fleet_seed=FLEET_SEED)
-    return Scenario(
-        **{"num_clients": 50, "dimension": 5, "iterations": 1500, "attack": attack, "data": data, **fields}
-    )
+    return Scenario(**{"num_clients": 50, "dimension": 5, "iterations": 1500, "attack": attack, "data": data, **fields})
 
 
 def axis(field: str, *values: float) -> Axis:

@@ -146,10 +146,7 @@ _FIGURES = (
             PlannedCurve("E_φ (data)", _WITHOUT_ATTACK, _WITHOUT_ATTACK, "data"),
             *(
                 PlannedCurve(
-                    f"E_ω (attack), |S_B| = {n}",
-                    {"attack.num_byzantine": n},
-                    {"attack.num_byzantine": n},
-                    "attack",
+                    f"E_ω (attack), |S_B| = {n}", {"attack.num_byzantine": n}, {"attack.num_byzantine": n}, "attack"
                 )
                 for n in (5, 15)
             ),

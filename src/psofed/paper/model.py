@@ -129,9 +129,7 @@ class FigureData(FigureSubject):
 
     def select(self, **wanted: Any) -> list[FigureSeries]:
         """Return the series whose attributes have the given values."""
-        return [
-            one for one in self.series if all(getattr(one, key) == value for key, value in wanted.items())
-        ]
+        return [one for one in self.series if all(getattr(one, key) == value for key, value in wanted.items())]
 
     def panel(self, uplink: str) -> list[FigureSeries]:
         """Return what is drawn in a panel: its uplink's series, the paper's theory and the printed points.

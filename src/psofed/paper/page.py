@@ -22,10 +22,7 @@ from psofed.render.numbers import counted
 from psofed.scenario import UPLINKS
 
 # Of every verdict: its sign, its class in the style sheet, and what is said of one claim and of several.
-VERDICTS = {
-    HOLDS: ("✓", "holds", "holds", "hold"),
-    PARTLY: ("◐", "partly", "holds in part", "hold in part"),
-}
+VERDICTS = {HOLDS: ("✓", "holds", "holds", "hold"), PARTLY: ("◐", "partly", "holds in part", "hold in part")}
 # What every panel shows.
 PANELS = {
     "same": "The equations as written",
@@ -41,10 +38,7 @@ def write_page(reproduction: Reproduction, claims: list[Claim], folder: Path) ->
     resources = files("psofed.paper")
     pictures = {name: base64.b64encode((folder / f"{name}.svg").read_bytes()).decode() for name in figures}
     tables = {
-        name: [
-            _with_symbols(table_to_html(report.figure_table(data, uplink, PANELS[uplink])))
-            for uplink in UPLINKS
-        ]
+        name: [_with_symbols(table_to_html(report.figure_table(data, uplink, PANELS[uplink]))) for uplink in UPLINKS]
         for name, data in figures.items()
     }
     text = environment.from_string(resources.joinpath("page.html").read_text("utf-8")).render(
@@ -76,9 +70,7 @@ def typeset(text: str) -> Markup:
     >>> typeset("|S_B| = 5 & M = 1")
     Markup('|<i>S</i><sub>B</sub>|\xa0=\xa05 &amp; <i>M</i>\xa0=\xa01')
     """
-    glued = re.sub(
-        r" [=≤≥] (?=[\d+−-])|(?<=\d) (?:± \d|dB)", lambda match: match[0].replace(" ", "\u00a0"), text
-    )
+    glued = re.sub(r" [=≤≥] (?=[\d+−-])|(?<=\d) (?:± \d|dB)", lambda match: match[0].replace(" ", "\u00a0"), text)
     return _with_symbols(html.escape(glued, quote=False))
 
 

@@ -53,9 +53,7 @@ def answer(figures: Mapping[str, FigureData]) -> str:
         names = listed([name.replace("fig", "figure ") for name in figures], most=9)
         return f"This is {names} only; `psofed reproduce fig1` compares PSO-Fed with its rivals."
     data = figures["fig1"]
-    ours, full = (
-        data.select(kind="simulation", uplink="same", label=label)[0] for label in ("PSO-Fed", "Online-Fed")
-    )
+    ours, full = (data.select(kind="simulation", uplink="same", label=label)[0] for label in ("PSO-Fed", "Online-Fed"))
     base, lower = data.base, bool(ours.y[-1] < full.y[-1])
     return (
         f"{'Yes' if lower else 'No'}. With {ours.x[-1]:g} of {base.num_clients} clients Byzantine, sharing "

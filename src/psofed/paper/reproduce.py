@@ -32,9 +32,7 @@ def choose_figures(names: Sequence[str]) -> tuple[str, ...]:
     choices = (*figures, "all")
     for name in names:
         if name not in choices:
-            raise InvalidValueError(
-                "figure", name, "one of " + ", ".join(choices), did_you_mean(name, choices)
-            )
+            raise InvalidValueError("figure", name, "one of " + ", ".join(choices), did_you_mean(name, choices))
     return figures if not names or "all" in names else tuple(name for name in figures if name in names)
 
 
@@ -58,9 +56,7 @@ def reproduce(
     simulated = time.perf_counter()
     figures = {plan.name: plan.build(quality, lambda cell: by_key[cell.key]) for plan in plans}
     theory_seconds = time.perf_counter() - simulated
-    return Reproduction(
-        figures, quality, simulated - started, theory_seconds, computed, len(cells), dict(changes)
-    )
+    return Reproduction(figures, quality, simulated - started, theory_seconds, computed, len(cells), dict(changes))
 
 
 def save_reproduction(

@@ -54,9 +54,7 @@ class Attack(Part):
         default=None, low=0, text="number of Byzantine clients", label="Byzantine clients"
     )
     clients: Sequence[int | str] = option(
-        default=(),
-        text="which clients are Byzantine: numbers, or names in your own data",
-        label="or which clients",
+        default=(), text="which clients are Byzantine: numbers, or names in your own data", label="or which clients"
     )
     probability: float = option(
         default=0.2,
@@ -89,9 +87,7 @@ class Attack(Part):
                 "attack.num_byzantine", self.num_byzantine, f"{len(names)}, the number of attack.clients"
             )
         if names and self.byzantine_set == "redrawn":
-            raise InvalidValueError(
-                "attack.clients", list(names), 'empty with attack.byzantine_set = "redrawn"'
-            )
+            raise InvalidValueError("attack.clients", list(names), 'empty with attack.byzantine_set = "redrawn"')
 
     def corrupt(self, upload: Any, *args: Any, **kwargs: Any) -> float:
         """Return the number that arrives instead of ``upload.value``; NaN for one that is not sent.
@@ -230,11 +226,7 @@ def _check_clients(clients: Any) -> tuple[int | str, ...]:
 def _number_of(client: int | str, num_clients: int, names: Sequence[str]) -> int:
     if isinstance(client, str):
         if client not in names:
-            allowed = (
-                f"one of {', '.join(names[:20])}"
-                if names
-                else "a number, because these clients have no names"
-            )
+            allowed = f"one of {', '.join(names[:20])}" if names else "a number, because these clients have no names"
             raise InvalidValueError("attack.clients", client, allowed)
         return list(names).index(client)
     return check_integer("attack.clients", client, 0, num_clients - 1, "num_clients - 1")

@@ -34,9 +34,7 @@ class AttackGroups(Attack):
     kind: ClassVar[str] = "groups"
     not_affine_because: ClassVar[str] = "several groups attack"
 
-    groups: tuple[Attack, ...] = option(
-        text="the attacks of the groups", check=lambda name, value: tuple(value)
-    )
+    groups: tuple[Attack, ...] = option(text="the attacks of the groups", check=lambda name, value: tuple(value))
 
     def __post_init__(self) -> None:
         for place, attack in enumerate(self.groups):

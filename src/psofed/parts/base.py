@@ -326,14 +326,8 @@ class Aggregation(Part):
             return
         names, is_entries = code.co_varnames[1 : code.co_argcount], cls.over == "entries"
         remembers = cls.memory_size is not Aggregation.memory_size
-        if takes_memory(cls.combine) != remembers or len(names) - remembers not in (
-            (1,) if is_entries else (1, 2)
-        ):
-            wanted = [
-                "numbers" if is_entries else "updates",
-                *["memory"] * remembers,
-                *["[out]"] * (not is_entries),
-            ]
+        if takes_memory(cls.combine) != remembers or len(names) - remembers not in ((1,) if is_entries else (1, 2)):
+            wanted = ["numbers" if is_entries else "updates", *["memory"] * remembers, *["[out]"] * (not is_entries)]
             raise PsofedError(
                 f'aggregation "{cls.kind}" ({cls.__qualname__}) has combine(self, {", ".join(names)}); it must be '
                 f"combine(self, {', '.join(wanted)}), and `memory` needs a method memory_size"
@@ -407,9 +401,7 @@ class Defence(Part):
     memory_size: ClassVar[int] = 1
 
     false_alarm_every: float = option(
-        default=10_000.0,
-        low=1.0,
-        text="iterations per wrongly excluded honest client, over the whole fleet",
+        default=10_000.0, low=1.0, text="iterations per wrongly excluded honest client, over the whole fleet"
     )
     threshold: float | None = option(
         default=None, low=0.0, text="alarm threshold of the suspicion; replaces false_alarm_every"
@@ -419,14 +411,10 @@ class Defence(Part):
     )
     excluded_download: bool = option(default=True, text="whether excluded clients still download")
     reference: str = option(
-        default="participants",
-        choices=("participants", "server"),
-        text="what uploads are compared with",
+        default="participants", choices=("participants", "server"), text="what uploads are compared with"
     )
     variance: str = option(
-        default="auto",
-        choices=("auto", "theory", "estimated", "past"),
-        text="source of the honest residuals' variance",
+        default="auto", choices=("auto", "theory", "estimated", "past"), text="source of the honest residuals' variance"
     )
 
     def suspicion(self, evidence: "contexts.Evidence", memory: "FloatArray") -> float:

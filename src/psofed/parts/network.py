@@ -39,13 +39,9 @@ class Availability(Part):
         "it does not state that clients and iterations are independent of each other (is_memoryless = True)"
     )
 
-    server_knows: bool = option(
-        default=True, text="whether participants are drawn from the available clients only"
-    )
+    server_knows: bool = option(default=True, text="whether participants are drawn from the available clients only")
     learns: str = option(
-        default="always",
-        choices=("always", "available"),
-        text="whether clients that are not available still learn",
+        default="always", choices=("always", "available"), text="whether clients that are not available still learn"
     )
 
     def is_available(self, presence: "Presence", *args: Any) -> bool:

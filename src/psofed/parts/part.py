@@ -90,14 +90,10 @@ class Part(Settings):
     def check_methods(cls) -> None:
         """Refuse a class that has none of its family's methods, or lacks one that every part of the family needs."""
         base, family = cls._family_base(), cls.family.replace("_", "-")
-        missing = [
-            name for name in (*cls.methods, *cls.also_needs) if getattr(cls, name) is getattr(base, name)
-        ]
+        missing = [name for name in (*cls.methods, *cls.also_needs) if getattr(cls, name) is getattr(base, name)]
         if cls.methods and set(cls.methods) <= set(missing):
             wanted = " or ".join(cls.methods)
-            raise PsofedError(
-                f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {wanted}; it has none.'
-            )
+            raise PsofedError(f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {wanted}; it has none.')
         for name in cls.also_needs:
             if name in missing:
                 raise PsofedError(f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {name}.')

@@ -12,16 +12,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation, Attack, Learner, PreAggregation
-from psofed.parts.contexts import (
-    KNOWLEDGE,
-    AllUpdates,
-    Conspiracy,
-    Numbers,
-    Sample,
-    Updates,
-    Upload,
-    scratch_size,
-)
+from psofed.parts.contexts import KNOWLEDGE, AllUpdates, Conspiracy, Numbers, Sample, Updates, Upload, scratch_size
 from psofed.parts.part import call_with_memory, takes_memory
 
 # Largest memory of an attack or a learner, in values per trial; more would exhaust the machine's memory.
@@ -153,17 +144,13 @@ def poison_sample(
     `memory` (any,) is the client's; `group` and `byzantine` are the Byzantine clients of this attack and of all groups.
     """
     group = np.array([client]) if group is None else group
-    seen = Sample(
-        inputs.copy(), label, normals, client, iteration, group, group if byzantine is None else byzantine
-    )
+    seen = Sample(inputs.copy(), label, normals, client, iteration, group, group if byzantine is None else byzantine)
     if takes_memory(attack.poison):
         return attack.poison(seen, np.zeros(attack.memory_size(inputs.size)) if memory is None else memory)
     return attack.poison(seen)
 
 
-def mix_uploads(
-    pre: PreAggregation, uploads: FloatArray, server: FloatArray, *, uniforms: FloatArray
-) -> FloatArray:
+def mix_uploads(pre: PreAggregation, uploads: FloatArray, server: FloatArray, *, uniforms: FloatArray) -> FloatArray:
     """Return the mixed uploads that the rule receives instead of those of the participants.
 
     Parameters
@@ -253,9 +240,7 @@ def combine_uploads(
     step = np.zeros_like(server) if own_step is None else own_step
     scratch = np.empty(scratch_size(*changes.shape))
     numbers = np.arange(len(uploads)) if clients is None else np.asarray(clients)
-    updates = Updates(
-        changes, shared, following[entries], step[entries], scratch, entries, numbers[answered], total
-    )
+    updates = Updates(changes, shared, following[entries], step[entries], scratch, entries, numbers[answered], total)
     if rule.writes_change():
         agreed = np.zeros(len(entries))
         call_with_memory(rule.combine, updates, kept, agreed)

@@ -89,10 +89,7 @@ def register(part: type[Part]) -> None:
     """Register a class under its kind; called for every part when its class is defined."""
     key = part.family, part.kind
     known = _REGISTERED.get(key)
-    same = known is not None and (known.__module__, known.__qualname__) == (
-        part.__module__,
-        part.__qualname__,
-    )
+    same = known is not None and (known.__module__, known.__qualname__) == (part.__module__, part.__qualname__)
     if (known is not None and not same) or (part.kind in _built_in(part.family) and not _is_built_in(part)):
         owner = f"{known.__module__}.{known.__qualname__}" if known is not None else "built in"
         raise PsofedError(
@@ -144,9 +141,7 @@ def plugin_of(part: Part) -> str | None:
 def plugin_files() -> list[str]:
     """Return the files of modules with user-defined parts, for clusters where they are not installed."""
     modules = {part.__module__ for part in _REGISTERED.values() if not _is_built_in(part)} - {"__main__"}
-    files = (
-        getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules) if "." not in module
-    )
+    files = (getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules) if "." not in module)
     return [str(file) for file in files if file]
 
 
@@ -194,9 +189,7 @@ def _load_named_modules() -> None:
         try:
             entry.load()
         except Exception as error:
-            raise PsofedError(
-                f"cannot load the parts of the installed package {entry.value}: {error}"
-            ) from error
+            raise PsofedError(f"cannot load the parts of the installed package {entry.value}: {error}") from error
 
 
 def _load_file(path: Path) -> ModuleType:

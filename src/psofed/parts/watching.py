@@ -408,7 +408,5 @@ class Watch:
 def _middle_of_columns(values: FloatArray) -> FloatArray:
     """Return the median of every column's numbers; each column holds at least one."""
     ordered, count = np.sort(values, axis=0), np.sum(~np.isnan(values), axis=0)
-    low, high = (
-        np.take_along_axis(ordered, place[None], axis=0)[0] for place in ((count - 1) // 2, count // 2)
-    )
+    low, high = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in ((count - 1) // 2, count // 2))
     return np.asarray(np.where(count % 2, low, 0.5 * (low + high)))

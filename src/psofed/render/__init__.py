@@ -5,14 +5,6 @@ and knows nothing else: `text`, `html` and `markup` (Markdown, LaTeX) write repo
 `numbers` decides how a number is written, `style` how anything is coloured.
 """
 
-from psofed.render.report import (
-    Column,
-    Kind,
-    Measured,
-    NextStep,
-    Report,
-    Reported,
-    Table,
-)
+from psofed.render.report import Column, Kind, Measured, NextStep, Report, Reported, Table
 
 __all__ = ["Column", "Kind", "Measured", "NextStep", "Report", "Reported", "Table"]

@@ -29,9 +29,7 @@ _MEDIAN = "o"  # in legends; hollow
 def draw_any(axes: Axes, chart: Chart | RowChart, space: tuple[float, float] = (6.0, 4.0)) -> None:
     """Draw a chart of any kind without its legend; `space`, in inches, is what its words are broken to."""
     if isinstance(chart, RowChart):
-        longest = max(
-            18, int(0.7 * space[0] / _LETTER)
-        )  # letters of a row's name, which stands beside the axes
+        longest = max(18, int(0.7 * space[0] / _LETTER))  # letters of a row's name, which stands beside the axes
         space = 0.7 * space[0], space[1]
         _draw_rows(axes, chart, space, longest)
     else:
@@ -65,9 +63,7 @@ def _draw_one(axes: Axes, series: Series, top: float) -> None:
     if series.low is not None and series.high is not None:
         # An interval without an end reaches beyond the picture.
         reach = 50.0 + np.nanmax(np.abs(np.append(y, 0.0)))
-        low, high = (
-            np.where(np.isnan(y), np.nan, np.clip(end, -reach, reach)) for end in (series.low, series.high)
-        )
+        low, high = (np.where(np.isnan(y), np.nan, np.clip(end, -reach, reach)) for end in (series.low, series.high))
         if series.line:
             axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0)
         else:
@@ -124,10 +120,7 @@ def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
         names = [with_symbols(name) for _, name in x.ticks]
         straight = sum(map(len, names)) * 0.075 + 0.1 * len(names) < space[0]
         axes.set_xticks(
-            [place for place, _ in x.ticks],
-            names,
-            rotation=0 if straight else 35,
-            ha="center" if straight else "right",
+            [place for place, _ in x.ticks], names, rotation=0 if straight else 35, ha="center" if straight else "right"
         )
     if x.whole:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -197,9 +190,7 @@ def legend_of(every: Iterable[Axes], charts: Iterable[Chart | RowChart]) -> list
     for marker, text in words.items():
         if any(marks[marker].any() for marks in flags):
             fill = "white" if marker == _MEDIAN else "0.3"
-            handles[text] = Line2D(
-                [], [], ls="none", marker=marker, color="0.3", mfc=fill, mew=1.5, label=text
-            )
+            handles[text] = Line2D([], [], ls="none", marker=marker, color="0.3", mfc=fill, mew=1.5, label=text)
     return list(handles.values())
 
 

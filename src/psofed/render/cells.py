@@ -36,9 +36,7 @@ def write_table(table: Table, most: int | None = None) -> Written:
 
     Columns of words without any are left out.
     """
-    used = [
-        at for at, column in enumerate(table.columns) if column.kind is not Kind.TEXT or _is_used(table, at)
-    ]
+    used = [at for at, column in enumerate(table.columns) if column.kind is not Kind.TEXT or _is_used(table, at)]
     table, headings, is_text = table.select(used), [], []
     for column in table.columns:
         headings += [column.heading, "95 % interval"][: 1 + column.interval]

@@ -118,9 +118,7 @@ def _for_print(panels: Panels, width: float) -> Panels:
         charts = ((replace(charts[0][0], title=""),),)
     least = max(_SMALL_PANEL, 0.8 + _ROW * max(rows, default=0))
     height = max(min(panels.size[1] / len(panels.charts), 0.7 * width / across), least)
-    return replace(
-        panels, title="", charts=charts, right=names, widths=widths, size=(width, height * len(charts))
-    )
+    return replace(panels, title="", charts=charts, right=names, widths=widths, size=(width, height * len(charts)))
 
 
 def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure:

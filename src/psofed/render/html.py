@@ -46,9 +46,7 @@ def table_to_html(table: Table, most: int | None = None) -> str:
     sides = ["left" if is_text else "right" for is_text in written.is_text]
     parts = ['<table style="border-collapse:collapse;margin:4px 0">']
     if table.title:
-        parts.append(
-            f'<caption style="text-align:left;padding:2px 10px">{html.escape(table.title)}</caption>'
-        )
+        parts.append(f'<caption style="text-align:left;padding:2px 10px">{html.escape(table.title)}</caption>')
     parts.append(_row("th", written.headings, sides))
     for row, marked in zip(written.rows, written.marked, strict=True):
         parts.append(_row("td", row, sides, marked))

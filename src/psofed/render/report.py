@@ -131,10 +131,7 @@ class Table:
     def to_json(self) -> dict[str, Any]:
         """Return plain values: a unit for each column, and numbers as they are, not rounded."""
         columns = [{"title": column.title, "unit": _unit(column)} for column in self.columns]
-        rows = [
-            [_plain(cell, column) for cell, column in zip(row, self.columns, strict=True)]
-            for row in self.rows
-        ]
+        rows = [[_plain(cell, column) for cell, column in zip(row, self.columns, strict=True)] for row in self.rows]
         return {"title": self.title, "columns": columns, "rows": rows, "notes": list(self.notes)}
 
 
@@ -188,25 +185,14 @@ class Report:
         """The charts."""
         return self.draw()
 
-    def adding(
-        self, *notes: str, tables: tuple[Table, ...] = (), next_step: NextStep | None = None
-    ) -> "Report":
+    def adding(self, *notes: str, tables: tuple[Table, ...] = (), next_step: NextStep | None = None) -> "Report":
         """Return a report with more notes and tables, and perhaps another next step."""
         return replace(
-            self,
-            notes=(*self.notes, *notes),
-            tables=(*self.tables, *tables),
-            next_step=next_step or self.next_step,
+            self, notes=(*self.notes, *notes), tables=(*self.tables, *tables), next_step=next_step or self.next_step
         )
 
     def to_text(
-        self,
-        *,
-        width: int = 100,
-        rows: int = MOST_ROWS,
-        colour: bool = False,
-        file: str = "",
-        wide: bool = False,
+        self, *, width: int = 100, rows: int = MOST_ROWS, colour: bool = False, file: str = "", wide: bool = False
     ) -> str:
         """Return the report as text.
 
@@ -320,9 +306,7 @@ class Reported:
 
 def _unit(column: Column) -> str:
     # A level is kept linear in JSON, with its dB beside it.
-    return column.unit or (
-        "dB" if column.kind is Kind.DECIBELS else "1" if column.kind is not Kind.TEXT else ""
-    )
+    return column.unit or ("dB" if column.kind is Kind.DECIBELS else "1" if column.kind is not Kind.TEXT else "")
 
 
 def _plain(cell: Cell, column: Column) -> Any:

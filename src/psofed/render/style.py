@@ -52,12 +52,7 @@ PRINT: dict[Any, Any] = {
 }
 
 # Files have TrueType fonts, which journals ask for, and the same bytes for the same picture.
-FONTS: dict[Any, Any] = {
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "psofed",
-}
+FONTS: dict[Any, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "psofed"}
 
 
 def check_width(width: str | float) -> float:
@@ -80,10 +75,7 @@ def check_picture_format(path: Path) -> None:
 
 
 def save_picture(
-    chart: "AnyChart",
-    path: Path,
-    width: str | float | None = None,
-    suffixes: Sequence[str] = (".svg", ".png"),
+    chart: "AnyChart", path: Path, width: str | float | None = None, suffixes: Sequence[str] = (".svg", ".png")
 ) -> None:
     """Write a chart in several formats, each whole or not at all."""
     from psofed.render.figures import draw_chart, save_figure

@@ -155,8 +155,7 @@ def _heading_lines(headings: list[str], body: list[list[str]]) -> list[list[str]
         return []
     widths = [max([_NARROW, *(len(row[at]) for row in body)]) for at in range(len(headings))]
     broken = [
-        textwrap.wrap(text, width, break_long_words=False) or [""]
-        for text, width in zip(headings, widths, strict=True)
+        textwrap.wrap(text, width, break_long_words=False) or [""] for text, width in zip(headings, widths, strict=True)
     ]
     height = max(map(len, broken))
     padded = [[""] * (height - len(lines)) + lines for lines in broken]
@@ -166,7 +165,5 @@ def _heading_lines(headings: list[str], body: list[list[str]]) -> list[list[str]
 def _wrapped(text: str, width: int, hanging: str = "") -> str:
     # A number stays with its unit or its sign.
     glued = text.replace(" dB", "\u00a0dB").replace(" %", "\u00a0%")
-    lines = textwrap.wrap(
-        glued, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
-    )
+    lines = textwrap.wrap(glued, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\u00a0", " ")

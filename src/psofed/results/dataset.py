@@ -53,9 +53,7 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
         "trial", result.diverged_at, "iteration in which the trial was seen to diverge, or -1", "iterations"
     )
     variables["input_variance"] = variable("client", fleet.input_variance, "variance of the client's inputs")
-    variables["noise_variance"] = variable(
-        "client", fleet.noise_variance, "variance of the client's observation noise"
-    )
+    variables["noise_variance"] = variable("client", fleet.noise_variance, "variance of the client's observation noise")
     variables["is_byzantine"] = variable(
         "client", fleet.byzantine_mask(result.scenario.attack), "whether the client is Byzantine"
     )
@@ -68,10 +66,7 @@ def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
     if result.defence is not None:
         for name, counts in result.defence.arrays().items():
             variables[name] = variable(("trial", "client"), counts, *DEFENCE_LONG_NAMES[name])
-        watched = {
-            "defence_threshold": result.defence.threshold,
-            "defence_variance": result.defence.variance,
-        }
+        watched = {"defence_threshold": result.defence.threshold, "defence_variance": result.defence.variance}
     clients: Any = np.arange(result.scenario.num_clients)
     coordinates = {
         "trial": variable("trial", np.arange(result.trials), "number of the trial"),

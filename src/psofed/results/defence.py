@@ -99,16 +99,8 @@ class DefenceRecord:
     @property
     def summary(self) -> dict[str, float]:
         """Summary over all trials, by name."""
-        names = (
-            "found",
-            "median_delay",
-            "iterations_per_false_alarm",
-            "byzantine_time_out",
-            "honest_time_out",
-        )
-        return {"false_alarms": float(self.false_alarms.sum())} | {
-            name: getattr(self, name) for name in names
-        }
+        names = ("found", "median_delay", "iterations_per_false_alarm", "byzantine_time_out", "honest_time_out")
+        return {"false_alarms": float(self.false_alarms.sum())} | {name: getattr(self, name) for name in names}
 
     def describe(self) -> str:
         """Say it in a sentence or two."""
@@ -129,9 +121,7 @@ class DefenceRecord:
         """Return plain values; arrays are means over the trials, by client."""
         ever = self.first >= 0
         with np.errstate(invalid="ignore"):
-            first = np.where(ever, self.first, 0).sum(axis=0) / np.where(
-                ever.any(axis=0), ever.sum(axis=0), np.nan
-            )
+            first = np.where(ever, self.first, 0).sum(axis=0) / np.where(ever.any(axis=0), ever.sum(axis=0), np.nan)
         return {
             "threshold": self.threshold,
             "variance": self.variance,
@@ -145,11 +135,7 @@ class DefenceRecord:
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         """Return what is known of every client in every trial, by the name it has in files."""
-        return {
-            "first_excluded_at": self.first,
-            "exclusions": self.exclusions,
-            "iterations_excluded": self.time_out,
-        }
+        return {"first_excluded_at": self.first, "exclusions": self.exclusions, "iterations_excluded": self.time_out}
 
 
 def _mean(values: NDArray[Any]) -> float:

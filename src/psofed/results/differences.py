@@ -10,12 +10,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
 from psofed.render import Report, Reported
 from psofed.results.estimates import CONFIDENCE
-from psofed.results.metric_difference import (
-    MetricDifference,
-    pair_decibels,
-    paired_difference,
-    unpaired_difference,
-)
+from psofed.results.metric_difference import MetricDifference, pair_decibels, paired_difference, unpaired_difference
 from psofed.results.metrics import label_of
 from psofed.scenario.describe import dotted_fields
 
@@ -175,9 +170,7 @@ def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None
     names = name_by_settings(a.scenario, b.scenario)
     if not reasons:
         return paired_metrics(first, second, names)
-    metrics = {
-        metric: unpaired_difference(first[metric], second[metric]) for metric in first if metric in second
-    }
+    metrics = {metric: unpaired_difference(first[metric], second[metric]) for metric in first if metric in second}
     return Difference(metrics, False, (a.trials, b.trials), tuple(reasons), names)
 
 

@@ -207,9 +207,7 @@ def students_factor(count: int, confidence: float = CONFIDENCE) -> float:
     return float(stdtrit(count - 1, (1 + confidence) / 2)) if count > 1 else math.nan
 
 
-def find_unsteady(
-    steady_state: dict[str, FloatArray], tail_change: dict[str, FloatArray]
-) -> dict[str, float]:
+def find_unsteady(steady_state: dict[str, FloatArray], tail_change: dict[str, FloatArray]) -> dict[str, float]:
     """Return the metrics that still change over the tail, with the relative change between its halves.
 
     Examples

@@ -119,9 +119,7 @@ def find_metrics(metrics: "Iterable[str | Metric] | str | Metric") -> tuple[str 
         if name in LABELS and isinstance(value, Metric):
             raise InvalidValueError("metric", name, "another name than that of a built-in metric")
         if chosen.setdefault(name, value) != value:
-            raise InvalidValueError(
-                "metric", name, "given once; a class with other options needs another `kind`"
-            )
+            raise InvalidValueError("metric", name, "given once; a class with other options needs another `kind`")
     return tuple(chosen.values())
 
 

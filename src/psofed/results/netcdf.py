@@ -68,9 +68,7 @@ def open_dataset(path: str | Path) -> "xarray.Dataset":
     return data
 
 
-def read_back(
-    path: str | Path, content: Any, make: Callable[[Any], Any], what: str = "a psofed result"
-) -> Any:
+def read_back(path: str | Path, content: Any, make: Callable[[Any], Any], what: str = "a psofed result") -> Any:
     """Return ``make(content)``; any failure is a :class:`PsofedError`: the file `path` is not `what`.
 
     The content may be forged, and HDF5, xarray and JSON raise whatever they like on what they do not expect. So this
@@ -90,9 +88,7 @@ def _check_size(file: Path) -> None:
         return
     size, memory = file.stat().st_size, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if size > memory:
-        raise PsofedError(
-            f"{file}: has {size / 1e9:.0f} GB, but this machine only {memory / 1e9:.0f} GB of memory"
-        )
+        raise PsofedError(f"{file}: has {size / 1e9:.0f} GB, but this machine only {memory / 1e9:.0f} GB of memory")
 
 
 def _verify(file: Path) -> None:

@@ -207,10 +207,7 @@ class SimulationResult(Reported):
                 **{metric: value.to_json() for metric, value in self.estimates().items()},
                 "tail": self.tail,
                 "trials": self.trials,
-                "diverged": {
-                    "trials": diverged.tolist(),
-                    "iterations": self.diverged_at[diverged].tolist(),
-                },
+                "diverged": {"trials": diverged.tolist(), "iterations": self.diverged_at[diverged].tolist()},
                 "unsteady": self.unsteady_metrics,
                 **optional,
                 **self.details,

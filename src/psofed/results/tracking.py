@@ -58,14 +58,11 @@ class Tracking:
         """Return one sentence."""
         if self.lag is not None:
             return (
-                f"The server knows the target as if it were {self.lag:.0f} iterations late "
-                "(noise and attack included)."
+                f"The server knows the target as if it were {self.lag:.0f} iterations late (noise and attack included)."
             )
         if self.untracked is not None:
             untracked = percent(self.untracked, 1)
-            return (
-                f"The server does not follow {untracked} of the motion's power (noise and attack included)."
-            )
+            return f"The server does not follow {untracked} of the motion's power (noise and attack included)."
         if not self.jumped:
             return f"The server's MSD against the moving target is {decibels(self.msd)}."
         if self.recovery is None:

@@ -49,10 +49,7 @@ class Communication:
         """Bits that a participant receives and sends in an exchange, on average."""
         share = Fraction(self.taking_part) / BITS_PER_NUMBER
         traffic = self.traffic
-        return (
-            traffic.bits_down * self.bits_per_value_down * share,
-            traffic.bits_up * self.bits_per_value_up * share,
-        )
+        return (traffic.bits_down * self.bits_per_value_down * share, traffic.bits_up * self.bits_per_value_up * share)
 
     @property
     def per_iteration(self) -> dict[str, float]:
@@ -128,8 +125,6 @@ def _row(down: Fraction, up: Fraction) -> dict[str, float]:
     """Return amounts in three units; whole ones are integers, so that they read as such."""
     units = {"numbers": BITS_PER_NUMBER, "bytes": 8, "bits": 1}
     amounts = {
-        f"{unit}_{way}": bits / size
-        for unit, size in units.items()
-        for way, bits in (("down", down), ("up", up))
+        f"{unit}_{way}": bits / size for unit, size in units.items() for way, bits in (("down", down), ("up", up))
     }
     return {name: int(value) if value.denominator == 1 else float(value) for name, value in amounts.items()}

@@ -109,9 +109,7 @@ def as_covariances(field_name: str, value: Any) -> Covariances:
     """Return one covariance matrix per client as tuples, from an array or nested sequences."""
     import numpy as np
 
-    allowed = (
-        "num_clients symmetric positive semi-definite matrices of finite numbers, dimension × dimension each"
-    )
+    allowed = "num_clients symmetric positive semi-definite matrices of finite numbers, dimension × dimension each"
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

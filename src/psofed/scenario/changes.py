@@ -48,9 +48,7 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     mapping = scenario_to_mapping(scenario)
     if scenario.data.rows is None:
         return scenario_from_mapping(set_values(mapping, changes))
-    if any(
-        name in changes for name in ("data", "data.file", *(f"data.{key}" for key in DataSettings.options()))
-    ):
+    if any(name in changes for name in ("data", "data.file", *(f"data.{key}" for key in DataSettings.options()))):
         return scenario_from_mapping(_without_rows(set_values(mapping, changes), changes), opening=True)
     return scenario_from_mapping(set_values({**mapping, "data": {"rows": scenario.data.rows}}, changes))
 

@@ -114,8 +114,7 @@ def scenario_report(scenario: "Scenario") -> Report:
     """Return the settings that a scenario file would hold."""
     settings = dotted_fields(scenario.to_mapping())
     rows = tuple(
-        (name, shortened(str(settings[name]), _LONGEST))
-        for name in sorted(settings, key=lambda name: "." in name)
+        (name, shortened(str(settings[name]), _LONGEST)) for name in sorted(settings, key=lambda name: "." in name)
     )
     table = Table("", (Column("setting"), Column("value")), rows)
     return Report(f"{sentence_case(describe_scenario(scenario))}.", tables=(table,))
@@ -160,10 +159,6 @@ def field_title(name: str) -> str:
     from psofed.scenario.tables import Data
 
     table, _, key = name.rpartition(".")
-    field = {"": Scenario.options(), "attack": Attack.options(), "data": Data.options()}.get(table, {}).get(
-        key
-    )
+    field = {"": Scenario.options(), "attack": Attack.options(), "data": Data.options()}.get(table, {}).get(key)
     label = "" if field is None else option_of(field).label
-    return label or " ".join(word for word in (table, key) if word not in ("", "kind", "data")).replace(
-        "_", " "
-    )
+    return label or " ".join(word for word in (table, key) if word not in ("", "kind", "data")).replace("_", " ")

@@ -56,9 +56,7 @@ def read_scenario(
         load_plugin(plugin)
     mapping = read_mapping(path)
     try:
-        return scenario_from_mapping(
-            set_values(mapping, changes or {}), folder=Path(path).parent, opening=open_data
-        )
+        return scenario_from_mapping(set_values(mapping, changes or {}), folder=Path(path).parent, opening=open_data)
     except PsofedError as error:
         # A wrong change is not a mistake in the file.
         raise (error if getattr(error, "field", None) in (changes or {}) else error.at(str(path))) from None
@@ -79,12 +77,8 @@ def as_scenario(value: Any, name: str = "scenario") -> Scenario:
     if isinstance(value, str | Path):
         return read_scenario(value)
     if isinstance(value, OwnData) or hasattr(value, "columns"):
-        data = (
-            "data" if isinstance(value, OwnData) else "psofed.read_data(table, client_column, target_column)"
-        )
-        raise PsofedError(
-            f"{name} is a table. Make a scenario of it with psofed.Scenario.from_data({data}, …)."
-        )
+        data = "data" if isinstance(value, OwnData) else "psofed.read_data(table, client_column, target_column)"
+        raise PsofedError(f"{name} is a table. Make a scenario of it with psofed.Scenario.from_data({data}, …).")
     raise InvalidValueError(name, value, "a psofed.Scenario, or the path of its TOML file")
 
 
@@ -94,9 +88,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     try:
         content = read_toml(path)
     except FileNotFoundError:
-        raise PsofedError(
-            f"{path}: no such file; `psofed example > {path}` writes one to start from"
-        ) from None
+        raise PsofedError(f"{path}: no such file; `psofed example > {path}` writes one to start from") from None
     if isinstance(content.get("grid"), dict):
         raise PsofedError(f"{path}: this is a grid of scenarios; run it with `psofed sweep {path}`.")
     return content

@@ -20,9 +20,7 @@ from psofed.settings.simulation import SimulationSettings
 _CHECKS = {name: option_of(field).check for name, field in Scenario.options().items()}
 # Parts whose name stands outside of their table; tables that hold a part's kind and options; and plain tables.
 NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
-KIND_TABLES = tuple(
-    name for name, check in _CHECKS.items() if isinstance(check, PartCheck) and name not in NAMED
-)
+KIND_TABLES = tuple(name for name, check in _CHECKS.items() if isinstance(check, PartCheck) and name not in NAMED)
 _PLAIN_TABLES = {name: check.kind for name, check in _CHECKS.items() if isinstance(check, TableCheck)}
 # Tables within tables that hold a part or, in a list, several in series.
 CHANNEL_TABLES = tuple(f"channel.{direction}" for direction in Links.options())
@@ -33,11 +31,7 @@ INNER: dict[str, str] = {
     if isinstance(_check := option_of(field).check, PartCheck)
 }
 # All tables that hold a part's kind and options, and its family.
-PART_TABLES = {
-    **dict(zip(KIND_TABLES, KIND_TABLES, strict=True)),
-    **INNER,
-    **dict.fromkeys(CHANNEL_TABLES, "channel"),
-}
+PART_TABLES = {**dict(zip(KIND_TABLES, KIND_TABLES, strict=True)), **INNER, **dict.fromkeys(CHANNEL_TABLES, "channel")}
 # Fields that hold a part's name, its options standing elsewhere.
 _PART_NAMES = {"selection.pattern": "pattern", **dict(zip(NAMED, NAMED, strict=True))}
 TABLE_NAMES = (*(name for name in _CHECKS if name in (*KIND_TABLES, *_PLAIN_TABLES)), *NAMED.values())
@@ -54,9 +48,7 @@ _RUN = [name for name, field in SimulationSettings.options().items() if option_o
 SEEN = ("clients", "samples", "digest")
 
 
-def scenario_from_mapping(
-    mapping: Mapping[str, Any], *, folder: Path | None = None, opening: bool = False
-) -> Scenario:
+def scenario_from_mapping(mapping: Mapping[str, Any], *, folder: Path | None = None, opening: bool = False) -> Scenario:
     """Make a scenario from nested mappings; unknown keys are refused.
 
     A table that ``[data]`` names is opened only if `opening`, since a mapping may come from another machine; its path
@@ -107,9 +99,7 @@ def field_names() -> list[str]:
     names = [name for name in Scenario.options() if name not in TABLE_NAMES]
     for table, kind in _PLAIN_TABLES.items():
         names += [
-            f"{table}.{name}"
-            for name in kind.options()
-            if f"{table}.{name}" not in ("data.rows", *CHANNEL_TABLES)
+            f"{table}.{name}" for name in kind.options() if f"{table}.{name}" not in ("data.rows", *CHANNEL_TABLES)
         ]
     names += [f"data.{name}" for name in ("file", *DataSettings.options())]
     # The attack first: among fields with the same name, users mean its field most often.
@@ -194,11 +184,7 @@ def _rows(values: dict[str, Any], folder: Path | None, opening: bool) -> OwnData
     except InvalidValueError as error:
         raise error.renamed(f"data.{error.field}") from None
     place = str(((folder or Path()) / file).absolute()) if file else ""
-    seen = (
-        tuple(content.get("clients", ())),
-        tuple(content.get("samples", ())),
-        str(content.get("digest", "")),
-    )
+    seen = (tuple(content.get("clients", ())), tuple(content.get("samples", ())), str(content.get("digest", "")))
     source = DataSource(place, settings, *seen)
     return source.read() if opening else source
 

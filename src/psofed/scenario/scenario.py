@@ -100,11 +100,7 @@ class Scenario(Settings):
         slider=(1, 200),
     )
     dimension: int = option(
-        low=1,
-        text="number of parameters of the model (D)",
-        group="Fleet",
-        label="parameters D",
-        slider=(1, 20),
+        low=1, text="number of parameters of the model (D)", group="Fleet", label="parameters D", slider=(1, 20)
     )
     num_participants: int = option(  # type: ignore[assignment]  # __post_init__ replaces None
         default=None,
@@ -158,23 +154,15 @@ class Scenario(Settings):
         label="aggregation rule",
     )
     selection: Selection = option(
-        default_factory=Selection,
-        check=TableCheck(Selection),
-        text="which parameters are shared",
-        group="Sharing",
+        default_factory=Selection, check=TableCheck(Selection), text="which parameters are shared", group="Sharing"
     )
     learner: Learner = option(
-        default_factory=LMS,
-        check=PartCheck("learner"),
-        text="how a client learns from a sample",
-        group="Sharing",
+        default_factory=LMS, check=PartCheck("learner"), text="how a client learns from a sample", group="Sharing"
     )
     model: Model = option(
         default_factory=Linear, check=PartCheck("model"), text="the model that clients fit", group="Data"
     )
-    data: Data = option(
-        default_factory=Data, check=TableCheck(Data), text="the clients' streams", group="Data"
-    )
+    data: Data = option(default_factory=Data, check=TableCheck(Data), text="the clients' streams", group="Data")
     drift: Drift | None = option(
         default=None,
         check=PartCheck("drift"),

@@ -15,14 +15,7 @@ from psofed.parts.patterns.random import Random
 from psofed.parts.registry import find_part
 from psofed.parts.streams.independent import Independent
 from psofed.parts.traffic import BITS_PER_NUMBER
-from psofed.scenario.accepted import (
-    Covariances,
-    PartCheck,
-    as_channels,
-    as_covariances,
-    as_rows,
-    plain_value,
-)
+from psofed.scenario.accepted import Covariances, PartCheck, as_channels, as_covariances, as_rows, plain_value
 
 Variance = PerClient
 
@@ -217,9 +210,7 @@ class Data(Settings):
             raise InvalidValueError("data.target_spread", self.target_spread, "0 with data.function")
         has_variance = self.input_variance != self.options()["input_variance"].default
         if self.covariances is not None and (has_variance or self.input_correlation):
-            raise InvalidValueError(
-                "data.covariances", "both", "given instead of input_variance and input_correlation"
-            )
+            raise InvalidValueError("data.covariances", "both", "given instead of input_variance and input_correlation")
         self._check_stream()
 
     def _check_stream(self) -> None:

@@ -26,9 +26,7 @@ class AdviceSettings(Settings, kw_only=False):
     client_column: str | None = option(
         default=None, flag=None, text="column with the client IDs, if the table is not read yet"
     )
-    target_column: str | None = option(
-        default=None, flag=None, text="column to predict, if the table is not read yet"
-    )
+    target_column: str | None = option(default=None, flag=None, text="column to predict, if the table is not read yet")
     features: Sequence[str] | None = option(
         default=None, flag=None, text="columns to predict from; all other numeric columns by default"
     )
@@ -49,14 +47,9 @@ class AdviceSettings(Settings, kw_only=False):
         text="robust aggregation rule to try besides the mean; the scenario's rule or the median by default",
     )
     trials: int = option(
-        default=16,
-        low=1,
-        kw_only=True,
-        text="draws of participants, masks and attacks over which errors are averaged",
+        default=16, low=1, kw_only=True, text="draws of participants, masks and attacks over which errors are averaged"
     )
-    seed: int = option(
-        default=0, low=0, kw_only=True, text="random seed of these draws and of the Byzantine clients"
-    )
+    seed: int = option(default=0, low=0, kw_only=True, text="random seed of these draws and of the Byzantine clients")
     min_rows: int | None = option(
         default=None,
         low=1,

@@ -12,17 +12,9 @@ class StreamSettings(Settings):
     group = "Your data"
 
     epochs: int = option(default=1, low=1, text="passes of each client through its rows")
-    warmup: int = option(
-        default=20,
-        low=2,
-        text="rows of each client that only feed its running means and deviations",
-    )
+    warmup: int = option(default=20, low=2, text="rows of each client that only feed its running means and deviations")
     clip: float = option(
-        default=5.0,
-        low=0,
-        open_low=True,
-        flag=None,
-        text="inputs are limited to this many standard deviations",
+        default=5.0, low=0, open_low=True, flag=None, text="inputs are limited to this many standard deviations"
     )
     min_rows: int | None = option(
         default=None, low=1, text="leave out clients with fewer rows; by default the warm-up plus 10"

@@ -21,15 +21,11 @@ class TrialSettings(Settings, kw_only=False):
     group = "Run"
 
     trials: int = option(
-        default=100,
-        low=1,
-        text="independent repetitions: new data, participants, masks and attacks; same fleet",
+        default=100, low=1, text="independent repetitions: new data, participants, masks and attacks; same fleet"
     )
     seed: int = option(default=0, low=0, text="random seed (the fleet has its own)")
     threads: int | None = option(
-        default=None,
-        low=1,
-        text="number of threads; all cores by default; never changes the result",
+        default=None, low=1, text="number of threads; all cores by default; never changes the result"
     )
     tail: float = option(
         default=0.2,
@@ -99,10 +95,7 @@ class SimulationSettings(MeasuringSettings, kw_only=False):
     """
 
     keep_trials: bool = option(
-        default=False,
-        flag=None,
-        kw_only=True,
-        text="keep the learning curve of every trial (needs more memory)",
+        default=False, flag=None, kw_only=True, text="keep the learning curve of every trial (needs more memory)"
     )
     executor: "Executor | None" = option(
         default=None,

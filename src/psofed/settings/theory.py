@@ -32,9 +32,7 @@ class PredictionSettings(Settings, kw_only=False):
         text="theory: exact (the equations as simulated), paper (download and upload taken as independent) or "
         "independence (exact, but with inputs taken as independent over time)",
     )
-    small_stepsize: bool = option(
-        default=False, text="drop terms of order stepsize squared (only in the paper theory)"
-    )
+    small_stepsize: bool = option(default=False, text="drop terms of order stepsize squared (only in the paper theory)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,9 +44,7 @@ class ComparisonSettings(TrialSettings, kw_only=False):
     """How a scenario is simulated, and which theory it is compared with."""
 
     trials: int = option(default=200, low=2, text="independent repetitions")
-    theory: str = option(
-        default="exact", choices=THEORIES, kw_only=True, group="Theory", text="theory to compare with"
-    )
+    theory: str = option(default="exact", choices=THEORIES, kw_only=True, group="Theory", text="theory to compare with")
 
 
 def check_counts(name: str, value: Any) -> tuple[int, ...]:
@@ -62,9 +58,7 @@ def check_counts(name: str, value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
         low, dots, high = value.partition("..")
         try:
-            counts = (
-                list(range(int(low), int(high) + 1)) if dots else [int(part) for part in value.split(",")]
-            )
+            counts = list(range(int(low), int(high) + 1)) if dots else [int(part) for part in value.split(",")]
         except ValueError:
             counts = []
     else:

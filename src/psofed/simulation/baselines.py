@@ -91,9 +91,7 @@ def describe_result(result: SimulationResult, client_mse: FloatArray) -> dict[st
         errors = {"mse": value.mean, "mse_standard_error": value.standard_error}
         errors |= {f"{other}_mse": float(baselines.client_mse[other][k]) for other in NAMES}
         numbers = {key: finite_or_none(number) for key, number in errors.items()}
-        clients.append(
-            {"name": name, "samples": data.samples[k], "is_byzantine": bool(byzantine[k]), **numbers}
-        )
+        clients.append({"name": name, "samples": data.samples[k], "is_byzantine": bool(byzantine[k]), **numbers})
     return {
         **data.describe(),
         "trials_differ_in": ["participants", "masks", "attack"],

@@ -151,11 +151,7 @@ def runs_over_clients(scenario: Scenario, trials: int) -> bool:
 
 
 def run_block(
-    job: Job,
-    trials: range,
-    progress: Progress | None = None,
-    threads: int = 1,
-    over_clients: bool | None = None,
+    job: Job, trials: range, progress: Progress | None = None, threads: int = 1, over_clients: bool | None = None
 ) -> Block:
     """Run some trials in lock step. A trial's bits depend only on the job and the trial's number.
 

@@ -29,14 +29,7 @@ from psofed.results.simulation import Stopping
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.simulation import SimulationSettings
-from psofed.simulation.blocks import (
-    BLOCK,
-    METRICS,
-    Block,
-    Job,
-    Progress,
-    run_block,
-)
+from psofed.simulation.blocks import BLOCK, METRICS, Block, Job, Progress, run_block
 from psofed.simulation.parcels import sending
 
 # A run with a precision looks at its interval this often at most.
@@ -79,9 +72,7 @@ def simulate(scenario: Scenario | str | Path, settings: SimulationSettings) -> S
     return replace(result, details={**result.details, "data": describe_result(result, result.client_mse)})
 
 
-def run_trials(
-    scenario: Scenario, settings: SimulationSettings, draws_rows: bool = False
-) -> SimulationResult:
+def run_trials(scenario: Scenario, settings: SimulationSettings, draws_rows: bool = False) -> SimulationResult:
     """Simulate a scenario.
 
     With `draws_rows` each trial draws its rows at random from the table's; there are no MSEs of clients then.
@@ -89,9 +80,7 @@ def run_trials(
     check_covered(scenario)
     tail, width = check_tail(settings.tail, scenario.iterations), -(-scenario.iterations // _MOST_BINS)
     metrics = find_metrics(settings.metrics)
-    job = Job(
-        scenario, settings.seed, tail, width, settings.keep_trials, draws_rows=draws_rows, metrics=metrics
-    )
+    job = Job(scenario, settings.seed, tail, width, settings.keep_trials, draws_rows=draws_rows, metrics=metrics)
     if settings.executor is None and is_cold():
         notify("compiling the kernels (once on this machine, some seconds)")
     if scenario.defence is not None:
@@ -142,9 +131,7 @@ def check_covered(scenario: Scenario) -> None:
                 f'aggregation = "{rule.kind}" draws root data from linear streams and cannot be combined with {name}'
             )
         if is_wanted and not algorithm.holds_models:
-            raise NotCoveredError(
-                f'algorithm = "{algorithm.kind}" cannot be combined with {name}; use "pso-fed"'
-            )
+            raise NotCoveredError(f'algorithm = "{algorithm.kind}" cannot be combined with {name}; use "pso-fed"')
     if drift is not None:
         drift.check(scenario.iterations)
     if scenario.attack is not None:
@@ -303,9 +290,7 @@ class _Total:
             return None
         counts, first = np.full(scenario.num_clients, self._job.tail), scenario.iterations - self._job.tail
         if scenario.own_data is not None:
-            counts = scenario.own_data.samples_from(first) - scenario.own_data.samples_from(
-                scenario.iterations
-            )
+            counts = scenario.own_data.samples_from(first) - scenario.own_data.samples_from(scenario.iterations)
         mse = np.where(counts > 0, squares / np.maximum(counts, 1), np.nan)
         return np.where(self._joined("diverged_at")[:, None] >= 0, np.inf, mse)
 

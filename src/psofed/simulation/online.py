@@ -116,9 +116,7 @@ class OnlineFederation:
 
     def _current(self) -> tuple[FloatArray, FloatArray]:
         if self._latest is None:
-            self._latest = (
-                self._advance(self.num_waiting, 1) if self.num_waiting else (self._models, self._server)
-            )
+            self._latest = self._advance(self.num_waiting, 1) if self.num_waiting else (self._models, self._server)
         return self._latest
 
     def _commit(self, count: int, epochs: int = 1) -> None:

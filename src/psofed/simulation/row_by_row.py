@@ -57,9 +57,7 @@ class RowFederation:
         seed: int = 0,
     ) -> None:
         self.clients: dict[str, int] = {name: k for k, name in enumerate(clients)}
-        self._intercept = math.sqrt(
-            (stepsize if intercept_stepsize is None else intercept_stepsize) / stepsize
-        )
+        self._intercept = math.sqrt((stepsize if intercept_stepsize is None else intercept_stepsize) / stepsize)
         self._options: dict[str, Any] = {
             "num_shared": num_shared,
             "num_participants": num_participants,

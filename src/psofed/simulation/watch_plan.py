@@ -53,8 +53,7 @@ def _make_plan(honest: Scenario) -> WatchPlan:
     if defence.variance == "theory" or (defence.variance == "auto" and is_drawn):
         if not is_drawn:
             raise NotCoveredError(
-                'defence.variance = "theory" needs streams described by the scenario; for your own data use '
-                '"estimated"'
+                'defence.variance = "theory" needs streams described by the scenario; for your own data use "estimated"'
             )
         try:
             variance = honest_variance(honest)

@@ -90,9 +90,7 @@ def _first_memory(part: Any) -> FloatArray:
     if part.family == "learner":
         return np.array(part.initial_memory(_SIZE), np.float64)
     size = getattr(part, "memory_size", 0)
-    return np.zeros(
-        size if isinstance(size, int) else size(_SIZE) if part.family in ("stream", "delay") else 0
-    )
+    return np.zeros(size if isinstance(size, int) else size(_SIZE) if part.family in ("stream", "delay") else 0)
 
 
 def _check_learner(learner: Any, rng: np.random.Generator) -> Iterator[str]:
@@ -165,9 +163,7 @@ def _check_channel(channel: Any, rng: np.random.Generator) -> Iterator[str]:
     normals = rng.normal(size=size if channel.draws == "normals" else 0)
     uniforms = rng.random(size if channel.draws == "uniforms" else 0)
     values, out = 0.1 * rng.normal(size=size), np.full(size, np.pi)
-    message = contexts.Transmission(
-        values, np.zeros(size), np.arange(size), 0, 0, normals, uniforms, 0.999999
-    )
+    message = contexts.Transmission(values, np.zeros(size), np.arange(size), 0, 0, normals, uniforms, 0.999999)
     call_with_memory(channel.transmit, message, np.zeros(channel.memory_size(size)), out)
     if (out == np.pi).any():
         yield "transmit does not write every value into `out`"

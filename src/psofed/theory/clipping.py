@@ -81,9 +81,7 @@ def _kick(model: "TheoryModel", stepsize: float) -> float:
     from scipy.special import gammaincinv
 
     fleet, half = model.fleet, 0.5 * model.scenario.dimension
-    length = np.maximum(
-        2.0 * fleet.input_variance * gammaincinv(half, _SHORTEST), step.regularisation
-    )  # of x, squared
+    length = np.maximum(2.0 * fleet.input_variance * gammaincinv(half, _SHORTEST), step.regularisation)  # of x, squared
     gain = length**0.5 / (step.regularisation + length)
     return float(_DEVIATIONS * np.max(model.stepsizes(stepsize) * fleet.noise_variance**0.5 * gain))
 

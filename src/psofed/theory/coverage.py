@@ -86,13 +86,9 @@ def _of_iteration(scenario: Scenario) -> Iterator[str]:
         yield f'the theory does not cover defence.kind = "{kind}": which clients it excludes depends on the uploads'
     if scenario.pre_aggregation is not None:
         yield f'the theory covers no pre-aggregation; leave out "{scenario.pre_aggregation.kind}"'
-    states_moments = isinstance(pattern, RoundRobin) or pattern.mask_moments(
-        scenario.dimension, scenario.num_shared
-    )
+    states_moments = isinstance(pattern, RoundRobin) or pattern.mask_moments(scenario.dimension, scenario.num_shared)
     if states_moments is None:
-        yield (
-            f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments (mask_moments)'
-        )
+        yield (f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments (mask_moments)')
 
 
 def _of_learning(scenario: Scenario, theory: str) -> Iterator[str]:
@@ -106,10 +102,7 @@ def _of_learning(scenario: Scenario, theory: str) -> Iterator[str]:
         return
     data = scenario.data
     if not data.stream.is_independent:
-        stream, states_covariance = (
-            f'data.stream.kind = "{data.stream.kind}"',
-            data.stream.input_correlation(),
-        )
+        stream, states_covariance = (f'data.stream.kind = "{data.stream.kind}"', data.stream.input_correlation())
         hint = '; theory = "independence" predicts as if they were' if states_covariance is not None else ""
         if theory != "independence":
             yield f"the theory covers inputs that are independent over time, not {stream}{hint}"
@@ -241,9 +234,7 @@ def _of_statistics(model: "TheoryModel") -> Iterator[str]:
     """Yield what the theory does not cover of the streams' moments and the walk."""
     widest = model.fleet.input_variance.max()
     if widest < _LEAST_VARIANCE:
-        yield (
-            f"data.input_variance is at most {widest:g}, too small for the theory's arithmetic: scale the inputs"
-        )
+        yield (f"data.input_variance is at most {widest:g}, too small for the theory's arithmetic: scale the inputs")
     _ = model.walk  # refuses drifts
     if model.learner.regularisation is not None and (
         not model.fleet.is_white or model.fleet.fourth_moments is not None
@@ -264,8 +255,7 @@ def _of_papers_theory(model: "TheoryModel") -> Iterator[str]:
         )
     if model.fleet.target_offsets is not None:
         yield (
-            "the paper's theory covers clients that all have the same target: set data.target_spread = 0, or "
-            f"{instead}"
+            f"the paper's theory covers clients that all have the same target: set data.target_spread = 0, or {instead}"
         )
     if model.statements and not model.is_additive:
         yield (
@@ -350,9 +340,7 @@ def statement_of(attack: Attack) -> Statement:
     """
     statement = attack.affine()
     if statement is None:
-        raise NotCoveredError(
-            f'the theory does not cover attack.kind = "{attack.kind}": {attack.not_affine_because}'
-        )
+        raise NotCoveredError(f'the theory does not cover attack.kind = "{attack.kind}": {attack.not_affine_because}')
     return statement
 
 

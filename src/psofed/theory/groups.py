@@ -164,9 +164,7 @@ def _lump(
         lumped = members[~alone[members]] if alone.any() else members
         if lumped.size:
             node, weight, carried = gauss_rule(x[lumped], np.stack([each[lumped] for each in values]), nodes)
-            parts.append(
-                [*(np.repeat(trait[lumped[0]], node.size) for trait in traits), node, weight, *carried]
-            )
+            parts.append([*(np.repeat(trait[lumped[0]], node.size) for trait in traits), node, weight, *carried])
     *common, x, copies, noise, added = (np.concatenate(each) for each in zip(*parts, strict=True))
     return common, x, copies, np.stack([noise, added])
 
@@ -205,17 +203,13 @@ def _pole(model: "TheoryModel") -> tuple[float, float]:
     return share * 2.0 / (2.0 * values[-1] + size), float(values[0] / values[-1])
 
 
-def _number_of_nodes(
-    x: FloatArray, pole: float, condition: float, precision: float, classes: int
-) -> tuple[int, float]:
+def _number_of_nodes(x: FloatArray, pole: float, condition: float, precision: float, classes: int) -> tuple[int, float]:
     """Return the number of nodes of each class, and the largest x to lump: those with the fewest groups in all."""
     low, high = float(x.min()), float(x.max())
     choices = []  # (whether the pole at −condition · low is far enough, groups, nodes, limit)
     for nodes in range(_fewest_nodes(precision), _MOST_NODES, 2):
         rate = (0.1 * precision) ** (-0.5 / nodes)
-        reach = 2.0 / (
-            1.0 + 0.5 * (rate + 1.0 / rate)
-        )  # of an interval, as a share of the distance to its pole
+        reach = 2.0 / (1.0 + 0.5 * (rate + 1.0 / rate))  # of an interval, as a share of the distance to its pole
         limit = low + reach * (pole - low)
         is_near = min(limit, high) - low > reach / (1.0 - reach) * (1.0 + condition) * low
         groups = classes * nodes + (np.count_nonzero(x > limit) if limit < high else 0)
@@ -249,9 +243,7 @@ def gauss_rule(x: FloatArray, values: FloatArray, nodes: int) -> tuple[FloatArra
     return _lanczos(x, weights, values, nodes)
 
 
-def _at_chebyshev_nodes(
-    x: FloatArray, values: FloatArray, count: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _at_chebyshev_nodes(x: FloatArray, values: FloatArray, count: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Replace many points by `count` Chebyshev nodes: exact for polynomials of lower degree."""
     low, high = float(x.min()), float(x.max())
     node = np.cos(np.pi * (np.arange(count) + 0.5) / count)

@@ -81,9 +81,7 @@ class Moments:
 
     def pack(self, sets: int = 1) -> FloatArray:
         """Return a vector for each set, (sets, unknowns)."""
-        return np.concatenate(
-            [part.reshape(sets, -1) for part in (self.second, self.means, self.own)], axis=1
-        )
+        return np.concatenate([part.reshape(sets, -1) for part in (self.second, self.means, self.own)], axis=1)
 
 
 class Iteration:
@@ -262,15 +260,9 @@ class Iteration:
         """E[z zᵀ], E[δ zᵀ] and E[δ δᵀ] of one client, (E, n, d, d) each, averaged over its state."""
         presence, wide = self.law.presence, self._models * self._block
         factor = [weight[:, None, None] for weight in presence.mean]
-        zz = (
-            factor[KEPT] * learned[:, KEPT]
-            + factor[TAKEN] * learned[:, TAKEN]
-            + factor[AWAY] * learned[:, AWAY]
-        )
+        zz = factor[KEPT] * learned[:, KEPT] + factor[TAKEN] * learned[:, TAKEN] + factor[AWAY] * learned[:, AWAY]
         shared = np.empty((len(second), wide + self._constants, wide + self._constants))  # E[y yᵀ]
-        shared[:, :wide, :wide] = second[:, : self._models, :, : self._models].reshape(
-            len(second), wide, wide
-        )
+        shared[:, :wide, :wide] = second[:, : self._models, :, : self._models].reshape(len(second), wide, wide)
         shared[:, :wide, wide:] = means[:, : self._models].reshape(len(second), wide, self._constants)
         shared[:, wide:, :wide] = shared[:, :wide, wide:].mT
         shared[:, wide:, wide:] = products
@@ -291,9 +283,7 @@ class Iteration:
                 dz = dz + (presence.mean[3 + state] * chance)[:, None, None] * with_z
                 dd = dd + (presence.square[state] * chance)[:, None, None] * square
         weight = self.law.delay_weight
-        added = (
-            self.law.upload_noise(sources.noise, sources.attack) * presence.square.sum(axis=0)[:, None, None]
-        )
+        added = self.law.upload_noise(sources.noise, sources.attack) * presence.square.sum(axis=0)[:, None, None]
         square = dd + added
         return zz, np.asarray(weight * dz), np.asarray(weight**2 * square)
 
@@ -334,9 +324,7 @@ class Iteration:
         law = self.law
         own, server, constant = law.upload
         chances = law.attacking
-        uploads = [
-            (1.0, *((_per_state(chances, part) * part).sum(axis=0) for part in (own, server, constant)))
-        ]
+        uploads = [(1.0, *((_per_state(chances, part) * part).sum(axis=0) for part in (own, server, constant)))]
         if law.attack_covariance:
             uploads.append((law.attack_covariance, *(part[1] - part[0] for part in (own, server, constant))))
         presences = [(1.0, law.presence.mean), *law.presence.swings]
@@ -364,13 +352,7 @@ class Iteration:
         A deviation of learning from its mean leaves out what does not learn, one of uploads what is not uploaded.
         """
         (step, push), (own, server, constant) = learning, upload
-        models, n, d, count, beta = (
-            self._models,
-            self._groups,
-            self._block,
-            self._constants,
-            self.law.delay_weight,
-        )
+        models, n, d, count, beta = (self._models, self._groups, self._block, self._constants, self.law.delay_weight)
         eye, k = np.eye(d), np.arange(n)
         blocks = np.zeros((self.blocks, d, self.blocks, d))
         fixed = np.zeros((self.blocks, d, count))
@@ -418,11 +400,7 @@ class Iteration:
             own = own + pulled + pulled.mT + law.targets @ law.products @ law.targets.mT
         each_client = np.einsum("kij,ekji->ek", groups.covariance, own)
         excess = each_client @ groups.copies / model.scenario.num_clients
-        honest = (
-            each_client @ (groups.copies * groups.honest)
-            if model.tells_honest
-            else np.full_like(excess, np.nan)
-        )
+        honest = each_client @ (groups.copies * groups.honest) if model.tells_honest else np.full_like(excess, np.nan)
         server = np.einsum("eii->e", moments.second[:, 0, :, 0])
         each = np.stack([excess, server, honest], axis=1).reshape(self.sets, self.entries.size, 3)
         return np.asarray(each.sum(axis=1) * self.entries.multiplicity)

@@ -100,9 +100,7 @@ def _least_squares(hessenberg: FloatArray, norm: FloatArray) -> tuple[FloatArray
     right[:, 0] = norm
     orthogonal, triangle = np.linalg.qr(hessenberg)
     corner = np.arange(triangle.shape[-1])
-    triangle[:, corner, corner] += np.where(
-        triangle[:, corner, corner] == 0.0, 1.0, 0.0
-    )  # directions of length 0
+    triangle[:, corner, corner] += np.where(triangle[:, corner, corner] == 0.0, 1.0, 0.0)  # directions of length 0
     weights = np.linalg.solve(triangle, orthogonal.swapaxes(1, 2) @ right[..., None])[..., 0]
     left = right - (hessenberg @ weights[..., None])[..., 0]
     return weights, np.linalg.norm(left, axis=1)
@@ -128,14 +126,7 @@ def dominant_eigenvalue(linear: LinearMap, start: FloatArray, tolerance: float =
     operator = LinearOperator((size, size), matvec=linear, dtype=np.float64)
     try:
         values = eigs(
-            operator,
-            k=1,
-            which="LR",
-            v0=start,
-            return_eigenvectors=False,
-            tol=tolerance,
-            ncv=20,
-            maxiter=3000,
+            operator, k=1, which="LR", v0=start, return_eigenvectors=False, tol=tolerance, ncv=20, maxiter=3000
         )
     except ArpackNoConvergence as error:
         values = error.eigenvalues

@@ -180,9 +180,7 @@ class Law:
     def _samples(self, chance: FloatArray, label: FloatArray, added: FloatArray) -> SampleLaw:
         groups, fleet, eye = self.groups, self.model.fleet, np.eye(self.block)
         covariance = groups.covariance + _wide(added) * eye
-        ratio = np.broadcast_to(
-            eye, covariance.shape
-        )  # R'⁻¹R; I without input noise, even where R is singular
+        ratio = np.broadcast_to(eye, covariance.shape)  # R'⁻¹R; I without input noise, even where R is singular
         if np.any(added):
             ratio = np.asarray(np.linalg.solve(covariance, groups.covariance), dtype=np.float64)
         learned = self.pull(0) + self.targets
@@ -200,9 +198,7 @@ class Law:
             return SampleLaw(chance, step, displacement, noise, residual, one)
         e1, e2, e3 = normalised_moments(covariance[:, 0, 0], regularisation, fleet.target.size)
         size, safe = fleet.target.size, np.where(e1 > 0.0, e1, 1.0)
-        shrink = np.where(
-            covariance[:, 0, 0] > 0.0, e3 / (size * np.maximum(covariance[:, 0, 0], 1e-300)), 0.0
-        )
+        shrink = np.where(covariance[:, 0, 0] > 0.0, e3 / (size * np.maximum(covariance[:, 0, 0], 1e-300)), 0.0)
         step = _wide(groups.stepsize * e1 / size)
         factor = size * e2 / ((size + 2.0) * safe**2)
         return SampleLaw(chance, step, displacement, _wide(shrink) * noise, _wide(shrink) * residual, factor)
@@ -246,9 +242,7 @@ class Law:
         difference of the two steps. Without terms in μ² (small stepsizes) S v v Sᵀ is taken away again.
         """
         eye = np.eye(self.block)
-        steps = [
-            (self.keep * eye - one.step, self.push - one.step @ one.displacement) for one in self.samples
-        ]
+        steps = [(self.keep * eye - one.step, self.push - one.step @ one.displacement) for one in self.samples]
         chances = [_wide(one.chance) for one in self.samples]
         step, push = (
             np.sum([c * part for c, part in zip(chances, parts, strict=True)], axis=0)
@@ -256,9 +250,7 @@ class Law:
         )
         terms = [(1.0, step, push)]
         covariance = sum(
-            chances.covariance
-            for statement, chances in self.model.statements
-            if isinstance(statement, PoisonedSamples)
+            chances.covariance for statement, chances in self.model.statements if isinstance(statement, PoisonedSamples)
         )
         if covariance:
             (clean, clean_push), (poisoned, poisoned_push) = steps
@@ -301,9 +293,7 @@ class Law:
         lost, covariance = np.zeros(self.groups.size), np.zeros((self.groups.size, self.block, self.block))
         for statement, index in self._affine:
             member = self.groups.statement == index
-            covariance[member] = self._covariance(statement.variance) + self._covariance(
-                statement.common_variance
-            )
+            covariance[member] = self._covariance(statement.variance) + self._covariance(statement.common_variance)
             lost[member] = statement.is_lost
         chance = self.attacking[1]
         white = attack * self.groups.added_variance + noise * self.up_variance * (1.0 - chance * lost)

@@ -86,9 +86,7 @@ def attack_limits(scenario: Scenario | str | Path, theory: str = "exact") -> Att
     if attack is None:
         raise InvalidValueError("attack", None, "an attack to find the limits of")
     if len(scenario.attacks) > 1:
-        raise NotCoveredError(
-            "attack_limits varies one attack; this scenario has several groups of attackers"
-        )
+        raise NotCoveredError("attack_limits varies one attack; this scenario has several groups of attackers")
 
     def stable(changed: Attack) -> bool:
         byzantine, _ = changed.byzantine_moments(clients, names)

@@ -256,9 +256,7 @@ class OwnMasks(MaskLaw):
         T = ee + k * pulls
         new = second[:, 0, :, uploads.before] + p * total.before  # E[g' yᵀ], (E, d, blocks, d)
         A = new[:, :, z].transpose(0, 2, 1, 3)
-        met = _weigh(uploads.copies, second[:, delta, :, delta]).transpose(
-            0, 2, 3, 1
-        )  # E[δ_l Σδᵀ], l in group l
+        met = _weigh(uploads.copies, second[:, delta, :, delta]).transpose(0, 2, 3, 1)  # E[δ_l Σδᵀ], l in group l
         met = met + Delta - _same(second[:, delta, :, delta])
         Gamma = second[:, delta, :, 0] + p * met
         Xi = k_own * Gamma + k0 * Gamma.mT + (1.0 - 2.0 * p) * k_own * Delta
@@ -283,9 +281,7 @@ class OwnMasks(MaskLaw):
         g_mean = (means[:, 0] + p * total.means)[:, None]
         taken_mean = (1.0 - p) * means[:, z] + p * g_mean + k0 * means[:, delta]
         return Exchanged(
-            result,
-            np.concatenate([g_mean, means[:, z], taken_mean], axis=1),
-            np.stack([uploads.zz, own], axis=1),
+            result, np.concatenate([g_mean, means[:, z], taken_mean], axis=1), np.stack([uploads.zz, own], axis=1)
         )
 
 

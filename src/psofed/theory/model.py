@@ -264,9 +264,7 @@ class TheoryModel:
     @property
     def is_contraction(self) -> bool:
         """Whether uploads average honest models and samples are clean and Gaussian, as the paper's bounds assume."""
-        honest = all(
-            isinstance(one, Affine) and (one.own, one.server) == (1.0, 0.0) for one, _ in self.statements
-        )
+        honest = all(isinstance(one, Affine) and (one.own, one.server) == (1.0, 0.0) for one, _ in self.statements)
         gaussian = self.fleet.fourth_moments is None
         return honest and gaussian and self.is_papers and self.scenario.algorithm.holds_models
 
@@ -301,9 +299,7 @@ class TheoryModel:
     def windows(self) -> WindowOffsets:
         """The moving windows of round-robin."""
         scenario = self.scenario
-        return WindowOffsets(
-            scenario.num_clients, scenario.dimension, scenario.num_shared, self.fleet.is_white
-        )
+        return WindowOffsets(scenario.num_clients, scenario.dimension, scenario.num_shared, self.fleet.is_white)
 
     @cached_property
     def entries(self) -> Entries:

@@ -186,9 +186,7 @@ class Prediction(Reported):
 
         Attacks that turn or scale uploads play no part in it.
         """
-        plain = self.scenario.learner.linear() == LinearLearner() and isinstance(
-            self.scenario.stepsize, float | int
-        )
+        plain = self.scenario.learner.linear() == LinearLearner() and isinstance(self.scenario.stepsize, float | int)
         return mean_stepsize_bound(self.model.fleet) if plain else math.nan
 
     @cached_property
@@ -217,9 +215,7 @@ class Prediction(Reported):
         """
         if self.is_stable:
             self.solver.check_reach(self.scenario.mean_stepsize)
-        levels = self.solver.by_honesty.curve(
-            self.scenario.mean_stepsize, iterations or self.scenario.iterations
-        )
+        levels = self.solver.by_honesty.curve(self.scenario.mean_stepsize, iterations or self.scenario.iterations)
         return LearningCurve(*metrics_of(self.model, *levels))
 
     def worst_attack(self, power: float | None = None) -> "WorstAttack":

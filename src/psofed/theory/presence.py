@@ -124,9 +124,7 @@ class PresenceLaw:
             joint[:, k, :, m] = self._pair(nodes[k], nodes[m])
             joint[:, m, :, k] = joint[:, k, :, m].T
         covariance = (joint - mean[:, :, None, None] * mean).reshape(5 * count, 5 * count)
-        scale = np.repeat(
-            [1.0, 1.0, 1.0, self.participants, self.participants], count
-        )  # weights are near 1/P
+        scale = np.repeat([1.0, 1.0, 1.0, self.participants, self.participants], count)  # weights are near 1/P
         values, vectors = np.linalg.eigh(scale[:, None] * (covariance + covariance.T) / 2.0 * scale)
         used = np.abs(values) > 1e-12 * np.abs(values).max(initial=1e-30)
         return tuple(

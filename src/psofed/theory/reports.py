@@ -143,10 +143,7 @@ def curve_table(prediction: "Prediction") -> Table:
     last = curve.network_mse.size - 1
     shown = sorted({0, last, *(int(last ** (step / 12)) for step in range(13))})
     rows = tuple((n, *(float(getattr(curve, metric)[n]) for metric in METRIC_TITLES)) for n in shown)
-    columns = (
-        Column("iteration", Kind.COUNT),
-        *(Column(title, Kind.LEVEL) for title in METRIC_TITLES.values()),
-    )
+    columns = (Column("iteration", Kind.COUNT), *(Column(title, Kind.LEVEL) for title in METRIC_TITLES.values()))
     return Table("Learning curve", columns, rows)
 
 
@@ -174,9 +171,7 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     )
 
 
-def theory_series(
-    curve: Any, metric: str, label: str, iterations: FloatArray, width: int, line: str
-) -> Series:
+def theory_series(curve: Any, metric: str, label: str, iterations: FloatArray, width: int, line: str) -> Series:
     """Return one metric of a predicted learning curve, binned as a simulated one is."""
     values: FloatArray = getattr(curve, metric)
     edges = np.arange(0, len(values), width)
@@ -201,9 +196,7 @@ def _prediction_headline(prediction: "Prediction") -> str:
 def _parts(prediction: "Prediction") -> list[tuple[str, float]]:
     return [
         (TERM_TITLES[name], value)
-        for name, value in sorted(
-            asdict(prediction.terms).items(), key=lambda item: list(TERM_TITLES).index(item[0])
-        )
+        for name, value in sorted(asdict(prediction.terms).items(), key=lambda item: list(TERM_TITLES).index(item[0]))
         if value or name in ("noise", "data", "attack")
     ]
 

@@ -49,9 +49,7 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     clients, size = scenario.num_clients, model.entries.size
     masks, sets = model.masks() if not model.is_scattered else ((), 0)
     if len(masks) != 1 or sets != 1:
-        raise NotCoveredError(
-            "The variance of honest residuals needs masks that are alike in all iterations."
-        )
+        raise NotCoveredError("The variance of honest residuals needs masks that are alike in all iterations.")
     block = 1 if model.fleet.is_white else scenario.dimension
     if clients * clients * size * block**2 > _MOST_MOMENTS:
         raise NotCoveredError(f"The variance of honest residuals takes too long for {clients} clients.")

@@ -106,9 +106,7 @@ class Recursion:
         start = self.iteration.initial.pack(self.iteration.sets)
         noise = np.random.default_rng(0).standard_normal(start.size)
         start_vector = start.ravel() * (1.0 + 0.01 * noise)
-        radius = dominant_eigenvalue(
-            lambda x: self.linear(x.reshape(start.shape)).ravel(), start_vector, tolerance
-        )
+        radius = dominant_eigenvalue(lambda x: self.linear(x.reshape(start.shape)).ravel(), start_vector, tolerance)
         return float(max(radius, 0.0) ** (1.0 / self.period))
 
     def growth(self) -> FloatArray:
@@ -163,9 +161,7 @@ class Solver:
         """The solver that knows the honest clients' error."""
         model = self.model
         return (
-            self
-            if model.tells_honest
-            else replace(self, model=replace(model, measured=model.fleet, by_honesty=True))
+            self if model.tells_honest else replace(self, model=replace(model, measured=model.fleet, by_honesty=True))
         )
 
     def steady_state(self, stepsize: float) -> SteadyState:
@@ -183,9 +179,7 @@ class Solver:
             self._check(levels)
             totals = levels.sum(axis=1)
             error = totals.std(axis=0, ddof=1) / np.sqrt(len(totals))
-            if len(levels) == len(offsets) or np.all(
-                error[:2] <= _WANTED * (totals.mean(axis=0)[:2] + floor)
-            ):
+            if len(levels) == len(offsets) or np.all(error[:2] <= _WANTED * (totals.mean(axis=0)[:2] + floor)):
                 return SteadyState.of(levels.mean(axis=0), error)
             more = self._by_source(stepsize, offsets[len(levels) : 2 * len(levels)])
             levels = np.concatenate([levels, more])
@@ -344,9 +338,7 @@ class Solver:
         chunk = max(1, _SIDE_BY_SIDE // self._unknowns(next(iter(laws.values()))))
         for first in range(0, 1 if offsets is None else len(offsets), chunk):
             masks, sets = self.model.masks(None if offsets is None else offsets[first : first + chunk])
-            iterations = {
-                count: Iteration(law, masks, sets) if count else None for count, law in laws.items()
-            }
+            iterations = {count: Iteration(law, masks, sets) if count else None for count, law in laws.items()}
             if len(masks) > 1:
                 (single,) = iterations.values()
                 yield Recursion(tuple((single, n) for n in range(len(masks))), precision)

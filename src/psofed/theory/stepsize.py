@@ -23,9 +23,7 @@ from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 
 EDGE = 0.97  # of the largest stable stepsize: the largest one that is tried
-AS_GOOD_AS_ZERO = (
-    1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
-)
+AS_GOOD_AS_ZERO = 1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
 
 
 class NoStableStepsizeError(NotCoveredError):
@@ -38,9 +36,7 @@ class NoStableStepsizeError(NotCoveredError):
         )
 
 
-def optimal_stepsize(
-    scenario: Scenario | str | Path, theory: str = "exact", metric: str = "network"
-) -> float:
+def optimal_stepsize(scenario: Scenario | str | Path, theory: str = "exact", metric: str = "network") -> float:
     """Find the stepsize with the lowest predicted steady-state error under attack, or with a target that walks.
 
     Without either, or where the attack is no worse at small stepsizes, smaller is always better and the answer is 0.

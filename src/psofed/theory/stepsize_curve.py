@@ -118,9 +118,7 @@ def predict_stepsizes(
     (array([0.02344, 0.02585,     inf]), array([ True,  True, False]))
     """
     scenario = as_scenario(scenario)
-    values = np.array(
-        [check_number("stepsizes", mu, 0, open_low=True) for mu in np.atleast_1d(stepsizes).tolist()]
-    )
+    values = np.array([check_number("stepsizes", mu, 0, open_low=True) for mu in np.atleast_1d(stepsizes).tolist()])
     first = Prediction(scenario, theory)
     for mu in values:
         check_stepsize(first.model, float(mu))
@@ -142,6 +140,4 @@ def predict_stepsizes(
         raise refusal
     if progress is not None:
         progress(values.size, values.size)
-    return StepsizeCurve(
-        scenario, theory, values, stable, **{name: np.array(c) for name, c in columns.items()}
-    )
+    return StepsizeCurve(scenario, theory, values, stable, **{name: np.array(c) for name, c in columns.items()})

@@ -156,9 +156,7 @@ class Tuning(Reported):
         """Return a row per number of shared entries."""
         import pandas
 
-        return pandas.DataFrame(
-            [asdict(point) | {"recommended": point is self.recommended} for point in self.points]
-        )
+        return pandas.DataFrame([asdict(point) | {"recommended": point is self.recommended} for point in self.points])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts."""
@@ -226,9 +224,7 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
             progress(len(points), len(counts))
         design = scenario.replace(num_shared=count)
         points.append(
-            _point(design, aim)
-            if settings.budget is None
-            else _best_participants(design, aim, settings.budget)
+            _point(design, aim) if settings.budget is None else _best_participants(design, aim, settings.budget)
         )
     if progress is not None:
         progress(len(counts), len(counts))
@@ -282,9 +278,7 @@ def _affordable(scenario: Scenario, counts: Sequence[int], budget: int) -> list[
     needed = {count: values_sent(scenario, num_shared=count, num_participants=1) for count in counts}
     least = min(needed.values())
     if least > budget:
-        raise InvalidValueError(
-            "budget", budget, f"at least {least:g}, what a single participant receives and sends"
-        )
+        raise InvalidValueError("budget", budget, f"at least {least:g}, what a single participant receives and sends")
     return [count for count in counts if needed[count] <= budget]
 
 
@@ -337,9 +331,7 @@ def _point(scenario: Scenario, aim: Aim) -> TuningPoint:
             numbers_per_iteration=sent,
             horizon_error=endless,
         )
-    stepsize = minimise(
-        lambda mu: aim.error(solver, mu), limit, 3e-2 if coarse or horizon is not None else 2e-5
-    )
+    stepsize = minimise(lambda mu: aim.error(solver, mu), limit, 3e-2 if coarse or horizon is not None else 2e-5)
     # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.
     known = None if solver.model.is_sampled else solver
     best = Prediction(scenario.replace(stepsize=stepsize), aim.theory, shared=known, known_stable=True)

@@ -44,9 +44,7 @@ def stepsizes_report(curve: "StepsizeCurve") -> Report:
         (Table("Steady state by stepsize", columns, rows, marked=frozenset({best})),),
         (*((clipped,) if np.isnan(curve.network_mse).any() else ()), *assumptions(curve.scenario)),
         NextStep(
-            "Let the theory choose",
-            f"psofed.tune(curve.scenario{theory_argument(curve.theory)})",
-            "psofed tune FILE",
+            "Let the theory choose", f"psofed.tune(curve.scenario{theory_argument(curve.theory)})", "psofed tune FILE"
         ),
         lambda: (stepsizes_chart(curve),),
     )
@@ -82,10 +80,7 @@ def tuning_report(tuning: "Tuning") -> Report:
         "num_participants": Column("participants", Kind.COUNT),
         "stepsize": Column("best stepsize", Kind.NUMBER),
         "max_stepsize": Column("largest stable", Kind.NUMBER),
-        **{
-            metric: Column(LABELS[metric].title, Kind.LEVEL, minor=int(metric != minimised))
-            for metric in metrics
-        },
+        **{metric: Column(LABELS[metric].title, Kind.LEVEL, minor=int(metric != minimised)) for metric in metrics},
         "convergence_iterations": Column("iterations to settle", Kind.COUNT),
         "numbers_per_iteration": Column("values sent per iteration", Kind.COUNT),
     }
@@ -146,10 +141,7 @@ def tuning_chart(tuning: "Tuning") -> Chart:
         is_best = point is tuning.recommended
         line = LINES[index % len(LINES)]
         name = f"M = {point.num_shared}" + (", recommended" if is_best else "")
-        curve, best = (
-            to_decibels(errors[point.num_shared]),
-            to_decibels(np.array([metric_of(point, tuning.metric)])),
-        )
+        curve, best = (to_decibels(errors[point.num_shared]), to_decibels(np.array([metric_of(point, tuning.metric)])))
         series.append(Series(name, stepsizes, curve, line=line, colour=index, width=1.4))
         series.append(
             Series(
@@ -173,9 +165,7 @@ def limits_report(limits: "AttackLimits") -> Report:
     if most is None:
         headline = f"The fleet stays stable even if all {count(clients)} clients are Byzantine."
     elif most < 0:
-        headline = (
-            f"The fleet is unstable at stepsize {significant(scenario.mean_stepsize)} even without an attack."
-        )
+        headline = f"The fleet is unstable at stepsize {significant(scenario.mean_stepsize)} even without an attack."
     else:
         headline = f"The fleet stays stable with up to {count(most)} of {count(clients)} clients Byzantine."
     if limits.scale is not None:

@@ -100,12 +100,8 @@ class WorstAttack(Reported):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and numbers."""
-        steps = {
-            step.name: {"network_mse": step.network_mse, "server_msd": step.server_msd} for step in self.steps
-        }
-        return json_object(
-            {"power": self.power, "steps": steps, "scenario": self.prediction.scenario.to_mapping()}
-        )
+        steps = {step.name: {"network_mse": step.network_mse, "server_msd": step.server_msd} for step in self.steps}
+        return json_object({"power": self.power, "steps": steps, "scenario": self.prediction.scenario.to_mapping()})
 
 
 def find_worst_attack(prediction: "Prediction", power: float | None = None) -> WorstAttack:
@@ -229,9 +225,7 @@ class _Search:
             covariance = noise.variance * shape
             statement = Affine(common_variance=covariance) if is_common else Affine(variance=covariance)
             values.append(self._metrics(statement, noise.probability))
-        return WorstStep(
-            noise.name, values[0][0], values[-1][1], self._part(noise) if self.is_white else None
-        )
+        return WorstStep(noise.name, values[0][0], values[-1][1], self._part(noise) if self.is_white else None)
 
     def _part(self, noise: _Noise) -> Attack:
         return noise.part(variance=noise.variance, probability=noise.probability, **self._who)

@@ -72,9 +72,7 @@ def run(
         request = submit(place, settings, force=replace.force)
         if scenario.attack is not None:
             kind = scenario.attack.kind
-            remarks.append(
-                f'Nodes started with --byzantine rehearse the attack "{kind}"; all others are honest.'
-            )
+            remarks.append(f'Nodes started with --byzantine rehearse the attack "{kind}"; all others are honest.')
         if scenario.data.rows is not None:
             rows, columns = settings.samples_per_round, settings.columns or "without names"
             pace = f"{counted(rows, 'row')} a round" if rows else "all rows that have arrived"
@@ -97,9 +95,7 @@ def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, list[s
         return scenario, []
     if not source.gives("aggregation"):
         rule: Any = Combination(pre_aggregation=scenario.pre_aggregation).rule
-        remark = (
-            f'The scenario names no aggregation rule: using "{rule.kind}", which resists a Byzantine node.'
-        )
+        remark = f'The scenario names no aggregation rule: using "{rule.kind}", which resists a Byzantine node.'
         return scenario.replace(aggregation=rule), [remark]
     remark = (
         'WARNING: with aggregation = "mean" one Byzantine node can lead the model away; '
@@ -198,9 +194,7 @@ class _Follower:
             return
         if not sys.stderr.isatty():
             clients = f"{len(last['accepted'])} of {len(last['participants'])} clients"
-            line = (
-                f"round {last['round']}{f'/{rounds}' if rounds else ''}: {clients}, {last['seconds']:.1f} s"
-            )
+            line = f"round {last['round']}{f'/{rounds}' if rounds else ''}: {clients}, {last['seconds']:.1f} s"
             dropped = ", ".join(together(last["dropped"]))
             say(f"{line}; dropped {dropped}" if dropped else line)
         texts = {**last["remarks"], **last["reasons"]}

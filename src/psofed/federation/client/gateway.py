@@ -25,9 +25,7 @@ from psofed.render.numbers import listed
 _log = logging.getLogger("psofed.federation")
 
 MISSED, CURRENT = "missed", "current"
-DIVERGED = (
-    "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
-)
+DIVERGED = "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +184,7 @@ class Gateway:
         records, examples, reported = memory.records, 0, dict[str, Any]()
 
         def train(phase: str, model: Vector, kept: Arrays, records: Mapping[str, Any]) -> TrainingResult:
-            request = TrainingRequest(
-                task.client, phase, n, elapsed, layout, model, kept, records, instruction.config
-            )
+            request = TrainingRequest(task.client, phase, n, elapsed, layout, model, kept, records, instruction.config)
             return self.training(request)
 
         if self.catch_up and elapsed > 1:
@@ -202,9 +198,7 @@ class Gateway:
         learned = train(CURRENT, overwrite(model, indices, received), kept, records)
         examples += learned.num_examples
         metrics = _join(reported, learned.metrics)
-        following = ClientState(
-            instruction.epoch, n, layout, _finite(learned.model), learned.kept, examples, metrics
-        )
+        following = ClientState(instruction.epoch, n, layout, _finite(learned.model), learned.kept, examples, metrics)
         records = learned.records
         if self.privacy is not None:
             entries = np.arange(layout.dimension) if whole else indices
@@ -214,9 +208,7 @@ class Gateway:
         remark = learned.warning if examples else learned.remark
         return self._reply(instruction, task, after, remark), after
 
-    def _reply(
-        self, instruction: Instruction, task: ClientTask, memory: ClientMemory, remark: str = ""
-    ) -> Reply:
+    def _reply(self, instruction: Instruction, task: ClientTask, memory: ClientMemory, remark: str = "") -> Reply:
         """Return the reply of a client that has learned, as it leaves the node."""
         state = memory.state
         assert state is not None  # the caller has learned or found it
@@ -227,9 +219,7 @@ class Gateway:
         reply = Reply(LEARNED, task.client, values, state.num_examples, state.metrics, remark)
         if self.privacy is None or self.corruption is not None:
             return reply
-        return make_private(
-            self.privacy, reply, read_privacy(memory.records, state.layout.dimension), entries
-        )
+        return make_private(self.privacy, reply, read_privacy(memory.records, state.layout.dimension), entries)
 
 
 def reason_of(error: Exception) -> str:
@@ -252,11 +242,7 @@ def _begin(
     if task.kind == PART:
         return None
     layout = instruction.layout
-    if (
-        layout is None
-        or layout.digest != instruction.digest
-        or layout.dimension != instruction.masks.dimension
-    ):
+    if layout is None or layout.digest != instruction.digest or layout.dimension != instruction.masks.dimension:
         raise PsofedError("the server sent no layout of its model, or one that does not fit")
     if task.kind in (FULL, SYNC):
         # What arrived before is learned on top of the server's model: there is no older one to learn on.

@@ -66,13 +66,8 @@ class MqttTopic:
                 parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(),
                 "mqtt://HOST:PORT/TOPIC, with PSOFED_MQTT_USER and PSOFED_MQTT_PASSWORD in the environment if needed",
             )
-        if (
-            any(set(level) & set("+#{}") and level != _CLIENT for level in levels)
-            or levels.count(_CLIENT) > 1
-        ):
-            raise InvalidValueError(
-                "data", url, f"a topic without wildcards; at most one level may be {_CLIENT}"
-            )
+        if any(set(level) & set("+#{}") and level != _CLIENT for level in levels) or levels.count(_CLIENT) > 1:
+            raise InvalidValueError("data", url, f"a topic without wildcards; at most one level may be {_CLIENT}")
         return cls(parts.hostname, port, parts.scheme == "mqtts", topic)
 
     @property
@@ -114,12 +109,7 @@ class MqttFeed:
     """
 
     def __init__(
-        self,
-        place: MqttTopic,
-        path: Path,
-        columns: Sequence[str],
-        time_column: str,
-        say: Callable[[str], None],
+        self, place: MqttTopic, path: Path, columns: Sequence[str], time_column: str, say: Callable[[str], None]
     ) -> None:
         self.place = place
         self.path = path
@@ -200,14 +190,11 @@ class MqttFeed:
             self.take(message.topic, message.payload, retained=message.retain)
         except OSError as error:
             if self._is_news("file", str(error)):
-                self.say(
-                    f"{self.path}: cannot be written ({error.strerror}); the broker keeps what comes meanwhile"
-                )
+                self.say(f"{self.path}: cannot be written ({error.strerror}); the broker keeps what comes meanwhile")
             return  # not confirmed: it is sent again when this node connects again
         except Exception as error:  # a bad message must not stop the others
             self._count(
-                "bad",
-                f"{message.topic[:100]}: {error if isinstance(error, PsofedError) else repr(error)[:200]}",
+                "bad", f"{message.topic[:100]}: {error if isinstance(error, PsofedError) else repr(error)[:200]}"
             )
         client.ack(message.mid, message.qos)
 

@@ -38,9 +38,7 @@ def read_payload(payload: bytes, columns: Sequence[str], time_column: str = "") 
     else:
         samples = list(csv.DictReader(text.splitlines()))
     if not samples or not all(isinstance(sample, dict) for sample in samples):
-        raise PsofedError(
-            "a payload without named fields; it must be a JSON object, or CSV with a header line"
-        )
+        raise PsofedError("a payload without named fields; it must be a JSON object, or CSV with a header line")
     wanted = [*([time_column] if time_column else []), *columns]
     rows = []
     for sample in samples:

@@ -46,9 +46,7 @@ class Node:
         The current run.
     """
 
-    def __init__(
-        self, name: str, prepare: Prepare, folder: Path | None = None, max_entries: int = MAX_ENTRIES
-    ) -> None:
+    def __init__(self, name: str, prepare: Prepare, folder: Path | None = None, max_entries: int = MAX_ENTRIES) -> None:
         self.name = name
         self.store: MemoryStore = MemoryStore(folder)
         self.run: RunDescription | None = None

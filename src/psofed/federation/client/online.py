@@ -70,9 +70,7 @@ class OnlineRegression:
         self.stepsize: float = check_number("stepsize", stepsize, 0, open_low=True)
         self.samples_per_round: int = check_integer("samples_per_round", samples_per_round, 0)
         self.scaled: bool = (
-            isinstance(source, TableSource | ClientRows)
-            if scaled is None
-            else check_boolean("scaled", scaled)
+            isinstance(source, TableSource | ClientRows) if scaled is None else check_boolean("scaled", scaled)
         )
         self.features = features
         self.problem: str = ""
@@ -303,9 +301,7 @@ def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dic
     report["squared-errors"] = [mean]
     if rounds > 1:
         # As many samples belong to each round, but for one more or less in a stream that does not keep time.
-        parts = np.array_split(
-            squared, min(rounds, len(squared))
-        )  # rounds beyond the samples would have none
+        parts = np.array_split(squared, min(rounds, len(squared)))  # rounds beyond the samples would have none
         report["squared-errors"] = [float(part.mean()) for part in parts][-_ERRORS_REPORTED:]
     if phase == CURRENT:
         report["mse"] = mean

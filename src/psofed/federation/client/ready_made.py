@@ -98,9 +98,7 @@ def _privacy_of(options: NodeOptions, settings: RunSettings) -> Private | None:
 def _open_source(options: NodeOptions, settings: RunSettings) -> Source | SharedTable:
     """Return a node's samples, or the table of a gateway."""
     if settings.synthetic and options.is_gateway:
-        raise PsofedError(
-            "this node is a gateway, whose clients have rows of their own: a synthetic run has none"
-        )
+        raise PsofedError("this node is a gateway, whose clients have rows of their own: a synthetic run has none")
     if settings.synthetic:
         return SyntheticSource(settings.scenario, options.partition, settings.seed)
     if not options.data:

@@ -179,9 +179,7 @@ class GeneratorSource:
         if (folder := str(Path.cwd())) not in sys.path:
             sys.path.append(folder)
         try:
-            function: Callable[[int, int], Iterable[Any]] = getattr(
-                importlib.import_module(self.module), self.function
-            )
+            function: Callable[[int, int], Iterable[Any]] = getattr(importlib.import_module(self.module), self.function)
         except (ImportError, AttributeError) as error:
             raise PsofedError(f"cannot load {self.module}:{self.function}: {error}") from None
         return function

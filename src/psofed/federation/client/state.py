@@ -160,9 +160,7 @@ class MemoryStore:
             except PsofedError as error:
                 damaged = path.with_name(f"{path.name}.damaged")
                 disk().rename(path, damaged)
-                _log.warning(
-                    "this node's state was damaged and is now %s; it starts again: %s", damaged, error
-                )
+                _log.warning("this node's state was damaged and is now %s; it starts again: %s", damaged, error)
         return NodeMemory(session, node)
 
     def commit(self, memory: NodeMemory, changed: Mapping[str, ClientMemory]) -> None:
@@ -182,9 +180,7 @@ def _path(folder: Path, node: str, session: str) -> Path:
 
 def _forget_old_sessions(newest: Path, node: str) -> None:
     folder, begin = newest.parent, f"{node_number(node)}-"
-    files = [
-        folder / name for name in disk().names(folder) if name.startswith(begin) and name.endswith(".npz")
-    ]
+    files = [folder / name for name in disk().names(folder) if name.startswith(begin) and name.endswith(".npz")]
     # Clocks jump: the file just written may look the oldest.
     files.sort(key=lambda path: (path == newest, disk().modified(path)), reverse=True)
     for path in files[_SESSIONS_KEPT:]:

@@ -58,9 +58,7 @@ def describe_record(record: Mapping[str, Any]) -> str:
     >>> describe_record({"time": "2026-01-01T00:00:00+00:00", "event": "strike", "client": "north", "round": 3})
     '2026-01-01T00:00:00+00:00  strike  client north, round 3'
     """
-    values = [
-        f"{key} {value}" for key, value in record.items() if key not in ("time", "event") and value != ""
-    ]
+    values = [f"{key} {value}" for key, value in record.items() if key not in ("time", "event") and value != ""]
     return f"{record.get('time', '?')}  {record.get('event', '?')}  {', '.join(values)}"
 
 

@@ -112,9 +112,7 @@ def run_demo(
 def in_process_hub(settings: RunSettings) -> InProcessHub:
     """Return a hub with the demo's nodes; they have the same bits as processes, since names and seeds are the same."""
     num_byzantine = settings.scenario.num_byzantine
-    options = [
-        NodeOptions(partition=k, byzantine=k < num_byzantine) for k in range(settings.scenario.num_clients)
-    ]
+    options = [NodeOptions(partition=k, byzantine=k < num_byzantine) for k in range(settings.scenario.num_clients)]
     return InProcessHub({f"node-{k}": ready_made_node(f"node-{k}", each) for k, each in enumerate(options)})
 
 
@@ -219,9 +217,7 @@ class DemoComparison:
             len(next(iter(self.curves.values()))),
             (decibels(end, 1) for end in self.ends),
         )
-        caught = (
-            f"was not caught in {rounds} rounds" if not self.found else f"was caught in round {self.found}"
-        )
+        caught = f"was not caught in {rounds} rounds" if not self.found else f"was caught in round {self.found}"
         is_lost = self.ends[1] >= self.ends[0]
         lost = " Here the protection does not pay off: more rounds may show more." if is_lost else ""
         return (
@@ -233,11 +229,7 @@ class DemoComparison:
         """Return the curves as small charts on the same scale."""
         levels = [to_decibels(np.array(curve, dtype=np.float64)) for curve in self.curves.values()]
         low, high = min(map(np.min, levels)), max(map(np.max, levels))
-        columns = (
-            Column("run"),
-            Column("by round"),
-            Column("mean of the last quarter", Kind.LEVEL, digits=1),
-        )
+        columns = (Column("run"), Column("by round"), Column("mean of the last quarter", Kind.LEVEL, digits=1))
         bars_by_run = [bars(level, low, high) for level in levels]
         rows = tuple(zip(self.curves, bars_by_run, self.ends, strict=True))
         return Table("Server's error: MSD by round (lower is better)", columns, rows)
@@ -270,9 +262,6 @@ def compare_unprotected(result: Mapping[str, Any], settings: RunSettings) -> Dem
     )
     run_ready_made(server, in_process_hub(unprotected), unprotected)
     shared = f"protected: {scenario.num_shared} of {scenario.dimension} parameters, defence"
-    curves = {
-        "unprotected: all parameters, no defence": curve,
-        shared: result["learning_curve"]["server_msd"],
-    }
+    curves = {"unprotected: all parameters, no defence": curve, shared: result["learning_curve"]["server_msd"]}
     suspect = result.get("suspects", {}).get("node-0")
     return DemoComparison("node-0", None if suspect is None else int(suspect["first_round"]), curves)

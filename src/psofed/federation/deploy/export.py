@@ -64,9 +64,7 @@ class ExportedModel:
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 1 or not np.isfinite(self.weights).all():
-            problem = (
-                "has values that are not finite" if self.weights.ndim == 1 else "is not a list of weights"
-            )
+            problem = "has values that are not finite" if self.weights.ndim == 1 else "is not a list of weights"
             raise PsofedError(f"the model of round {self.round_number} {problem}")
 
     @classmethod
@@ -127,9 +125,7 @@ def from_client(folder: Path) -> ExportedModel:
     if client not in memory.clients:
         names = sorted(memory.clients)
         problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
-        raise PsofedError(
-            f"{folder} {problem}; name one of its clients ({listed(names)}): {folder / names[0]}"
-        )
+        raise PsofedError(f"{folder} {problem}; name one of its clients ({listed(names)}): {folder / names[0]}")
     return model_of(folder, memory, client)
 
 
@@ -190,13 +186,8 @@ def load_model(path: Path) -> ExportedModel:
             )
         scaling = None if document["scaling"] is None else Standardiser.from_mapping(document["scaling"])
         columns = None if document["columns"] is None else ColumnNames.from_mapping(document["columns"])
-        weights, about = (
-            np.array(arrays[_WEIGHTS], dtype=np.float64),
-            (document["inputs"], document["features"]),
-        )
-        return ExportedModel(
-            weights, int(document["round"]), str(document["session"]), scaling, columns, *about
-        )
+        weights, about = (np.array(arrays[_WEIGHTS], dtype=np.float64), (document["inputs"], document["features"]))
+        return ExportedModel(weights, int(document["round"]), str(document["session"]), scaling, columns, *about)
     except (KeyError, TypeError, ValueError) as error:
         raise PsofedError(f"{path} is not an exported model: {error}") from None
 

@@ -152,9 +152,7 @@ class Home:
 
     def has_begun(self, request: RunRequest) -> bool:
         """Whether the checkpoint is of the requested run, rather than of an earlier one that it is to replace."""
-        from psofed.federation.server.checkpoint import (
-            CheckpointStore,  # which a node, with its own home, lacks
-        )
+        from psofed.federation.server.checkpoint import CheckpointStore  # which a node, with its own home, lacks
 
         session = CheckpointStore(self.checkpoint).session()
         return disk().exists(self.checkpoint) and (session is None or session != request.replaces)
@@ -172,9 +170,7 @@ class Home:
             beaten = float(disk().read(self.alive))
         except (OSError, ValueError):
             return False
-        return (
-            0 <= scheduler().monotonic() - beaten < _SILENCE
-        )  # the same clock for all processes since the boot
+        return 0 <= scheduler().monotonic() - beaten < _SILENCE  # the same clock for all processes since the boot
 
 
 def _read_table(path: Path) -> dict[str, Any]:

@@ -47,10 +47,7 @@ class FederationCollector:
             ),
             "last_round": ("Last round accepted from a client", run.get("seen", {})),
             "squared_error": ("Mean squared error in a client's last report", errors),
-            "sample_lag_seconds": (
-                "Time since a client last learned from a new sample",
-                run.get("sample_lag", {}),
-            ),
+            "sample_lag_seconds": ("Time since a client last learned from a new sample", run.get("sample_lag", {})),
             "excluded": ("Whether the defence excludes a client", {name: s["out"] for name, s in suspects}),
         }
         for name, (text, values) in by_name.items():

@@ -105,9 +105,7 @@ def _with_data(options: ClientOptions) -> ClientOptions:
     """
     if not options.data:
         return options
-    if not options.describes_table and isinstance(
-        source := open_source(options.data, dimension=1), GeneratorSource
-    ):
+    if not options.describes_table and isinstance(source := open_source(options.data, dimension=1), GeneratorSource):
         source.load()
         return options
     path = Path(options.data)

@@ -99,10 +99,7 @@ def stop(home: Home) -> tuple[str, int]:
         if time.monotonic() > deadline:
             raise PsofedError(f"the run has not stopped within {_STOP_SECONDS:g} s; see the server's log")
         if not home.is_served:
-            with (
-                contextlib.suppress(PsofedError),
-                only_one(home.server_lock, "a server has started meanwhile"),
-            ):
+            with contextlib.suppress(PsofedError), only_one(home.server_lock, "a server has started meanwhile"):
                 acknowledge_stop(RunStatus(home), request)
         time.sleep(_LOOK_EVERY)
     return STOPPED, int(home.read_status().get("round", 0))
@@ -135,10 +132,7 @@ def rollback(home: Home, to_round: int) -> int:
 
 
 def follow(
-    home: Home,
-    request: RunRequest,
-    on_progress: Callable[[dict[str, Any]], None],
-    say: Callable[[str], None],
+    home: Home, request: RunRequest, on_progress: Callable[[dict[str, Any]], None], say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Wait until a run has ended and return its result; a PsofedError says why there is none.
 
@@ -162,13 +156,9 @@ def follow(
                 f"the run was stopped after round {status['round']}; {home.command('resume')} continues it"
             )
         if word == FAILED and is_current:
-            raise PsofedError(
-                f"the run has failed: {status['reason']}; {home.command('resume')} continues it"
-            )
+            raise PsofedError(f"the run has failed: {status['reason']}; {home.command('resume')} continues it")
         if not is_current and word == RUNNING:
-            raise PsofedError(
-                f"the run was stopped and continued by another command; see {home.command('status')}"
-            )
+            raise PsofedError(f"the run was stopped and continued by another command; see {home.command('status')}")
         if not is_served and not told:
             begin = home.command("server")
             say(f"no server is running in {home.folder}; the run continues when one is started: {begin}")

@@ -92,9 +92,7 @@ class ServerOptions(Settings):
     federation: str = option(
         default="federation", metavar="NAME", text="name of this federation in the broker's topics"
     )
-    metrics_port: int | None = option(
-        default=None, low=0, high=65535, text="serve metrics for Prometheus on this port"
-    )
+    metrics_port: int | None = option(default=None, low=0, high=65535, text="serve metrics for Prometheus on this port")
     metrics_host: str = option(default="127.0.0.1", text="address for --metrics-port")
 
     def __post_init__(self) -> None:
@@ -123,9 +121,7 @@ class ClientOptions(NodeOptions):
         metavar="FILE",
         text="authority of the broker's certificate, if it is not the federation's own",
     )
-    federation: str = option(
-        group=_CONNECTION, default="federation", metavar="NAME", text="name of the federation"
-    )
+    federation: str = option(group=_CONNECTION, default="federation", metavar="NAME", text="name of the federation")
     home: Path | None = option(
         group=_CONNECTION, default=None, metavar="DIR", text="folder of this node; by default psofed-NAME"
     )
@@ -144,12 +140,8 @@ class DemoOptions(Settings):
 
     nodes: int = option(default=4, low=2, high=64, text="nodes to start")
     rounds: int = option(default=20, low=1, text="rounds to run")
-    seed: int = option(
-        default=0, low=0, high=MAX_SEED, text="random seed of data, masks, participants and attack"
-    )
-    samples_per_round: int = dataclasses.field(
-        default=1, metadata=RunOptions.options()["samples_per_round"].metadata
-    )
+    seed: int = option(default=0, low=0, high=MAX_SEED, text="random seed of data, masks, participants and attack")
+    samples_per_round: int = dataclasses.field(default=1, metadata=RunOptions.options()["samples_per_round"].metadata)
     deadline: float = dataclasses.field(default=60.0, metadata=RunOptions.options()["deadline"].metadata)
     in_process: bool = option(
         default=False, text="run the nodes within this process, as is done where no mosquitto is installed"
@@ -184,9 +176,7 @@ class ReplaceOption(Settings):
 class FollowOption(Settings):
     """Whether to wait for the result."""
 
-    detach: bool = option(
-        default=False, text="do not wait for the run to end; `status` shows how it is doing"
-    )
+    detach: bool = option(default=False, text="do not wait for the run to end; `status` shows how it is doing")
 
 
 class StatusOptions(Settings):
@@ -196,8 +186,7 @@ class StatusOptions(Settings):
     runs: bool = option(default=False, text="list all runs of this federation")
     audit: bool = option(default=False, text="list refused and revoked certificates and bad replies")
     health: bool = option(
-        default=False,
-        text="exit with code 0 if the server or node of this folder works, else 1; for containers",
+        default=False, text="exit with code 0 if the server or node of this folder works, else 1; for containers"
     )
 
 

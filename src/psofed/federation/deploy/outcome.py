@@ -77,9 +77,7 @@ class FederationOutcome(Reported):
 def _members(result: dict[str, Any], scenario: Scenario) -> str:
     """Return how many clients took part; only where their data are synthetic is it known how many are Byzantine."""
     clients = counted(sum(entry["rounds"] > 0 for entry in result["nodes"].values()), "client")
-    return clients + (
-        f", {count(scenario.num_byzantine)} Byzantine" if result["settings"]["synthetic"] else ""
-    )
+    return clients + (f", {count(scenario.num_byzantine)} Byzantine" if result["settings"]["synthetic"] else "")
 
 
 def _headline(result: dict[str, Any]) -> str:
@@ -97,9 +95,7 @@ def _headline(result: dict[str, Any]) -> str:
 def _curve(result: dict[str, Any]) -> Table | None:
     """Return the errors of the rounds on which clients reported; of many rounds a selection with the last."""
     curve = result["learning_curve"]
-    metrics = [
-        name for name in ("network_mse", "server_msd") if any(value is not None for value in curve[name])
-    ]
+    metrics = [name for name in ("network_mse", "server_msd") if any(value is not None for value in curve[name])]
     rows = [
         row
         for row in zip(curve["round"], *(curve[name] for name in metrics), strict=True)
@@ -134,7 +130,5 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     if 2 * idle > result["rounds"] > 1 and result["examples"]:
         advice = " If the files were complete already, --samples-per-round spreads them over the rounds."
         is_spread = result["settings"].get("samples_per_round")
-        lines.append(
-            f"Nothing was learned in {idle} of {result['rounds']} rounds.{'' if is_spread else advice}"
-        )
+        lines.append(f"Nothing was learned in {idle} of {result['rounds']} rounds.{'' if is_spread else advice}")
     return lines

@@ -48,10 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Predict."""
         length = self.headers.get("Content-Length", "")
         try:
-            if self.path != PATH or self.headers.get("Host", "").partition(":")[0] not in (
-                "127.0.0.1",
-                "localhost",
-            ):
+            if self.path != PATH or self.headers.get("Host", "").partition(":")[0] not in ("127.0.0.1", "localhost"):
                 raise PsofedError(f"there is only http://127.0.0.1{PATH}")
             if self.headers.get_content_type() != "application/json":
                 raise PsofedError("Content-Type: must be application/json")

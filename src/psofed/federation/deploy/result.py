@@ -30,10 +30,7 @@ _MEANS = ("network_mse", "server_msd", "test_mse", "seconds")
 
 
 def build_result(
-    state: ServerState,
-    history: Iterable[dict[str, Any]],
-    settings: RunSettings,
-    window: tuple[float, float],
+    state: ServerState, history: Iterable[dict[str, Any]], settings: RunSettings, window: tuple[float, float]
 ) -> dict[str, Any]:
     """Return the result of a run as plain dicts.
 
@@ -77,9 +74,7 @@ def build_result(
             "payload_bytes_down": totals["values_down"] * item,
             "payload_bytes_up": totals["bytes_up"],
             "full_sharing_payload_bytes": full * item,
-            "fraction_of_full_sharing": (totals["values_down"] + totals["values_up"]) / full
-            if full
-            else None,
+            "fraction_of_full_sharing": (totals["values_down"] + totals["values_up"]) / full if full else None,
         },
         "examples": totals["examples"],
         "idle_rounds": totals["idle"],
@@ -175,9 +170,7 @@ class RunSummary:
         about["error"] = entry["reasons"].get(name, about["error"])
         spent = entry["metrics"].get(name, {})
         if "privacy-epsilon" in spent:
-            about["privacy"] = {
-                each: spent.get(f"privacy-{each}") for each in ("epsilon", "delta", "uploads")
-            }
+            about["privacy"] = {each: spent.get(f"privacy-{each}") for each in ("epsilon", "delta", "uploads")}
 
     def learning_curve(self) -> dict[str, list[Any]]:
         """Return by round the clients' mean squared a-priori error, and the server's MSD and test MSE after it.

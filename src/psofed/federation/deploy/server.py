@@ -46,9 +46,7 @@ class FederationServer:
         The broker, if it is a child of this process.
     """
 
-    def __init__(
-        self, home: Home, hub: MqttHub, certificates: Certificates, broker: Mosquitto | None = None
-    ) -> None:
+    def __init__(self, home: Home, hub: MqttHub, certificates: Certificates, broker: Mosquitto | None = None) -> None:
         self.home: Home = home
         self.hub: MqttHub = hub
         self.certificates: Certificates = certificates
@@ -74,9 +72,7 @@ class FederationServer:
             done = request.number
             if request.wanted == RUNNING:
                 attend = partial(self._is_superseded, done)
-                FederationRun(self.status, request, attend, self.certificates.clients_allowed).carry_out(
-                    self.hub
-                )
+                FederationRun(self.status, request, attend, self.certificates.clients_allowed).carry_out(self.hub)
             else:
                 self._guarded("stop", partial(acknowledge_stop, self.status, request))
 
@@ -123,9 +119,7 @@ class FederationServer:
         present = self.hub.present()
         bodies = {presence.body for presence in present.values()}
         known = self._problems
-        problems = self._problems = {
-            body: known[body] if body in known else _problem_in(body) for body in bodies
-        }
+        problems = self._problems = {body: known[body] if body in known else _problem_in(body) for body in bodies}
         revoked = self.certificates.revoked()
         return [
             {

@@ -64,12 +64,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         dropped = "" if clients is not None else _dropped(status, node["name"])
         rows.append((node["name"], node["status"], node["expires"], str(max(0, last)), dropped))
         for client in clients or ():
-            rows.append(
-                (f"  {client}", "client", "", str(max(0, seen.get(client, 0))), _dropped(status, client))
-            )
-    lines += _aligned(
-        [("node", "status", "certificate until", "last round", "dropped"), *rows] if rows else []
-    )
+            rows.append((f"  {client}", "client", "", str(max(0, seen.get(client, 0))), _dropped(status, client)))
+    lines += _aligned([("node", "status", "certificate until", "last round", "dropped"), *rows] if rows else [])
     lines += [f"{node}: refused clients: {listed(names)}" for node, names in run.get("refused", {}).items()]
     lines += together({node["name"]: node["problem"] for node in status["nodes"]}, "cannot take part: ")
     last = run.get("last") or {}
@@ -104,9 +100,7 @@ def _dropped(status: Mapping[str, Any], name: str) -> str:
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    return ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _nodes(status: Mapping[str, Any]) -> list[dict[str, Any]]:

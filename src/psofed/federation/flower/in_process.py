@@ -57,12 +57,7 @@ class InProcessGrid(Grid):
         raise NotImplementedError("an in-process grid has no run")
 
     def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str = "",
-        ttl: float | None = None,
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str = "", ttl: float | None = None
     ) -> Message:
         """Return a message, also outside of a process that Flower has started."""
         metadata = Metadata(

@@ -74,9 +74,7 @@ class PSOFed(Server, Strategy):
         initial = numpy_of(arrays_of(initial_arrays))
         if not self.resume:
             evaluate(0, initial)
-        state = self.run(
-            GridHub(grid), initial, num_rounds, timeout, config=_plain(train_config), evaluate=evaluate
-        )
+        state = self.run(GridHub(grid), initial, num_rounds, timeout, config=_plain(train_config), evaluate=evaluate)
         for entry in state.history:
             averages = MetricRecord({**mean_of(list(entry["metrics"].values()))})
             result.train_metrics_clientapp[entry["round"]] = averages

@@ -22,18 +22,14 @@ _LARGE, _LARGE_MEMORY = 500, 20_000
 def check_rule(rule: Aggregation, pre: PreAggregation | None) -> None:
     """Refuse a rule that a federation cannot use."""
     if rule.has_root_data:
-        raise NotCoveredError(
-            f'aggregation = "{rule.kind}" needs root data on the server; a federation has none'
-        )
+        raise NotCoveredError(f'aggregation = "{rule.kind}" needs root data on the server; a federation has none')
     rule.check_mixing(pre)
 
 
 def check_defence(defence: Defence) -> None:
     """Refuse a defence that a federation cannot use."""
     if not defence.excluded_download:
-        raise NotCoveredError(
-            "defence.excluded_download = false: in a federation every participant is sent its share"
-        )
+        raise NotCoveredError("defence.excluded_download = false: in a federation every participant is sent its share")
     if defence.variance not in ("auto", "past"):
         raise NotCoveredError(
             f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its past'
@@ -49,9 +45,7 @@ def as_rows(uploads: Sequence[Upload], size: int | None = None) -> tuple[NDArray
     (array([0, 2]), array([[ 4.,  5.],
            [nan,  6.]]))
     """
-    entries = (
-        np.unique(np.concatenate([indices for indices, _ in uploads])) if size is None else np.arange(size)
-    )
+    entries = np.unique(np.concatenate([indices for indices, _ in uploads])) if size is None else np.arange(size)
     rows = np.full((len(uploads), len(entries)), np.nan)
     for row, (indices, values) in zip(rows, uploads, strict=True):
         row[np.searchsorted(entries, indices)] = values

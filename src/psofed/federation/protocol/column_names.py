@@ -46,16 +46,12 @@ got 'wind'.
                 allowed = f"printable names of at most {MAX_NAME} characters"
                 raise InvalidValueError("columns", str(text)[:40], allowed)
         if not all(name and name == name.strip() for name in names):
-            raise InvalidValueError(
-                "columns", "", "names that neither are empty nor begin or end with a space"
-            )
+            raise InvalidValueError("columns", "", "names that neither are empty nor begin or end with a space")
         if sum(map(len, names)) > MAX_TEXT:
             raise InvalidValueError("columns", "longer ones", f"names of {MAX_TEXT:,} characters in all")
         twice, times = Counter(names).most_common(1)[0]
         if times > 1:
-            raise InvalidValueError(
-                "features", twice, "names that differ from each other and from the target"
-            )
+            raise InvalidValueError("features", twice, "names that differ from each other and from the target")
 
     @classmethod
     def of_user(cls, features: Sequence[str], target: str | None) -> Self | None:

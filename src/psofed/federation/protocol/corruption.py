@@ -18,9 +18,7 @@ _LARGE = 2_000
 _EVERYBODY = 2**64 - 1
 
 
-def corrupt_upload(
-    attack: Attack, seed: int, round_number: int, client: int, upload: Vector, server: Vector
-) -> Vector:
+def corrupt_upload(attack: Attack, seed: int, round_number: int, client: int, upload: Vector, server: Vector) -> Vector:
     """Return what a Byzantine client of this number uploads instead; `server` are the server's values there."""
     attacks, normals = draw_attack(attack, seed, client, round_number, upload.size)
     if not attacks:

@@ -45,9 +45,7 @@ class WireFrame(NamedTuple):
     body: memoryview
 
 
-def encode_frame(
-    kind: int, sequence: int, header: Mapping[str, Any], values: Sequence[NDArray[Any]] = ()
-) -> bytes:
+def encode_frame(kind: int, sequence: int, header: Mapping[str, Any], values: Sequence[NDArray[Any]] = ()) -> bytes:
     r"""Return a frame whose values are these arrays, one after the other.
 
     Examples

@@ -146,9 +146,7 @@ def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instructi
     )
     layout = ModelLayout.from_text(fields.text("layout")) if "layout" in fields else None
     if layout is not None and layout.entries > max_entries:
-        raise FrameError(
-            f"the server's model has {layout.entries:,} entries; this client takes {max_entries:,}"
-        )
+        raise FrameError(f"the server's model has {layout.entries:,} entries; this client takes {max_entries:,}")
     return Instruction(
         session=fields.text("session", _MAX_SESSION),
         epoch=fields.integer("epoch", 0, MAX_ROUND),

@@ -64,9 +64,7 @@ class ModelLayout:
                 raise InvalidValueError("include or exclude", pattern, allowed)
 
         def is_shared(name: str) -> bool:
-            included, excluded = (
-                any(fnmatchcase(name, p) for p in patterns) for patterns in (include, exclude)
-            )
+            included, excluded = (any(fnmatchcase(name, p) for p in patterns) for patterns in (include, exclude))
             return included and not excluded
 
         shapes = tuple(array.shape for array in arrays.values())
@@ -89,9 +87,7 @@ class ModelLayout:
         try:
             document = json.loads(text)
             columns = ColumnNames.from_mapping(document["columns"]) if "columns" in document else None
-            names, lengths, types = (
-                zip(*document["arrays"], strict=True) if document["arrays"] else ((), (), ())
-            )
+            names, lengths, types = zip(*document["arrays"], strict=True) if document["arrays"] else ((), (), ())
             shapes = tuple(tuple(map(int, shape)) for shape in lengths)
             names, dtypes = tuple(map(str, names)), tuple(str(np.dtype(kind)) for kind in types)
             private = tuple(map(str, document["private"]))
@@ -180,9 +176,7 @@ class ModelLayout:
     def _rows(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any], bool]]:
         """Name, shape and type of every array, and whether it is shared."""
         dtypes = [np.dtype(dtype) for dtype in self.dtypes]
-        is_shared = [
-            t.kind in "fc" and name not in self.private for name, t in zip(self.names, dtypes, strict=True)
-        ]
+        is_shared = [t.kind in "fc" and name not in self.private for name, t in zip(self.names, dtypes, strict=True)]
         return list(zip(self.names, self.shapes, dtypes, is_shared, strict=True))
 
 

@@ -82,9 +82,7 @@ class DerivedMasks:
 
 
 @lru_cache(maxsize=64)
-def derived_masks(
-    seed: int, dimension: int, num_shared: int, pattern: str, coordinated: bool
-) -> DerivedMasks:
+def derived_masks(seed: int, dimension: int, num_shared: int, pattern: str, coordinated: bool) -> DerivedMasks:
     """Return the same masks for the same arguments, which are then checked once."""
     sizes = {"dimension": dimension, "num_shared": num_shared}
     return DerivedMasks(seed=seed, pattern=pattern, coordinated=coordinated, **sizes)

@@ -58,9 +58,7 @@ def check_client_names(clients: Sequence[Any], *, gateway: bool = False) -> tupl
     return tuple(clients)
 
 
-NAME_RULE = (
-    "1 to 100 printable characters, no spaces around them, letters of one alphabet, no combining marks"
-)
+NAME_RULE = "1 to 100 printable characters, no spaces around them, letters of one alphabet, no combining marks"
 
 
 def is_client_name(name: Any) -> bool:

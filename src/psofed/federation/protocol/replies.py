@@ -156,9 +156,7 @@ def decode_reply(data: bytes, num_clients: int, length: int, dtype: np.dtype[Any
         rows = iter(read_values(body, learned * length, dtype).reshape(learned, length))
         replies: list[Reply] = []
         refused: dict[str, BadReplyError] = {}
-        for client, status, number, report, remark in zip(
-            clients, statuses, examples, reports, remarks, strict=True
-        ):
+        for client, status, number, report, remark in zip(clients, statuses, examples, reports, remarks, strict=True):
             values = next(rows) if status == LEARNED else None
             if problem := problem_with_metrics(report):
                 refused[client] = BadReplyError("malformed", problem)

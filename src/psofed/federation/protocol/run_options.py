@@ -44,9 +44,7 @@ class ReplyLimits(Settings):
         default=1_000_000, low=1, text="largest number of examples a client may claim for one round"
     )
     max_clients: int = _reply(
-        default=100,
-        low=1,
-        text="clients that one gateway may have at a time; over a whole run, ten times this number",
+        default=100, low=1, text="clients that one gateway may have at a time; over a whole run, ten times this number"
     )
     ban_after: int = _reply(
         default=3, low=0, text="ban a client after this number of bad replies within 1,000 rounds; 0: never"
@@ -60,10 +58,7 @@ class ReplyLimits(Settings):
         text="how many times longer than most nodes a node may take; 0: wait until the deadline",
     )
     grace: float = _reply(
-        default=2.0,
-        low=0,
-        metavar="SECONDS",
-        text="time that every node has to answer, however fast the others are",
+        default=2.0, low=0, metavar="SECONDS", text="time that every node has to answer, however fast the others are"
     )
 
 
@@ -121,13 +116,9 @@ class RunOptions(RoundPlan, ReplyLimits):
         text="longest duration of a round, even if replies are missing",
     )
     samples_per_round: int = _run(
-        default=0,
-        low=0,
-        text="samples that arrive at each client per round; 0: whatever arrives (1 in synthetic runs)",
+        default=0, low=0, text="samples that arrive at each client per round; 0: whatever arrives (1 in synthetic runs)"
     )
-    synthetic: bool = _run(
-        default=False, text="let clients draw their data from the scenario, to compare with theory"
-    )
+    synthetic: bool = _run(default=False, text="let clients draw their data from the scenario, to compare with theory")
     rounds: int | None = _run(
         default=None, low=0, text="rounds to run; 0: until stopped; by default the scenario's iterations"
     )
@@ -137,9 +128,7 @@ class RunOptions(RoundPlan, ReplyLimits):
         metavar="A,B,C",
         text="columns that every node learns from, in the order of the model; with --target-column",
     )
-    target_column: str | None = _column(
-        default=None, metavar="NAME", text="column to predict; with --features"
-    )
+    target_column: str | None = _column(default=None, metavar="NAME", text="column to predict; with --features")
     wait_for_nodes: float = _with_default(RoundPlan, "wait_for_nodes", 120.0)
     newcomers: str = _with_default(RoundPlan, "newcomers", "zeros")
 

@@ -34,9 +34,7 @@ class RunSettings(RunOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_covered(self.scenario, self.synthetic)
-        if (
-            rows := self.scenario.data.rows
-        ) is not None:  # each node has its own; their columns are the run's
+        if (rows := self.scenario.data.rows) is not None:  # each node has its own; their columns are the run's
             reading = rows.source.reading
             if not self.leave_out:
                 object.__setattr__(self, "leave_out", tuple(reading.leave_out))
@@ -60,9 +58,7 @@ class RunSettings(RunOptions):
             )
 
     @classmethod
-    def planned(
-        cls, scenario: Scenario, options: Mapping[str, Any], *, fixed_length: bool = True
-    ) -> "RunSettings":
+    def planned(cls, scenario: Scenario, options: Mapping[str, Any], *, fixed_length: bool = True) -> "RunSettings":
         """Make the settings of a run; where `options` leave it open, a scenario with a table runs as it was simulated.
 
         Nodes learn one row a round, and the run waits for `num_participants` clients. Unless its length is fixed, it is

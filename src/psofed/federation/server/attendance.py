@@ -15,9 +15,7 @@ from psofed.federation.transport.hub import Hub
 _log = logging.getLogger("psofed.federation")
 
 _LOOK_EVERY = 0.1  # seconds
-_RETURN = (
-    4.0  # seconds that a round waits if most clients have vanished, say because the broker was restarted
-)
+_RETURN = 4.0  # seconds that a round waits if most clients have vanished, say because the broker was restarted
 _GATEWAYS = " gateways"  # subject of a message about no node
 
 

@@ -130,12 +130,8 @@ class CheckpointStore:
         newest = _readable(self.path)
         if newest is None:
             return numbered
-        completed = {
-            number: _readable(self._file(number)) for number in numbered if number <= newest.round_number
-        }
-        return [
-            number for number, state in completed.items() if state is None or state.session == newest.session
-        ]
+        completed = {number: _readable(self._file(number)) for number in numbered if number <= newest.round_number}
+        return [number for number, state in completed.items() if state is None or state.session == newest.session]
 
     def session(self) -> str | None:
         """Return the session of the newest checkpoint; None without a readable one."""
@@ -217,11 +213,7 @@ class CheckpointStore:
     def _way_back(self) -> str:
         """Return the end of a sentence about a checkpoint that cannot be used: which others there are."""
         kept = ", ".join(map(str, self.rounds()))
-        return (
-            f"; `psofed federation rollback --to-round N` goes back to another (there are {kept})"
-            if kept
-            else ""
-        )
+        return f"; `psofed federation rollback --to-round N` goes back to another (there are {kept})" if kept else ""
 
     def rollback(self, round_number: int) -> ServerState:
         """Make the checkpoint of a round the newest, and give the clients its model.
@@ -232,9 +224,7 @@ class CheckpointStore:
         kept = self.rounds()
         if round_number not in kept:
             rounds = ", ".join(map(str, kept)) or "none"
-            raise PsofedError(
-                f"--to-round {round_number}: must be a round with a checkpoint; there are {rounds}"
-            )
+            raise PsofedError(f"--to-round {round_number}: must be a round with a checkpoint; there are {rounds}")
         self.settle()
         state = self.load(round_number)
         # Larger than every epoch so far: a checkpoint may be older than the last rollback.

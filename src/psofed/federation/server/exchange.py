@@ -27,11 +27,7 @@ _GONE = 4.0  # seconds for which a node that has gone offline may come back
 
 
 def exchange(
-    hub: Hub,
-    questions: Sequence[NodeQuestion],
-    deadline: float,
-    limits: ReplyLimits,
-    attend: Callable[[], None],
+    hub: Hub, questions: Sequence[NodeQuestion], deadline: float, limits: ReplyLimits, attend: Callable[[], None]
 ) -> dict[int, bytes]:
     """Send `questions` and return the replies that arrive within `deadline` seconds, by sequence number."""
     start = looked = scheduler().monotonic()

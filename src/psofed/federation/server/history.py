@@ -117,9 +117,7 @@ class RoundHistory:
 
     def _path(self, state: "ServerState", number: int, suffix: str = "") -> Path:
         session = "".join(filter(str.isalnum, state.session))[:16]
-        return self.checkpoint.with_name(
-            f"{self.checkpoint.stem}.history-{session}-{number:06d}.jsonl{suffix}"
-        )
+        return self.checkpoint.with_name(f"{self.checkpoint.stem}.history-{session}-{number:06d}.jsonl{suffix}")
 
     def _entries_of(self, state: "ServerState", number: int) -> list[dict[str, Any]]:
         """Return the entries of one file, of rounds up to the state's."""

@@ -264,9 +264,7 @@ class Server:
 
     # --- one round --------------------------------------------------------------------------------
 
-    def _round(
-        self, hub: Hub, n: int, deadline: float, config: Mapping[str, Any], sequences: Iterator[int]
-    ) -> None:
+    def _round(self, hub: Hub, n: int, deadline: float, config: Mapping[str, Any], sequences: Iterator[int]) -> None:
         """Draw the participants S_n, send each its entries S_{k,n}, and join what they send back."""
         state = self._current()
         clients = self._attendance.take(hub, state.session, n, self.registry, self.strikes)

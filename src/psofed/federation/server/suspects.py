@@ -55,9 +55,7 @@ class Suspects:
         if known:
             self._watch.restore(known["watch"])
 
-    def judge(
-        self, round_number: int, model: Vector, uploads: Mapping[str, tuple[Indices, Vector]]
-    ) -> dict[str, str]:
+    def judge(self, round_number: int, model: Vector, uploads: Mapping[str, tuple[Indices, Vector]]) -> dict[str, str]:
         """Judge a round's uploads, and return the excluded clients, each with the round of its exclusion."""
         if not uploads:
             return {}

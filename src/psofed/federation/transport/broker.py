@@ -339,9 +339,7 @@ def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> No
 class Tester(Connection):
     """A connection that remembers what arrives from `topics`."""
 
-    def __init__(
-        self, endpoint: Endpoint, identity: Identity, topics: Sequence[str] = (), client_id: str = ""
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, identity: Identity, topics: Sequence[str] = (), client_id: str = "") -> None:
         self.connections: int = 0
         self._messages: list[tuple[str, bytes]] = []
         subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in topics]

@@ -211,9 +211,7 @@ class Certificates:
         record = self.records().get(name)
         if record is None:
             names = ", ".join(sorted(self.names())[:10])
-            raise PsofedError(
-                f"there is no certificate of {clean_text(name)!r}; there are: {names or 'none'}"
-            )
+            raise PsofedError(f"there is no certificate of {clean_text(name)!r}; there are: {names or 'none'}")
         if record.revoked and not revoked:
             raise PsofedError(f"{name} is revoked; make a certificate with another name")
         return record
@@ -395,10 +393,7 @@ def _replay(data: bytes, path: Path) -> dict[str, Record]:
 def _load_pair(key_data: bytes, data: bytes) -> tuple[_Key, list[x509.Certificate]]:
     """Return a private key and certificates, the first of which is the key's, or raise ValueError."""
     try:
-        key, certificates = (
-            serialization.load_pem_private_key(key_data, None),
-            x509.load_pem_x509_certificates(data),
-        )
+        key, certificates = (serialization.load_pem_private_key(key_data, None), x509.load_pem_x509_certificates(data))
     except TypeError:
         raise ValueError("the key is encrypted") from None
     if not isinstance(key, _Key) or certificates[0].public_key() != key.public_key():
@@ -412,11 +407,7 @@ def _subject(name: str, unit: str = "") -> x509.Name:
 
 
 def _sign(
-    subject: x509.Name,
-    key: _Key,
-    issuer: x509.Certificate | None,
-    issuer_key: _Key,
-    hosts: Collection[str] = (),
+    subject: x509.Name, key: _Key, issuer: x509.Certificate | None, issuer_key: _Key, hosts: Collection[str] = ()
 ) -> x509.Certificate:
     """Return a certificate from `issuer`; without one it is an authority, signed by itself."""
     now, is_authority = datetime.datetime.now(datetime.UTC), issuer is None

@@ -69,10 +69,7 @@ _DELAY, _MAX_DELAY = 1.0, 60.0  # seconds before a reconnection, at first and at
 _STABLE = 300.0  # seconds of a connection after which the first delay counts again
 _TAKEN_OVER = 0x8E  # a reason that brokers may give
 _PENDING = 16  # frames of a node that wait for the server; an honest one sends one for each instruction
-_FLOOD, _FLOOD_SECONDS = (
-    1000,
-    600.0,
-)  # unasked messages of a node in a second; for how long it is then refused
+_FLOOD, _FLOOD_SECONDS = (1000, 600.0)  # unasked messages of a node in a second; for how long it is then refused
 
 
 @dataclass(frozen=True)
@@ -492,9 +489,7 @@ class MqttLink(Connection):
         self._connection = b""
         self._certificate = b""  # the server's, from the run description
         self._run, topics = self._topics.of(RUN), self._topics
-        inbox, self._out, self._presence = (
-            topics.node(identity.name, box) for box in ("in", "out", "presence")
-        )
+        inbox, self._out, self._presence = (topics.node(identity.name, box) for box in ("in", "out", "presence"))
         subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in (self._run, inbox)]
         super().__init__(endpoint, identity, subscriptions, will=self._presence)
 

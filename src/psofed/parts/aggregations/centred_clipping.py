@@ -40,14 +40,10 @@ class CentredClipping(Aggregation):
 
     over = "vectors"
 
-    radius: float = option(
-        default=0.1, low=0.0, open_low=True, text="largest distance of an update from the centre"
-    )
+    radius: float = option(default=0.1, low=0.0, open_low=True, text="largest distance of an update from the centre")
     iterations: int = option(default=3, low=1, text="number of times the centre is moved")
     factor: float = option(
-        default=0.0,
-        low=0.0,
-        text="radius as a multiple of the median distance from the centre; 0: use radius",
+        default=0.0, low=0.0, text="radius as a multiple of the median distance from the centre; 0: use radius"
     )
 
     def combine(self, updates: Updates, out: FloatArray) -> None:

@@ -58,10 +58,7 @@ class MDA(Aggregation):
         left_out = min(self.tolerated, (count - 1) // 2)
         distances = part_of(scratch, 0, (count, count))
         # Who is left out, in ascending order, now and in the best way so far; then a flag for each.
-        now, best = (
-            part_of(scratch, count * count, (count,)),
-            part_of(scratch, count * count + count, (count,)),
-        )
+        now, best = (part_of(scratch, count * count, (count,)), part_of(scratch, count * count + count, (count,)))
         for p in range(count):
             for other in range(p):
                 distances[p, other] = squared_distance(changes[p], changes[other])

@@ -26,9 +26,7 @@ class Median(Aggregation):
     2.0
     """
 
-    quorum: int = option(
-        default=3, low=1, text="values an entry needs; the server's own value replaces missing ones"
-    )
+    quorum: int = option(default=3, low=1, text="values an entry needs; the server's own value replaces missing ones")
 
     def combine(self, numbers: Numbers) -> float:
         """Return the median."""

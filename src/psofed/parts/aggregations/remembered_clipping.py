@@ -54,14 +54,9 @@ class RememberedClipping(Aggregation):
 
     over = "vectors"
 
-    decay: float = option(
-        default=0.9, low=0.0, high=1.0, open_high=True, text="memory kept per D entries sent"
-    )
+    decay: float = option(default=0.9, low=0.0, high=1.0, open_high=True, text="memory kept per D entries sent")
     factor: float = option(
-        default=0.5,
-        low=0.0,
-        open_low=True,
-        text="radius as a multiple of the median distance from the centre",
+        default=0.5, low=0.0, open_low=True, text="radius as a multiple of the median distance from the centre"
     )
     iterations: int = option(default=5, low=1, text="number of times the centre is moved")
 

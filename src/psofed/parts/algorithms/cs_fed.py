@@ -42,12 +42,8 @@ class CSFed(Algorithm):
     kind = "cs-fed"
 
     measurements: int = option(default=16, low=1, text="number of rows of Φ_n (q)")
-    decoding_steps: int = option(
-        default=20, low=1, text="number of steps of binary iterative hard thresholding"
-    )
-    joint: bool = option(
-        default=False, text="decode the averaged measurements once, instead of each client's"
-    )
+    decoding_steps: int = option(default=20, low=1, text="number of steps of binary iterative hard thresholding")
+    joint: bool = option(default=False, text="decode the averaged measurements once, instead of each client's")
     magnitude: bool = option(default=True, text="also send ‖u_k‖")
 
     def traffic(self, scenario: "Scenario") -> Traffic:

@@ -38,11 +38,7 @@ class DeMoA(Algorithm):
     kind = "demoa"
 
     alpha: float = option(default=0.1, low=0.0, high=1.0, open_low=True, text="weight of a new update (α)")
-    unseen: str = option(
-        default="shrunk",
-        choices=("shrunk", "kept"),
-        text="how momenta of absent clients change",
-    )
+    unseen: str = option(default="shrunk", choices=("shrunk", "kept"), text="how momenta of absent clients change")
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count D numbers each way."""

@@ -49,9 +49,7 @@ class QSFed(Algorithm):
     hashes: str = option(
         default="fresh", choices=("fresh", "fixed"), text="hashes drawn in each exchange, or once per run"
     )
-    momentum: float = option(
-        default=0.0, low=0.0, high=1.0, open_high=True, text="momentum (ρ); needs fixed hashes"
-    )
+    momentum: float = option(default=0.0, low=0.0, high=1.0, open_high=True, text="momentum (ρ); needs fixed hashes")
     error_feedback: bool = option(default=False, text="carry over what top-k left out; needs fixed hashes")
 
     def __post_init__(self) -> None:
@@ -67,19 +65,14 @@ class QSFed(Algorithm):
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count r·c numbers up, D down."""
         return spend_budget(
-            scenario,
-            bits_up=BITS_PER_NUMBER * self.rows * self.columns,
-            bits_down=BITS_PER_NUMBER * scenario.dimension,
+            scenario, bits_up=BITS_PER_NUMBER * self.rows * self.columns, bits_down=BITS_PER_NUMBER * scenario.dimension
         )
 
     def exchange(self, scenario: "Scenario") -> Exchange:
         """Send the cells of a sketch; entry (r, j) has two shared uniforms, for its column and its sign."""
         cells = self.rows * self.columns
         return Exchange(
-            numbers=cells,
-            uniforms=2 * self.rows * scenario.dimension,
-            fresh=self.hashes == "fresh",
-            memory=2 * cells,
+            numbers=cells, uniforms=2 * self.rows * scenario.dimension, fresh=self.hashes == "fresh", memory=2 * cells
         )
 
     def encode(self, message: Message, out: FloatArray) -> None:

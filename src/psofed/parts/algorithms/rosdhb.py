@@ -37,9 +37,7 @@ class RoSDHB(Algorithm):
 
     kind = "rosdhb"
 
-    momentum: float = option(
-        default=0.9, low=0.0, high=1.0, open_high=True, text="momentum of each client (β)"
-    )
+    momentum: float = option(default=0.9, low=0.0, high=1.0, open_high=True, text="momentum of each client (β)")
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count M numbers up, D down, for all K clients at a time."""

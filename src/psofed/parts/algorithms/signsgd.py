@@ -49,9 +49,7 @@ class SignSGD(Algorithm):
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count D bits up, D numbers down."""
-        return spend_budget(
-            scenario, bits_up=scenario.dimension, bits_down=BITS_PER_NUMBER * scenario.dimension
-        )
+        return spend_budget(scenario, bits_up=scenario.dimension, bits_down=BITS_PER_NUMBER * scenario.dimension)
 
     def exchange(self, scenario: "Scenario") -> Exchange:
         """Send D signs; stochastic ones take a random number each."""

@@ -16,9 +16,7 @@ class Hiding:
     knows: ClassVar[str] = "everyone"
     not_affine_because: ClassVar[str] = "distances between uploads are not affine in the models"
 
-    scale: float = option(
-        default=1.0, low=0.0, text="fraction of the largest undetected distance", strength=True
-    )
+    scale: float = option(default=1.0, low=0.0, text="fraction of the largest undetected distance", strength=True)
     direction: str = option(
         default="deviation", choices=("deviation", "unit", "sign"), text="direction of the perturbation (p)"
     )

@@ -20,9 +20,7 @@ class InnerProduct(Attack):
     """
 
     knows = "everyone"
-    not_affine_because = (
-        "what an attacker sends depends on how many others attack in the same entry and iteration"
-    )
+    not_affine_because = "what an attacker sends depends on how many others attack in the same entry and iteration"
 
     scale: float = option(default=2.0, low=0.0, text="length of the reversed mean update (ε)", strength=True)
 

@@ -34,14 +34,10 @@ class LittleIsEnough(Attack):
     not_affine_because = "a standard deviation is not affine in the models"
 
     deviations: float = option(
-        default=0.0,
-        text="distance from the mean in standard deviations (z); 0: derived from n and a",
-        strength=True,
+        default=0.0, text="distance from the mean in standard deviations (z); 0: derived from n and a", strength=True
     )
     statistics: str = option(
-        default="accomplices",
-        choices=("accomplices", "honest"),
-        text="whose uploads define the mean and the deviation",
+        default="accomplices", choices=("accomplices", "honest"), text="whose uploads define the mean and the deviation"
     )
 
     def corrupt(self, upload: Upload) -> float:

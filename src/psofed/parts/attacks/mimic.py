@@ -33,13 +33,9 @@ class Mimic(Attack):
     """
 
     knows = "everyone"
-    not_affine_because = (
-        "which client is copied depends on who participates and who attacks, so the copy is not affine"
-    )
+    not_affine_because = "which client is copied depends on who participates and who attacks, so the copy is not affine"
 
-    victim: str = option(
-        default="variance", choices=("variance", "lowest"), text="which honest client is copied"
-    )
+    victim: str = option(default="variance", choices=("variance", "lowest"), text="which honest client is copied")
     warm_up: int = option(default=200, low=1, text="iterations until the choice of the victim is final")
 
     def group_memory_size(self, num_clients: int, dimension: int) -> int:

@@ -32,9 +32,7 @@ class SignFlip(Attack):
     knows = "server"
 
     scale: float = option(default=1.0, low=0.0, text="factor of the reversed update or model", strength=True)
-    of: str = option(
-        default="model", choices=("model", "update"), text="what is reversed: the model or its update"
-    )
+    of: str = option(default="model", choices=("model", "update"), text="what is reversed: the model or its update")
 
     def corrupt(self, upload: Upload) -> float:
         """Turn round what is sent, seen from the origin or from the server's model."""

@@ -23,17 +23,8 @@ class Cusum(Defence):
 
     memory_size: ClassVar[int] = 3
 
-    ratio: float = option(
-        default=10.0,
-        low=1.0,
-        open_low=True,
-        text="residual variance, Byzantine over honest",
-    )
-    shift: float = option(
-        default=1.0,
-        low=0.0,
-        text="mean of Byzantine residuals, in honest deviations; 0: ignored",
-    )
+    ratio: float = option(default=10.0, low=1.0, open_low=True, text="residual variance, Byzantine over honest")
+    shift: float = option(default=1.0, low=0.0, text="mean of Byzantine residuals, in honest deviations; 0: ignored")
 
     def suspicion(self, evidence: Evidence, memory: FloatArray) -> float:
         """Return the largest of the three sums."""

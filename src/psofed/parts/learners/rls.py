@@ -29,10 +29,7 @@ class RLS(Learner):
         default=0.99, low=0.0, high=1.0, open_low=True, text="weight that a sample keeps per iteration (λ)"
     )
     initial: float = option(
-        default=0.01,
-        low=0.0,
-        open_low=True,
-        text="initial P₀ = I/δ (δ); small values trust the first samples more",
+        default=0.01, low=0.0, open_low=True, text="initial P₀ = I/δ (δ); small values trust the first samples more"
     )
 
     def initial_memory(self, dimension: int) -> FloatArray:

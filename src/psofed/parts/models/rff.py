@@ -33,12 +33,8 @@ class Rff(Model):
     64
     """
 
-    features: int | None = option(
-        default=None, low=1, text="number of features, which is the scenario's dimension"
-    )
-    bandwidth: float = option(
-        default=1.0, low=0.0, open_low=True, text="b of the kernel exp(−‖x − x'‖²/(2b²))"
-    )
+    features: int | None = option(default=None, low=1, text="number of features, which is the scenario's dimension")
+    bandwidth: float = option(default=1.0, low=0.0, open_low=True, text="b of the kernel exp(−‖x − x'‖²/(2b²))")
     seed: int = option(default=0, low=0, text="seed of the features, shared by server and clients")
 
     @property

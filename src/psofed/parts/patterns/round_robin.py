@@ -33,9 +33,7 @@ class RoundRobin(Pattern):
         """
         return dimension // math.gcd(dimension, num_shared)
 
-    def mask_given_offset(
-        self, dimension: int, num_shared: int, offset: NDArray[np.int64], n: int = 0
-    ) -> FloatArray:
+    def mask_given_offset(self, dimension: int, num_shared: int, offset: NDArray[np.int64], n: int = 0) -> FloatArray:
         """Return the mask of iteration `n` for each given offset; it is certain, so it is its own moment.
 
         Examples

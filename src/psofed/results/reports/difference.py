@@ -68,9 +68,7 @@ def describe_difference(
         tail = f" Diverged trials: {' and '.join(counts)}."
     if compared.is_heavy_tailed:
         what = "pairs" if compared.statistic == "median of ratios" else "trials"
-        tail = (
-            f" Medians over the {what} are compared, because a few extreme trials dominate the means." + tail
-        )
+        tail = f" Medians over the {what} are compared, because a few extreme trials dominate the means." + tail
     if math.isnan(compared.decibels):
         return f"The {title} cannot be compared: most trials of both diverged.{tail}"
     if math.isinf(compared.decibels):
@@ -89,9 +87,7 @@ def describe_difference(
         return f"The {title} of {first} is {size}; there are too few trials for an interval.{tail}"
     if not compared.is_significant:
         ends = f"{fixed(low, signed=True)} to {fixed(high, signed=True)} dB"
-        return (
-            f"No significant difference in {title}: that of {first} is {size} (95 % interval: {ends}).{tail}"
-        )
+        return f"No significant difference in {title}: that of {first} is {size} (95 % interval: {ends}).{tail}"
     near, far = sorted((abs(low), abs(high)))
     reach = f"{fixed(far)} dB" if math.isfinite(far) else "∞"
     return f"The {title} of {first} is {size} (95 % interval: {fixed(near)} to {reach}).{tail}"
@@ -118,9 +114,7 @@ def difference_chart(compared: "Difference", metric: str = "network_mse") -> Cha
         at = pairs == lost
         if at.any():
             label = f"only {name} diverged"
-            series.append(
-                Series(label, places[at], np.full(int(at.sum()), edge), line="", marker=marker, colour=1)
-            )
+            series.append(Series(label, places[at], np.full(int(at.sum()), edge), line="", marker=marker, colour=1))
     return Chart(
         f"{first} − {second}",
         Scale("pair of trials", whole=True),

@@ -157,9 +157,7 @@ def learning_curves(result: "SimulationResult") -> Chart:
             label = f"{label_of(metric).title}, steady state {decibels(result[metric].typical[0])}"
             series.append(curve_series(result, metric, label, colour))
     diverged = f", {count(result.diverged_trials.size)} diverged" if result.diverged_trials.size else ""
-    title = (
-        f"{sentence_case(describe_scenario(result.scenario))}\n({counted(result.trials, 'trial')}{diverged})"
-    )
+    title = f"{sentence_case(describe_scenario(result.scenario))}\n({counted(result.trials, 'trial')}{diverged})"
     return Chart(title, Scale("iteration", log=True), Scale("error (dB), lower is better"), tuple(series))
 
 
@@ -248,9 +246,7 @@ def _clients(clients: list[dict[str, Any]]) -> Table:
 def _next_step(result: "SimulationResult") -> NextStep:
     iterations = 4 * result.scenario.iterations
     if result.details.get("data"):
-        return NextStep(
-            "Find out whether these clients should federate", "psofed.advise(data)", "psofed advise FILE"
-        )
+        return NextStep("Find out whether these clients should federate", "psofed.advise(data)", "psofed advise FILE")
     if result.diverged_trials.size:
         return NextStep("Find a stable stepsize", "psofed.tune(result.scenario)", "psofed tune FILE")
     if is_unsettled(result):

@@ -331,9 +331,7 @@ class Advice(Reported):
         table = self.to_dataframe().drop(columns="flag")
         units = dict.fromkeys(("error_alone", "error_federation"), "variance of the target")
         variables = {
-            name: variable(
-                "client", table[name].to_numpy(float), name.replace("_", " "), units.get(name, "1")
-            )
+            name: variable("client", table[name].to_numpy(float), name.replace("_", " "), units.get(name, "1"))
             for name in table.columns.drop("note")
         }
         names, notes = (np.array(list(values), dtype=object) for values in (table.index, table["note"]))
@@ -398,9 +396,7 @@ def _restored(kind: Any, plain: Any) -> Any:
     """Return the value of a type whose plain form this is."""
     arguments = get_args(kind)
     if kind is Gain:
-        value = (
-            -math.inf if plain["value"] is None and plain["is_clear"] else _restored(float, plain["value"])
-        )
+        value = -math.inf if plain["value"] is None and plain["is_clear"] else _restored(float, plain["value"])
         return Gain(value, _restored(tuple[float, float], plain["interval_95"]))
     if kind is Scenario:
         return Scenario.from_mapping(plain)

@@ -38,9 +38,7 @@ _HEAVY_NOTE = "the table is large: fewer stepsizes and numbers of shared paramet
 
 
 @takes(AdviceSettings)
-def advise(
-    data: "Scenario | OwnData | str | Path | pandas.DataFrame | Any", settings: AdviceSettings
-) -> Advice:
+def advise(data: "Scenario | OwnData | str | Path | pandas.DataFrame | Any", settings: AdviceSettings) -> Advice:
     """Find out whether the clients of a table should federate, who with whom, how, and with what confidence.
 
     Every way to learn (each client alone, federations of all clients and of groups, with each number of shared
@@ -71,9 +69,7 @@ def advise(
     """
     scenario = _scenario(data, settings)
     if scenario.learner.kind != "lms":
-        raise NotCoveredError(
-            f'psofed.advise compares ways to run LMS, not learner.kind = "{scenario.learner.kind}"'
-        )
+        raise NotCoveredError(f'psofed.advise compares ways to run LMS, not learner.kind = "{scenario.learner.kind}"')
     rule = settings.rule
     if rule is None:
         rule = "median" if isinstance(scenario.aggregation, Mean) else scenario.aggregation
@@ -94,9 +90,7 @@ def _scenario(data: Any, settings: AdviceSettings) -> Scenario:
         for name, field in settings.options().items():
             value = getattr(settings, name)
             if name in DataSettings.options() and value != field.default:
-                raise InvalidValueError(
-                    name, value, "left out: the data have been read; give it to read_data"
-                )
+                raise InvalidValueError(name, value, "left out: the data have been read; give it to read_data")
     scenario = data if isinstance(data, Scenario) else None
     if scenario is not None:
         if scenario.own_data is None:
@@ -126,10 +120,7 @@ def _compare(runner: Runner, threat: Threat) -> Advice:
     together, own = judge.choose(whole), judge.choose(alone)
     plan = _follow(runner, whole, alone)
     members = np.isin(everybody, [k for group, _ in plan.groups for k in group])
-    of_members, judged = (
-        Judge(runner.blocks, members),
-        Judged(plan.errors[judge.first :]).filled(members, own),
-    )
+    of_members, judged = (Judge(runner.blocks, members), Judged(plan.errors[judge.first :]).filled(members, own))
     title = "federation" + (f", {len(plan.groups)} groups" if len(plan.groups) > 1 else "")
     title += f" of {members.sum()} clients" if not members.all() else ""
     errors = np.concatenate([np.zeros_like(plan.errors[: judge.first]), judged.errors])

@@ -145,9 +145,7 @@ def _newcomer(advice: "Advice") -> str:
         return ""
     low, high = newcomer.interval
     if newcomer.rows == 0 and high < newcomer.most:
-        return (
-            f"A newcomer gains nothing from this federation's model after {counted(high, 'row')} of its own."
-        )
+        return f"A newcomer gains nothing from this federation's model after {counted(high, 'row')} of its own."
     rows = f"more than {newcomer.most}" if newcomer.rows == newcomer.most else f"about {newcomer.rows}"
     most = f"more than {high}" if high == newcomer.most else str(high)
     span = "" if low == newcomer.most else f" (95 % interval: {low} to {most})"
@@ -157,9 +155,7 @@ def _newcomer(advice: "Advice") -> str:
 def _model(advice: "Advice") -> str:
     if advice.winner or (advice.model_gain.is_clear and advice.model_gain.value > 0):
         return ""
-    return (
-        "No model is clearly better than each client's running mean: the columns say little about the target."
-    )
+    return "No model is clearly better than each client's running mean: the columns say little about the target."
 
 
 def _relation(advice: "Advice") -> str:
@@ -173,9 +169,7 @@ def _relation(advice: "Advice") -> str:
         )
     if trees.helps and trees.value > _CLEARLY_CURVED:
         start = (
-            "Even so, gradient"
-            if sentences
-            else "The relation is not linear, and random features miss it: gradient"
+            "Even so, gradient" if sentences else "The relation is not linear, and random features miss it: gradient"
         )
         sentences.append(f"{start} boosting of trees on the pooled rows has {change(trees)}.")
     return " ".join(sentences)

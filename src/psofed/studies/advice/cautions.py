@@ -42,10 +42,7 @@ def extreme_rows(data: OwnData) -> tuple[str, ...]:
             times = data.table.times
             where = str(np.datetime64(int(times[k][row]), "s")) if times else f"row {row + 1}"
             extreme.append(
-                (
-                    -abs(float(scaled[row - first])),
-                    f"{name} {where.removesuffix(':00').removesuffix('T00:00')}",
-                )
+                (-abs(float(scaled[row - first])), f"{name} {where.removesuffix(':00').removesuffix('T00:00')}")
             )
     return tuple(text for _, text in sorted(extreme))
 

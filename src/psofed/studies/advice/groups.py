@@ -59,9 +59,7 @@ class Plan:
         return Plan(self.errors + other.errors, (*self.groups, *other.groups))
 
 
-def estimate_laws(
-    inputs: Sequence[FloatArray], targets: Sequence[FloatArray], edges: NDArray[np.int64]
-) -> Laws:
+def estimate_laws(inputs: Sequence[FloatArray], targets: Sequence[FloatArray], edges: NDArray[np.int64]) -> Laws:
     """Estimate every client's law from its rows before the last of `edges`, which cut time into blocks.
 
     Examples
@@ -112,12 +110,8 @@ def follow_advice(runner: Runner, whole: Way, alone: Way, grid: FloatArray) -> P
         Stepsizes to try in groups.
     """
     judge, edges, targets = runner.judge, runner.blocks.edges, runner.data.targets
-    ends = sorted(
-        {*np.linspace(judge.first, judge.blocks, _SEARCHES + 1).astype(int)[:-1].tolist(), judge.blocks}
-    )
-    partitions = {
-        end: split_by_law(estimate_laws(runner.features, targets, edges[: end + 1])) for end in ends
-    }
+    ends = sorted({*np.linspace(judge.first, judge.blocks, _SEARCHES + 1).astype(int)[:-1].tolist(), judge.blocks})
+    partitions = {end: split_by_law(estimate_laws(runner.features, targets, edges[: end + 1])) for end in ends}
     tried = {runner.everybody: whole}
     for group in sorted({group for levels in partitions.values() for level in levels for group in level}):
         if len(group) > 1 and group not in tried:
@@ -133,9 +127,7 @@ def follow_advice(runner: Runner, whole: Way, alone: Way, grid: FloatArray) -> P
     return replace(plan, errors=errors, shared_counts=frozenset(counts))
 
 
-def _decide(
-    judge: Judge, partitions: list[list[Clients]], tried: dict[Clients, Way], alone: Way, end: int
-) -> Plan:
+def _decide(judge: Judge, partitions: list[list[Clients]], tried: dict[Clients, Way], alone: Way, end: int) -> Plan:
     """Return the federation of everybody, unless groups did better before block `end`; finer ones must be clearly."""
     best = _federation(judge, tried, partitions[0][0], end)
     for depth, partition in enumerate(partitions[1:]):

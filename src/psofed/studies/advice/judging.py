@@ -236,9 +236,7 @@ class Judge:
         return np.asarray(np.where(self._weights > 0, errors, 0.0) @ self._weights)
 
 
-def ratio_gain(
-    first: FloatArray, other: FloatArray, confidence: float = 0.95, most_waves: int = _WAVES
-) -> Gain:
+def ratio_gain(first: FloatArray, other: FloatArray, confidence: float = 0.95, most_waves: int = _WAVES) -> Gain:
     """Return 1 − Σ first / Σ other with its interval, from sums over blocks, each of shape (B,).
 
     Examples

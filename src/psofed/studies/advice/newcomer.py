@@ -52,12 +52,8 @@ def ask_newcomer(runner: Runner, clients: Clients, setting: Scenario) -> Newcome
     for k, (_, model) in enumerate(runner.run(scenarios, np.array([0, start]))):
         errors = (targets[k] - inputs[k] @ model) ** 2
         own = alone[: len(errors), k]
-        advantage[k, : len(errors)] = np.minimum(own, BOUND**2) - (1 + TOLERANCE) * np.minimum(
-            errors, BOUND**2
-        )
-    draws = np.random.default_rng(runner.settings.seed).integers(
-        len(advantage), size=(_DRAWS, len(advantage))
-    )
+        advantage[k, : len(errors)] = np.minimum(own, BOUND**2) - (1 + TOLERANCE) * np.minimum(errors, BOUND**2)
+    draws = np.random.default_rng(runner.settings.seed).integers(len(advantage), size=(_DRAWS, len(advantage)))
     low, high = np.percentile([_best_end(advantage[draw].sum(axis=0)) for draw in draws], [2.5, 97.5])
     return Newcomer(_best_end(advantage.sum(axis=0)), (int(low), int(np.ceil(high))), len(alone))
 

@@ -23,9 +23,7 @@ def random_features(runner: Runner) -> Way | None:
     count = int(np.clip(_MOST_NUMBERS // rows, 10, _MOST_FEATURES))
     models = [Rff(features=count, bandwidth=round(scale * columns**0.5, 2)) for scale in _BANDWIDTHS]
     ways = [
-        runner.federation(
-            runner.everybody, _STEPSIZES, [count], dimension=count, num_shared=count, model=model
-        )
+        runner.federation(runner.everybody, _STEPSIZES, [count], dimension=count, num_shared=count, model=model)
         for model in models
     ]
     errors = np.concatenate([way.errors for way in ways])

@@ -66,9 +66,7 @@ def _shown_methods(advice: "Advice") -> list[tuple[str, "LearningMethod"]]:
     """Return all methods with their titles, those under attack last."""
     what_if = advice.what_if
     attacked = (
-        []
-        if what_if is None
-        else [(f"{byzantine_clients(what_if)} Byzantine, {m.rule}", m) for m in what_if.methods]
+        [] if what_if is None else [(f"{byzantine_clients(what_if)} Byzantine, {m.rule}", m) for m in what_if.methods]
     )
     return [*((method.title, method) for method in advice.methods), *attacked]
 
@@ -118,9 +116,7 @@ def _next_step(advice: "Advice") -> NextStep | None:
         f"--set num_shared={federation.num_shared} --set stepsize={federation.stepsize:.3g} "
         f"--set num_participants={advice.scenario.num_participants}"
     )
-    return NextStep(
-        "Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {left_out}{changes}"
-    )
+    return NextStep("Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {left_out}{changes}")
 
 
 def _gains(title: str, rows: Sequence[tuple[str, Gain]], starred: frozenset[int] = frozenset()) -> RowChart:

@@ -94,12 +94,7 @@ class Runner:
         return Way(name, title, np.array(sums), stepsizes=tuple(grid.tolist()))
 
     def federation(
-        self,
-        clients: Clients,
-        grid: FloatArray,
-        counts: Sequence[int],
-        name: str = "everybody",
-        **changes: Any,
+        self, clients: Clients, grid: FloatArray, counts: Sequence[int], name: str = "everybody", **changes: Any
     ) -> Way:
         """Run the federation of some clients at all stepsizes and numbers of shared parameters."""
         base, size = self.of_group(clients).replace(**changes), len(clients)
@@ -124,9 +119,7 @@ class Runner:
             data=whole.data.replace(rows=rows),
         )
 
-    def run(
-        self, scenarios: Sequence[Scenario], edges: NDArray[np.int64]
-    ) -> Iterator[tuple[FloatArray, FloatArray]]:
+    def run(self, scenarios: Sequence[Scenario], edges: NDArray[np.int64]) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield what :func:`run_federation` returns for each scenario, in their order."""
         self._planned += len(scenarios)
         how = self.settings.seed, self.settings.trials, edges

@@ -236,9 +236,7 @@ def compare_results(simulation: SimulationResult, prediction: Prediction) -> Com
             difference = error = math.nan
         ratio = difference / mean if mean else math.nan
         z_score = difference / error if error > 0 else math.nan
-        rows.append(
-            MetricComparison(metric, mean, error, predicted, ratio, z_score, agrees or is_open, is_open)
-        )
+        rows.append(MetricComparison(metric, mean, error, predicted, ratio, z_score, agrees or is_open, is_open))
     return Comparison(simulation, prediction, tuple(rows))
 
 

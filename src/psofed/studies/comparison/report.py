@@ -131,9 +131,7 @@ def verdict(found: "Comparison") -> str:
     heavy = f"a few extreme trials dominate the simulated mean of {listed(undecided)}, so these trials cannot tell"
     if not settled:
         return f"Undecided: {heavy}."
-    return (
-        f"Theory and simulation agree on {_NUMBERS.get(settled, settled)} of {len(titles)} metrics; {heavy}."
-    )
+    return f"Theory and simulation agree on {_NUMBERS.get(settled, settled)} of {len(titles)} metrics; {heavy}."
 
 
 def _verdict_on_table(found: "Comparison") -> str:
@@ -171,9 +169,7 @@ def comparison_chart(found: "Comparison") -> Chart:
     title = f"{describe_scenario(result.scenario)}\n({counted(result.trials, 'trial')}, 95 % bands)"
     if found.in_order is not None:
         network = next(iter(METRIC_TITLES))
-        series.append(
-            curve_series(found.in_order, network, "network MSE, your rows in order", len(METRIC_TITLES))
-        )
+        series.append(curve_series(found.in_order, network, "network MSE, your rows in order", len(METRIC_TITLES)))
     return Chart(
         sentence_case(title),
         Scale("iteration", log=True),

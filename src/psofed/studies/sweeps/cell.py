@@ -21,17 +21,7 @@ from psofed.scenario import Scenario
 from psofed.settings.simulation import SimulationSettings
 
 # Packages that cannot change the result of a simulation. All others count, so a new package is never forgotten.
-_BYSTANDERS = (
-    "cli",
-    "explore",
-    "federation",
-    "paper",
-    "render",
-    "results/reports",
-    "studies",
-    "testing",
-    "theory",
-)
+_BYSTANDERS = ("cli", "explore", "federation", "paper", "render", "results/reports", "studies", "testing", "theory")
 
 _CHANGE = "_tail_change"
 
@@ -136,11 +126,7 @@ class CellResult:
         diverged_at = read("diverged_at")
         arrays = {name: read(name) for metric in about["metrics"] for name in (metric, metric + _CHANGE)}
         for values in arrays.values():
-            if (
-                values.shape != diverged_at.shape
-                or values.dtype != np.float64
-                or diverged_at.dtype != np.int64
-            ):
+            if values.shape != diverged_at.shape or values.dtype != np.float64 or diverged_at.dtype != np.int64:
                 raise ValueError(f"an array has shape {values.shape} and type {values.dtype}")
         return cls(
             steady_state={metric: arrays[metric] for metric in about["metrics"]},
@@ -156,9 +142,7 @@ class CellResult:
     @property
     def about(self) -> dict[str, Any]:
         """Everything but the arrays, as plain values."""
-        named = {
-            name: getattr(self, name) for name in ("engine", "seconds", "notes", "defence", "confidence")
-        }
+        named = {name: getattr(self, name) for name in ("engine", "seconds", "notes", "defence", "confidence")}
         return {"trials": self.trials, "metrics": list(self.steady_state), **named}
 
     @property

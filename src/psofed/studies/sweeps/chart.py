@@ -79,8 +79,7 @@ def sweep_chart(
     ticks = None if names is None else tuple(zip(positions.tolist(), names, strict=True))
     scales = Scale(log=is_log, ticks=ticks), Scale(limits=_limits(list(itertools.chain(*panels))))
     charts: list[Chart | None] = [
-        Chart(_title(result, layout, place), *scales, panel)
-        for place, panel in zip(places, panels, strict=True)
+        Chart(_title(result, layout, place), *scales, panel) for place, panel in zip(places, panels, strict=True)
     ]
     across = columns
     if layout.row is None and columns > _MOST_COLUMNS:
@@ -155,9 +154,7 @@ def _panel(
     order = np.argsort(positions, kind="stable")
     hues = [range(_size(result, number)) for number in layout.hue]
     count, curves, lines = math.prod(map(len, hues)), [], []
-    for index, (chosen, label) in enumerate(
-        zip(itertools.product(*hues), _hue_labels(result, layout), strict=True)
-    ):
+    for index, (chosen, label) in enumerate(zip(itertools.product(*hues), _hue_labels(result, layout), strict=True)):
         where: list[Any] = [slice(None)] * cells.ndim
         for number, at in zip((layout.row, layout.col, *layout.hue), (*place, *chosen), strict=True):
             if number is not None:
@@ -224,9 +221,7 @@ def _limits(curves: list[Series]) -> tuple[float, float]:
     return bottom - margin, top + 1.5 * margin
 
 
-def _style(
-    result: "SweepResult", layout: FacetLayout, index: int, count: int, is_named: bool
-) -> dict[str, Any]:
+def _style(result: "SweepResult", layout: FacetLayout, index: int, count: int, is_named: bool) -> dict[str, Any]:
     colour: float = index
     line, rank = LINES[index // len(COLOURS) % len(LINES)], index
     hues = [result.grid.axes[number] for number in layout.hue]

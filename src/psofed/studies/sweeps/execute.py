@@ -152,9 +152,7 @@ class SweepInterrupted(KeyboardInterrupt):
     """
 
     def __init__(self, done: int, total: int, is_kept: bool) -> None:
-        after = (
-            "kept; run again to continue" if is_kept else "were finished, but not kept (there is no store)"
-        )
+        after = "kept; run again to continue" if is_kept else "were finished, but not kept (there is no store)"
         super().__init__(f"interrupted: {done} of {total} points {after}")
         self.done: int = done
         self.total: int = total

@@ -13,14 +13,7 @@ from psofed.common.files import write_atomically
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
 from psofed.results import SimulationResult
-from psofed.results.dataset import (
-    check_size,
-    metric_variable,
-    numbers,
-    read_metrics,
-    simulation_from_dataset,
-    variable,
-)
+from psofed.results.dataset import check_size, metric_variable, numbers, read_metrics, simulation_from_dataset, variable
 from psofed.results.metrics import metric_name
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
@@ -112,9 +105,7 @@ def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
     coordinates: dict[str, Any] = {"trial": variable("trial", np.arange(most), "number of the trial")}
     for axis in grid.axes:
         for place, field in enumerate(axis.fields):
-            labels = (
-                axis.labels if not place else Axis((field,), tuple((v[place],) for v in axis.values)).labels
-            )
+            labels = axis.labels if not place else Axis((field,), tuple((v[place],) for v in axis.values)).labels
             coordinates[field] = variable(axis.name, np.array(labels), field, None)
     return xarray.Dataset(
         variables,

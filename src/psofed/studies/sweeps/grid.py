@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed.common.errors import (
-    InvalidValueError,
-    MissingValueError,
-    PsofedError,
-    UnknownFieldError,
-)
+from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
 from psofed.common.toml import read_toml
 from psofed.common.validation import check_tail
 from psofed.parts.metric import Metric
@@ -180,9 +175,7 @@ def make_grid(base: Scenario | str | Path, grid: Mapping[Any, Any], **settings: 
     ((3, 2), ['none', 'gaussian', 'sign-flip'])
     """
     if not isinstance(grid, Mapping) or not grid:
-        raise InvalidValueError(
-            "grid", grid, 'a mapping of fields to values, for example {"num_shared": [1, 5]}'
-        )
+        raise InvalidValueError("grid", grid, 'a mapping of fields to values, for example {"num_shared": [1, 5]}')
     axes = tuple(_axis(key, values) for key, values in grid.items())
     return checked_grid(Grid(as_scenario(base, "base"), axes, **settings))
 
@@ -204,8 +197,7 @@ def read_grid(path: str | Path) -> Grid:
     """
     path = Path(path)
     refuse_table(
-        path,
-        "a grid. Write a grid file that names it: [base.data] with file, client_column and target_column.",
+        path, "a grid. Write a grid file that names it: [base.data] with file, client_column and target_column."
     )
     try:
         values = read_toml(path)
@@ -286,9 +278,7 @@ def _tell_apart(values: list[Any]) -> list[Any]:
     labels = []
     for value, plain in zip(values, options, strict=True):
         others = [other for other in options if other.get("kind") == plain.get("kind")]
-        differing = [
-            f"{name}={plain[name]}" for name in plain if any(o.get(name) != plain[name] for o in others)
-        ]
+        differing = [f"{name}={plain[name]}" for name in plain if any(o.get(name) != plain[name] for o in others)]
         labels.append(f"{_label(value)}({', '.join(differing)})" if differing else _label(value))
     return labels
 
@@ -322,7 +312,5 @@ def _axis(key: str | tuple[str, ...], values: Any) -> Axis:
         return Axis(fields, tuple((v.item() if isinstance(v, np.generic) else v,) for v in points))
     for point in points:
         if not isinstance(point, list | tuple) or len(point) != len(fields):
-            raise InvalidValueError(
-                name, point, f"a list with {len(fields)} values in each entry, one for each field"
-            )
+            raise InvalidValueError(name, point, f"a list with {len(fields)} values in each entry, one for each field")
     return Axis(fields, tuple(map(tuple, points)))

@@ -26,9 +26,7 @@ def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> s
     cells = cells.reshape(-1, 1 if across is None else len(axes[across].values))
     title, labels = result.titles[metric], result.labels()
     headings = (
-        [title]
-        if across is None
-        else [f"{field_title(axes[across].name)} = {label}" for label in axes[across].labels]
+        [title] if across is None else [f"{field_title(axes[across].name)} = {label}" for label in axes[across].labels]
     )
     kind = Kind.LEVEL if label_of(metric).in_decibels else Kind.NUMBER
     table = Table(

@@ -84,9 +84,7 @@ class Ranking:
         own = levels[:, safest]
         if always.any():
             nearly = "" if (own == lowest[:, 0]).all() else ", or one within 0.1 dB of it,"
-            ends = " to ".join(dict.fromkeys((self._level(own.min()), self._level(own.max())))).replace(
-                " dB to", " to"
-            )
+            ends = " to ".join(dict.fromkeys((self._level(own.min()), self._level(own.max())))).replace(" dB to", " to")
             start = f"{designs[safest]} has the lowest {self.label.title}{nearly} for {every}"
             return f"Of {len(designs)} designs, {start}: {ends} (lower is better)."
         hardest = conditions[int(own.argmax())]
@@ -119,9 +117,7 @@ def rank(result: "SweepResult") -> Ranking:
     metric = result.grid.ranked_by
     typical = np.array([cell.estimate(metric).typical[0] for cell in result.cells])
     levels = np.where(np.isfinite(typical), typical, math.inf)
-    return Ranking(
-        [axes[at] for at in first], [axes[at] for at in then], places, levels[places], label_of(metric)
-    )
+    return Ranking([axes[at] for at in first], [axes[at] for at in then], places, levels[places], label_of(metric))
 
 
 def name_point(labels: Mapping[str, Any]) -> str:
@@ -132,9 +128,7 @@ def name_point(labels: Mapping[str, Any]) -> str:
     >>> name_point({"num_shared": 1, "stepsize": 0.05})
     'num_shared = 1, stepsize = 0.05'
     """
-    return ", ".join(
-        f"{name} = {significant(x) if isinstance(x, float) else x}" for name, x in labels.items()
-    )
+    return ", ".join(f"{name} = {significant(x) if isinstance(x, float) else x}" for name, x in labels.items())
 
 
 def _varying(axes: Sequence[Axis]) -> Sequence[Axis]:
@@ -168,9 +162,7 @@ def _describe_one_design(label: MetricLabel, design: str, conditions: list[str],
     return f"{start} ranges from {ends[0]} to {ends[1]} (lower is better)."
 
 
-def _describe_one_condition(
-    label: MetricLabel, condition: str, designs: list[str], levels: FloatArray
-) -> str:
+def _describe_one_condition(label: MetricLabel, condition: str, designs: list[str], levels: FloatArray) -> str:
     best = int(levels.argmin())
     where = f" for {condition}" if condition else ""
     return (

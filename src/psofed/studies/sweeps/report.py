@@ -22,9 +22,7 @@ def sweep_report(result: "SweepResult") -> Report:
     columns = (
         *(Column(axis.name, Kind.NUMBER if axis.is_numeric else Kind.TEXT) for axis in grid.axes),
         *(
-            Column(
-                title, Kind.LEVEL if label_of(metric).in_decibels else Kind.NUMBER, minor=max(place - 1, 0)
-            )
+            Column(title, Kind.LEVEL if label_of(metric).in_decibels else Kind.NUMBER, minor=max(place - 1, 0))
             for place, (metric, title) in enumerate(result.titles.items())
         ),
         *((Column("trials", Kind.COUNT),) if grid.precision else ()),
@@ -51,9 +49,7 @@ def sweep_report(result: "SweepResult") -> Report:
         f"{axes}: {counted(total, 'point')}, {each}; base: {describe_scenario(grid.base)}.",
         (Table("Steady state", columns, rows, notes, ranking.best),),
         _remarks(result),
-        NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png")
-        if total > 1
-        else None,
+        NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png") if total > 1 else None,
         lambda: (sweep_chart(result),) if len(grid.axes) <= 4 else (),
     )
 

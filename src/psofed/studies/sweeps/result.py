@@ -130,9 +130,7 @@ class SweepResult(Reported):
     @property
     def titles(self) -> dict[str, str]:
         """Metrics that were measured, with their titles; the one that decides first."""
-        names = dict.fromkeys(
-            (self.grid.ranked_by, *(name for cell in self.cells for name in cell.steady_state))
-        )
+        names = dict.fromkeys((self.grid.ranked_by, *(name for cell in self.cells for name in cell.steady_state)))
         return {name: label_of(name).title for name in names or METRIC_TITLES}
 
     def points(self) -> list[dict[str, Any]]:
@@ -189,9 +187,7 @@ class SweepResult(Reported):
         grid = replace(self.grid, axes=axes)
         return SweepResult(grid, tuple(self.cells[at] for at in numbers), self.version)
 
-    def difference(
-        self, first: Mapping[str, Any], second: Mapping[str, Any], confidence: float = 0.95
-    ) -> Difference:
+    def difference(self, first: Mapping[str, Any], second: Mapping[str, Any], confidence: float = 0.95) -> Difference:
         """Compare two points, trial by trial: by how much the first lies above (+) or below (−) the second.
 
         Parameters
@@ -279,9 +275,7 @@ class SweepResult(Reported):
 
         return sweep_to_latex(self, columns, metric or self.grid.ranked_by)
 
-    def chart(
-        self, metric: str | None = None, theory: bool = False, **fields: "Unpack[FacetFields]"
-    ) -> "Panels":
+    def chart(self, metric: str | None = None, theory: bool = False, **fields: "Unpack[FacetFields]") -> "Panels":
         """Return the picture of :meth:`plot` as a value."""
         from psofed.studies.sweeps.chart import sweep_chart
 
@@ -314,9 +308,7 @@ class SweepResult(Reported):
         found = self.select(point)
         if len(found.cells) != 1:
             open_fields = [axis.name for axis in found.grid.axes if len(axis.values) > 1]
-            raise InvalidValueError(
-                "point", dict(point), f"complete; add a value for {', '.join(open_fields)}"
-            )
+            raise InvalidValueError("point", dict(point), f"complete; add a value for {', '.join(open_fields)}")
         return found.cells[0]
 
 

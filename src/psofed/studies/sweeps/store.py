@@ -113,7 +113,5 @@ def _decode(content: bytes, cell: Cell) -> CellResult | None:
             result = CellResult.restored(about, arrays.__getitem__)
     except Exception:
         return None
-    is_whole = result.trials == cell.trials or (
-        cell.precision is not None and 0 < result.trials <= cell.trials
-    )
+    is_whole = result.trials == cell.trials or (cell.precision is not None and 0 < result.trials <= cell.trials)
     return result if is_whole else None
