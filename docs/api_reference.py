@@ -1,77 +1,179 @@
-"""Turn docstrings in NumPy's style into Markdown that reads the same in the repository and on the site."""
+"""Write the Python reference from the docstrings: an index, and a page for each object that a user meets.
 
+A docstring in NumPy's style becomes Markdown that reads the same in the repository and on the site. What several
+functions or results share stands once.
+"""
+
+import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from typing import Any
 
-SECTIONS = (
-    "Parameters",
-    "Returns",
-    "Yields",
-    "Raises",
-    "Attributes",
-    "Notes",
-    "Warnings",
-    "References",
-    "Examples",
-    "See Also",
-)
-_TITLE = re.compile(rf"^({'|'.join(SECTIONS)})\n-+$", flags=re.M)
+import psofed
+from psofed.parts import contexts
+from psofed.parts.part import Part
+from psofed.parts.registry import FAMILIES, built_in_parts
+
+# Values that stand on the page of what returns or takes them, and settings, which have a page of their own.
+ON_PAGE = {
+    "Difference": "difference",
+    "LearningCurve": "Prediction",
+    "Terms": "Prediction",
+    "StepsizeCurve": "predict_stepsizes",
+    "TrialState": "Metric",
+}
+SETTINGS = {"Scenario": "scenario", "Selection": "selection-selection", "Data": "data-data", "Links": "links-channel"}
+RESULTS = ("Prediction",)  # made by functions, with arguments of no concern to a reader
+OTHERS = ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation")
+# Where several functions take an argument, the first of these says what it means.
+FIRST = ("simulate", "predict", "read_data", "sweep")
+# What results have in common.
+EVERY_RESULT = {
+    "report()": "headline, tables, charts and notes, as a value; `print(result)` shows it",
+    "chart()": "the picture as a value; `plot()` draws it",
+    "to_json()": "plain dicts and lists; values that are not finite become None",
+    "to_dataframe()": "a table; a result with several takes the table's name",
+    "to_dataset()": "a labelled xarray data set, with the settings in its attributes",
+    "save(path)": "a file that `psofed.load_result` reads",
+}
+_SECTIONS = "Parameters|Returns|Yields|Raises|Attributes|Notes|Warnings|References|Examples|See Also"
+_TITLE = re.compile(rf"^({_SECTIONS})\n-+$", flags=re.M)
 _ROLE = re.compile(r":(?:func|class|meth|mod|attr|data|exc):`~?([^`]+)`")
 
 
-def describe_object(name: str, value: Any, fields: str | None = None) -> list[str]:
-    """Return the lines of a public object: its heading, how it is called, its docstring, its members.
+def api_pages() -> dict[str, str]:
+    """Return the text of each page by its name."""
+    values = {name: getattr(psofed, name) for name in sorted(set(psofed.__all__) - {"__version__"})}
+    values = {name: value for name, value in values.items() if not inspect.ismodule(value)}
+    for name in OTHERS:
+        module, _, inner = name.rpartition(".")
+        values[inner] = getattr(importlib.import_module(f"psofed.{module}"), inner)
+    groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
+    texts: dict[str, list[str]] = {}
+    known: dict[str, str] = {}
+    for name in sorted(values, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
+        if name not in ON_PAGE and not _is_error(values[name]) and name not in ("Selection", "Data", "Links"):
+            texts[name] = [f"# {name}", *describe_object(name, values[name], known)]
+    for name, page in ON_PAGE.items():
+        texts[page] += ["", f"## {name}", *describe_object(name, values[name], known)]
+    for name, value in values.items():
+        kind = "Functions"
+        if inspect.isclass(value):
+            kind = "Families of parts" if issubclass(value, Part) else "Errors" if _is_error(value) else "Classes"
+        link = f"{name}.md" if name in texts else f"{ON_PAGE[name]}.md#{name.lower()}" if name in ON_PAGE else ""
+        if not link and name in SETTINGS:
+            link = f"../settings.md#{SETTINGS[name]}"
+        groups[kind].append(f"- [{name}]({link}): {_summary(value)}" if link else f"- `{name}`: {_summary(value)}")
+    lines = ["# Python reference", "", "What `import psofed` gives; made by `make docs`."]
+    for title, entries in groups.items():
+        lines += ["", f"## {title}", "", *entries]
+    lines += ["", "## Every result", "", *(f"- `{call}`: {meaning}" for call, meaning in EVERY_RESULT.items())]
+    return {f"{name}.md": _joined(text) for name, text in [("index", lines), *texts.items()]}
 
-    Where another page describes the object's fields, `fields` is a link to it and stands in their place.
+
+def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
+    """Return the lines on a public object: how it is called, its docstring, its members.
+
+    `known` has the arguments that other pages explain, by their text, and is added to.
     """
     docstring = inspect.getdoc(value) or ""
-    if fields is not None:
+    is_family = inspect.isclass(value) and issubclass(value, Part)
+    if name in SETTINGS or name in RESULTS:
         docstring = re.sub(r"\nParameters\n-+\n.*?(?=\n\n\S[^\n]*\n-{4,}|\Z)", "", docstring, flags=re.S)
-    lines = [f"# {name}", "", *_call(f"psofed.{name}", value), *to_markdown(docstring)]
-    if fields is not None:
-        lines += ["", f"[Settings]({fields}) describes the fields."]
-    if members := _members(value):
-        lines += ["", "## Members", "", "| name | meaning |", "|---|---|"]
-    for member, inner in members:
-        about = (inspect.getdoc(getattr(inner, "func", inner)) or "").split("\n\n")[0].replace("\n", " ")
+    is_made = "\nParameters\n" in docstring or not inspect.isclass(value)
+    lines = ["", *(_call(f"psofed.{name}", value) if is_made and not is_family else [])]
+    lines += to_markdown(docstring, name, known if inspect.isfunction(value) else None)
+    if name in SETTINGS:
+        lines += ["", f"[Settings](../settings.md#{SETTINGS[name]}) has the fields."]
+    common = {call.partition("(")[0] for call in EVERY_RESULT} | {"plot", "titles", "names"}
+    names, shared = [], set()
+    for member, inner in _members(value, overridden=_overridden(value) if is_family else None):
         call = "" if _is_property(inner) else f"({_arguments(getattr(value, member), is_method=True)})"
-        lines.append(f"| `{member}{call}` | {to_markdown(about)[0].replace('|', chr(92) + '|')} |")
+        if member in common and not is_family:
+            shared.add(member)
+        else:
+            names.append(f"- `{member}{call}`: {_summary(getattr(inner, 'func', inner))}")
+    if names:
+        lines += ["", "**Methods to write**" if is_family else "**Members**", "", *names]
+    if shared:
+        lines += ["", f"Also, as [every result](index.md#every-result): `{'`, `'.join(sorted(shared))}`."]
+    for argument, context in vars(contexts).items() if is_family else ():  # what its methods are shown
+        if hasattr(context, "_fields") and re.search(rf"\b{argument}\b", inspect.getsource(value)):
+            lines += ["", f"## {argument}", "", *to_markdown(inspect.getdoc(context) or "")]
     return lines
 
 
-def to_markdown(docstring: str) -> list[str]:
-    r"""Return a docstring as lines of Markdown.
+def to_markdown(docstring: str, page: str = "", known: dict[str, str] | None = None) -> list[str]:
+    r"""Return a docstring as lines of Markdown; arguments that are `known` only name the page that explains them.
 
     >>> text = "Add.\n\nParameters\n----------\nx : int\n    A number."
     >>> print("\n".join(to_markdown(text)))
     Add.
     <BLANKLINE>
-    **Parameters**
-    <BLANKLINE>
     - `x` (int): A number.
     """
     head, *pieces = _TITLE.split(docstring)
-    lines = _prose(head)
+    lines = list(_prose(head))
     for title, body in zip(pieces[::2], pieces[1::2], strict=True):
-        lines += ["", f"**{title}**", ""]
-        if title == "Examples":
-            lines += _examples(body)
-        elif title in ("Notes", "Warnings", "References", "See Also"):
-            lines += _prose(body)
-        else:
-            lines += _entries(body, named=title in ("Parameters", "Attributes"))
+        if title == "Examples" and "tempfile" in body:
+            continue  # a test more than an example
+        if title in ("Examples", "Notes", "Warnings", "References", "See Also"):
+            lines += ["", *_prose(body)]
+            continue
+        entries, after, elsewhere = [], [], {}
+        for block in re.split(r"\n(?=\S)", body.strip("\n")):
+            entry = _entry(block, is_named=title in ("Parameters", "Attributes"), is_short=title == "Attributes")
+            if entry is None:
+                after.append(_inline(block))
+            elif known is not None and title == "Parameters" and known.setdefault(entry, page) != page:
+                elsewhere.setdefault(known[entry], []).append(entry[2 : entry.index("`", 3) + 1])
+            else:
+                entries.append(f"Returns {entry[2:]}" if title == "Returns" else entry)
+        entries += [f"- {', '.join(names)}: as in [{other}]({other}.md)" for other, names in elsewhere.items()]
+        lines += ["", *entries, *(["", *after] if after else [])]
     return lines
+
+
+def _entry(block: str, is_named: bool, is_short: bool) -> str | None:
+    """Return an entry of a section as an item: a name with its type, or a type, then what it means."""
+    head, _, body = block.partition("\n")
+    meaning = " ".join(_inline(line.strip()) for line in body.splitlines() if line.strip())
+    if not body and " " in head and not re.match(r"^[\w*, ]+ : ", head):
+        return None
+    name, _, kind = head.partition(" : ")
+    shown = _inline(head)
+    if is_short:
+        meaning = _first_sentence(meaning)
+    if is_named:
+        shown = ", ".join(f"`{word.strip()}`" for word in name.split(","))
+        kind = re.sub(r"(collections\.abc|pathlib)\.| \| None|, optional", "", kind)
+        shown += f" ({_inline(kind)})" if kind and not kind.startswith(("bool", "int ", "ProgressC")) else ""
+    return f"- {shown}: {meaning}" if meaning else f"- {shown}"
+
+
+def _summary(value: Any) -> str:
+    return _first_sentence(_inline((inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")))
+
+
+def _first_sentence(text: str) -> str:
+    """Return what an index needs: `help()` has the rest."""
+    text = re.split(r"(?<=\w[.;)`])\s(?=[A-Z`])|; ", text.removeprefix("Return "))[0]
+    is_word = re.match(r"[a-z]{2}|a ", text)  # and no symbol
+    return f"{text[0].upper() if is_word else text[:1]}{text[1:].rstrip('.')}."
+
+
+def _is_error(value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, Exception)
+
+
+def _joined(lines: list[str]) -> str:
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
 def _call(name: str, value: Any) -> list[str]:
     """Return how an object is called: names and defaults. Types are in the docstring."""
-    if inspect.isclass(value) and issubclass(value, Exception):
-        return []
-    try:
-        arguments = _arguments(value)
-    except (TypeError, ValueError):
-        return []
+    arguments = _arguments(value)
     if len(name) + len(arguments) > 90:
         arguments = "\n    " + arguments.replace(", ", ",\n    ") + ",\n"
     return ["```py", f"{name}({arguments})", "```", ""]
@@ -98,73 +200,38 @@ class _Shown:
         return "…" if self.text.startswith("<") else self.text
 
 
-def _members(value: Any) -> list[tuple[str, Any]]:
-    """Return the public methods and properties that a class defines itself, in the order of its source."""
-    if not inspect.isclass(value) or issubclass(value, Exception):
-        return []
-    return [
-        (member, inner)
-        for member, inner in vars(value).items()
-        if not member.startswith("_")
-        and (inspect.isfunction(inner) or isinstance(inner, classmethod | staticmethod) or _is_property(inner))
-        and inspect.getdoc(getattr(inner, "func", inner))
-    ]
+def _overridden(family: type[Part]) -> set[str]:
+    """Return the methods of a family that one of our own parts defines, or that have no body."""
+    parts = [kind for name in FAMILIES for kind in built_in_parts(name) if issubclass(kind, family)]
+    return {name for part in parts for kind in part.__mro__[: part.__mro__.index(family)] for name in vars(kind)}
+
+
+def _members(value: Any, overridden: set[str] | None) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties that a class defines itself, in the order of its source."""
+    for member, inner in vars(value).items() if inspect.isclass(value) else ():
+        is_method = inspect.isfunction(inner) or isinstance(inner, classmethod | staticmethod)
+        is_wanted = not overridden or member in overridden or f"`{member}`" in (inspect.getdoc(value) or "")
+        if not member.startswith("_") and (is_method or _is_property(inner)) and is_wanted:
+            yield member, inner
 
 
 def _is_property(inner: Any) -> bool:
     return isinstance(inner, property) or type(inner).__name__ == "cached_property"
 
 
-def _prose(text: str) -> list[str]:
-    """Return paragraphs; what is indented or an example becomes code."""
-    lines: list[str] = []
+def _prose(text: str) -> Iterator[str]:
+    """Yield the lines of paragraphs; what is indented or an example becomes code."""
     for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
-        if not paragraph.strip():
-            continue
-        if lines:
-            lines.append("")
-        if paragraph.startswith(">>>"):
-            lines += ["```pycon", paragraph, "```"]
-        elif all(line.startswith("    ") for line in paragraph.splitlines()):
-            lines += ["```", inspect.cleandoc(paragraph), "```"]
+        if ">>>" in paragraph:
+            yield from ["", "```pycon", paragraph, "```"]
+        elif paragraph and all(line.startswith("    ") for line in paragraph.splitlines()):
+            yield from ["", "```", inspect.cleandoc(paragraph), "```"]
         else:
-            lines += [_inline(line) for line in paragraph.splitlines()]
-    return lines
-
-
-def _examples(text: str) -> list[str]:
-    lines: list[str] = []
-    for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
-        if lines:
-            lines.append("")
-        lines += ["```pycon", paragraph, "```"] if ">>>" in paragraph else [_inline(paragraph)]
-    return lines
-
-
-def _entries(text: str, named: bool) -> list[str]:
-    """Return the entries of a section as a list: a name with its type, or a type, then what it means."""
-    lines: list[str] = []
-    after: list[str] = []
-    for block in re.split(r"\n(?=\S)", text.strip("\n")):
-        head, _, body = block.partition("\n")
-        meaning = " ".join(_inline(line.strip()) for line in body.splitlines() if line.strip())
-        if not body and " " in head and not re.match(r"^[\w*, ]+ : ", head):
-            after += ["", _inline(head)] if not after or lines else [_inline(head)]
-            continue
-        name, _, kind = head.partition(" : ")
-        if named:
-            words = ", ".join(f"`{word.strip()}`" for word in name.split(","))
-            shown = f"{words} ({_inline(kind)})" if kind else words
-        else:
-            shown = _inline(head)
-        lines.append(f"- {shown}: {meaning}" if meaning else f"- {shown}")
-    return lines + after
+            yield from ["", *(_inline(line) for line in paragraph.splitlines())]
 
 
 def _inline(text: str) -> str:
     """Return text with roles and double backquotes as code; what Markdown would read as markup is escaped."""
-    text = _ROLE.sub(r"`\1`", text).replace("``", "`")
-    pieces = text.split("`")
-    for i in range(0, len(pieces), 2):
-        pieces[i] = re.sub(r"([*_<|\[\]])", r"\\\1", pieces[i])
+    pieces = _ROLE.sub(r"`\1`", text).replace("``", "`").split("`")
+    pieces[::2] = [re.sub(r"([*_<|\[\]])", r"\\\1", piece) for piece in pieces[::2]]
     return "`".join(pieces)

@@ -3,9 +3,7 @@
 If that changes anything it fails, so that what is committed is up to date.
 """
 
-import importlib
 import inspect
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ from psofed.cli import app
 from psofed.cli.flags import flag_of
 from psofed.common.options import describe as describe_option
 from psofed.common.options import is_required, option_of
-from psofed.parts import contexts
 from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
 from psofed.scenario import Data, Links, Scenario, Selection
@@ -29,7 +26,7 @@ from psofed.settings.data import DataSettings
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
-from api_reference import describe_object, to_markdown  # noqa: E402
+from api_reference import api_pages  # noqa: E402
 
 PACKAGE = DOCS.parent / "src" / "psofed"
 
@@ -93,56 +90,17 @@ TITLES = {
 
 def pages() -> dict[Path, str]:
     """Return every file that is made from code, with its text."""
+    if missing := undocumented():
+        sys.exit("the Python reference needs\n" + "\n".join(missing))
     made = {
         DOCS / "cli.md": make_cli_page(),
         DOCS / "parts.md": make_parts_page(),
-        **make_api_pages(),
+        **{DOCS / "api" / name: text for name, text in api_pages().items()},
         DOCS / "settings.md": make_settings_page(),
     }
     for family, folder in FAMILIES.items():
         made[PACKAGE / f"{folder}.pyi"] = make_stub(family)
     return made
-
-
-def make_api_pages() -> dict[Path, str]:
-    """Return one page per public object, and an index with the first sentence of each."""
-    if missing := undocumented():
-        sys.exit("the Python reference needs\n" + "\n".join(missing))
-    values = {name: getattr(psofed, name) for name in sorted(set(psofed.__all__) - {"__version__"})}
-    values = {name: value for name, value in values.items() if not inspect.ismodule(value)}
-    for name in ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation"):
-        module, _, inner = name.rpartition(".")
-        values[inner] = getattr(importlib.import_module(f"psofed.{module}"), inner)
-    arguments = {name: value for name, value in vars(contexts).items() if hasattr(value, "_fields")}
-    groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
-    made = {}
-    for name, value in values.items():
-        kind = "Functions"
-        if inspect.isclass(value):
-            is_part, is_error = issubclass(value, Part), issubclass(value, Exception)
-            kind = "Families of parts" if is_part else "Errors" if is_error else "Classes"
-        summary = to_markdown((inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " "))[0]
-        groups[kind].append(f"| [{name}]({name}.md) | {summary.replace('|', chr(92) + '|')} |")
-        title = next((title for title, kind in SETTINGS.items() if kind is value), None)
-        lines = describe_object(name, value, None if title is None else f"../settings.md#{_anchor(title)}")
-        if kind == "Families of parts":  # what its methods are shown
-            source = inspect.getsource(value)
-            for argument, context in arguments.items():
-                if re.search(rf"\b{argument}\b", source):
-                    lines += ["", f"## {argument}", "", *to_markdown(inspect.getdoc(context) or "")]
-        made[DOCS / "api" / f"{name}.md"] = _join(lines)
-    lines = ["# Python reference", "", "What `import psofed` gives, from the docstrings; made by `make docs`."]
-    for title, rows in groups.items():
-        lines += ["", f"## {title}", "", "| name | purpose |", "|---|---|", *rows]
-    return {DOCS / "api" / "index.md": _join(lines), **made}
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-
-
-def _join(lines: list[str]) -> str:
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
 def undocumented() -> list[str]:
@@ -301,9 +259,12 @@ def describe(parameter: Any) -> str:
 
 
 if __name__ == "__main__":
-    changed = [(file, text) for file, text in pages().items() if not file.exists() or file.read_text("utf-8") != text]
+    made = pages()
+    changed = [file for file, text in made.items() if not file.exists() or file.read_text("utf-8") != text]
     (DOCS / "api").mkdir(exist_ok=True)
-    for file, text in changed:
-        file.write_text(text, encoding="utf-8")
+    for file in changed:
+        file.write_text(made[file], encoding="utf-8")
         print(f"{file.relative_to(DOCS.parent)}: rewritten; check the difference and run this again")
+    for file in set((DOCS / "api").glob("*.md")) - set(made):
+        file.unlink()
     sys.exit(bool(changed))
