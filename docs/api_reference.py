@@ -26,6 +26,54 @@ ON_PAGE = {
 SETTINGS = {"Scenario": "scenario", "Selection": "selection-selection", "Data": "data-data", "Links": "links-channel"}
 RESULTS = ("Prediction",)  # made by functions, with arguments of no concern to a reader
 OTHERS = ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation")
+INDEX_ONLY = ("Selection", "Data", "Links", "Uniform", "Fleet")
+# Members that serve the package more than its users.
+ASIDE = frozenset(
+    [
+        "solver",
+        "model",
+        "metrics",
+        "steady_state",
+        "worst_network_mse",
+        "who_attacks",
+        "arrays",
+        "summary",
+        "titles",
+        "names",
+        "defence_names",
+        "labels",
+        "margin",
+        "digest",
+        "source",
+        "epochs",
+        "num_columns",
+        "samples_from",
+        "describe",
+        "mean_stepsize",
+        "draw_stepsizes",
+        "input_dimension",
+        "client_names",
+        "is_linear",
+        "attacks",
+        "most_uploads",
+        "parts",
+        "common_stepsize",
+        "standard_errors",
+        "tolerances",
+        "version",
+        "named",
+        "basis",
+        "expected_participants",
+        "most_at_once",
+        "bin_width",
+        "tail_change",
+        "test_noise_variance",
+        "client_updates_per_second",
+        "unsteady_metrics",
+        "iterations_per_false_alarm",
+        "own_data",
+    ]
+)
 # Where several functions take an argument, the first of these says what it means.
 FIRST = ("simulate", "predict", "read_data", "sweep")
 # What results have in common.
@@ -49,11 +97,12 @@ def api_pages() -> dict[str, str]:
     for name in OTHERS:
         module, _, inner = name.rpartition(".")
         values[inner] = getattr(importlib.import_module(f"psofed.{module}"), inner)
-    groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Families of parts": [], "Errors": []}
+    groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": []}
+    families: list[str] = []
     texts: dict[str, list[str]] = {}
     known: dict[str, str] = {}
     for name in sorted(values, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
-        if name not in ON_PAGE and not _is_error(values[name]) and name not in ("Selection", "Data", "Links"):
+        if name not in ON_PAGE and not _is_error(values[name]) and name not in INDEX_ONLY:
             texts[name] = [f"# {name}", *describe_object(name, values[name], known)]
     for name, page in ON_PAGE.items():
         texts[page] += ["", f"## {name}", *describe_object(name, values[name], known)]
@@ -64,10 +113,18 @@ def api_pages() -> dict[str, str]:
         link = f"{name}.md" if name in texts else f"{ON_PAGE[name]}.md#{name.lower()}" if name in ON_PAGE else ""
         if not link and name in SETTINGS:
             link = f"../settings.md#{SETTINGS[name]}"
-        groups[kind].append(f"- [{name}]({link}): {_summary(value)}" if link else f"- `{name}`: {_summary(value)}")
-    lines = ["# Python reference", "", "What `import psofed` gives; made by `make docs`."]
+        if kind == "Families of parts":
+            families.append(f"[{name}]({link})")
+        else:
+            groups[kind].append(f"- {f'[{name}]({link})' if link else f'`{name}`'}: {_summary(value)}")
+    lines = [
+        "# Python reference",
+        "",
+        "What `import psofed` gives; made by `make docs`. `help(psofed.simulate)` has more.",
+    ]
     for title, entries in groups.items():
         lines += ["", f"## {title}", "", *entries]
+    lines += ["", "## Families of parts", "", f"[Write a part](../write_a_part.md) says how: {', '.join(families)}."]
     lines += ["", "## Every result", "", *(f"- `{call}`: {meaning}" for call, meaning in EVERY_RESULT.items())]
     return {f"{name}.md": _joined(text) for name, text in [("index", lines), *texts.items()]}
 
@@ -86,10 +143,12 @@ def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
     lines += to_markdown(docstring, name, known if inspect.isfunction(value) else None)
     if name in SETTINGS:
         lines += ["", f"[Settings](../settings.md#{SETTINGS[name]}) has the fields."]
-    common = {call.partition("(")[0] for call in EVERY_RESULT} | {"plot", "titles", "names"}
+    common = {call.partition("(")[0] for call in EVERY_RESULT} | {"plot"}
     names, shared = [], set()
     for member, inner in _members(value, overridden=_overridden(value) if is_family else None):
         call = "" if _is_property(inner) else f"({_arguments(getattr(value, member), is_method=True)})"
+        if f"- `{member}`" in "\n".join(lines) or f", `{member}`" in "\n".join(lines):
+            continue  # among the attributes
         if member in common and not is_family:
             shared.add(member)
         else:
@@ -147,8 +206,8 @@ def _entry(block: str, is_named: bool, is_short: bool) -> str | None:
         meaning = _first_sentence(meaning)
     if is_named:
         shown = ", ".join(f"`{word.strip()}`" for word in name.split(","))
-        kind = re.sub(r"(collections\.abc|pathlib)\.| \| None|, optional", "", kind)
-        shown += f" ({_inline(kind)})" if kind and not kind.startswith(("bool", "int ", "ProgressC")) else ""
+        if shape := re.search(r"\([^)]*\)", kind):  # of arrays; other types follow from the meaning
+            shown += f" {_inline(shape[0])}"
     return f"- {shown}: {meaning}" if meaning else f"- {shown}"
 
 
@@ -158,6 +217,8 @@ def _summary(value: Any) -> str:
 
 def _first_sentence(text: str) -> str:
     """Return what an index needs: `help()` has the rest."""
+    if not text:
+        return ""
     text = re.split(r"(?<=\w[.;)`])\s(?=[A-Z`])|; ", text.removeprefix("Return "))[0]
     is_word = re.match(r"[a-z]{2}|a ", text)  # and no symbol
     return f"{text[0].upper() if is_word else text[:1]}{text[1:].rstrip('.')}."
@@ -211,7 +272,7 @@ def _members(value: Any, overridden: set[str] | None) -> Iterator[tuple[str, Any
     for member, inner in vars(value).items() if inspect.isclass(value) else ():
         is_method = inspect.isfunction(inner) or isinstance(inner, classmethod | staticmethod)
         is_wanted = not overridden or member in overridden or f"`{member}`" in (inspect.getdoc(value) or "")
-        if not member.startswith("_") and (is_method or _is_property(inner)) and is_wanted:
+        if not member.startswith("_") and member not in ASIDE and (is_method or _is_property(inner)) and is_wanted:
             yield member, inner
 
 

@@ -4,6 +4,7 @@ If that changes anything it fails, so that what is committed is up to date.
 """
 
 import inspect
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -120,36 +121,46 @@ def undocumented() -> list[str]:
 
 
 def make_settings_page() -> str:
-    """Return the tables of all settings, each row from its declaration."""
+    """Return the list of all settings, each entry from its declaration."""
     lines = [
         "# Settings",
         "",
         "Made by `make docs` from the declarations. A field of a scenario is set in Python, in TOML and with",
-        "`--set field=value`. [Parts](parts.md) have their own table. Arguments of functions are in the",
-        "[Python reference](api/index.md), options of commands in [the command line](cli.md).",
+        "`--set field=value`; [parts](parts.md) have options of their own.",
     ]
     for title, kind in SETTINGS.items():
         lines += ["", f"## {title}", "", kind.summary(), ""]
-        lines += ["| name | meaning | values | default | command line |", "|---|---|---|---|---|"]
         for name, field in kind.options().items():
             about = option_of(field)
-            typed = "" if kind.table or kind is Scenario or about.flag is None else f"`{flag_of(field)}`"
-            shown = [f"`{kind.full_name(name)}`", about.text, describe_option(field), _default(field), typed]
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in shown) + " |")
+            typed = "" if kind.table or kind is Scenario or about.flag is None else f", `{flag_of(field)}`"
+            lines.append(_entry(kind.full_name(name), _default(field), f"{_values(field)}{typed}", about.text))
     return "\n".join(lines) + "\n"
+
+
+def _entry(name: str, default: str, values: str, text: str, is_bold: bool = False) -> str:
+    about = "; ".join(filter(None, (default, values)))
+    return f"- {f'**`{name}`**' if is_bold else f'`{name}`'}{f' ({about})' if about else ''}: {text}"
+
+
+def _values(field: Any) -> str:
+    """Return which values a field accepts, in few words; nothing for a part, which has its own list."""
+    text = describe_option(field)
+    for words, sign in {", at least": " ≥", "at most": "≤", ", above": " >", "below": "<"}.items():
+        text = text.replace(words, sign)
+    return "" if text[0].isupper() else re.sub(r"^number (?=[≥>])", "", text)
 
 
 def _default(field: Any) -> str:
     if is_required(field):
         return "required"
-    if field.default is MISSING:
-        made = field.default_factory()
-        return f"`{made.kind}`" if isinstance(made, Part) else ""
-    return "" if field.default in (None, ()) else f"`{field.default}`"
+    default = field.default_factory() if field.default is MISSING else field.default
+    if isinstance(default, Part):
+        return f"`{default.kind}`"
+    return "" if default in (None, ()) or field.default is MISSING else str(default)
 
 
 def make_parts_page() -> str:
-    """Return the table of all parts with their options."""
+    """Return the list of all parts with their options."""
     lines = [
         "# Parts",
         "",
@@ -161,21 +172,19 @@ def make_parts_page() -> str:
         lines += ["", f"## {title} ({where})", ""]
         if family == "attack":
             lines += [
-                "All have `num_byzantine` (or `clients`), `probability` and `byzantine_set`. *Knows* is what an",
+                "All have `num_byzantine` (or `clients`), `probability` and `byzantine_set`. In brackets is what an",
                 "attacker sees besides its own upload; `attack.strength` addresses the option in bold.",
                 "",
             ]
         if more:
             lines += [f"{more[0]}{more[1].upper()}{more[2:]}.", ""]  # a link comes first
-        extra = {"attack": "knows", "aggregation": "works over"}.get(family)
-        head = ["name", "what it does", *([extra] if extra else []), "options (default)"]
-        lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
         for part in built_in_parts(family):
-            about = {"attack": "knows", "aggregation": "over"}.get(family)
-            value = [_knowledge(part) if about == "knows" else part.over] if about else []
             summary = part.summary().replace("*", "\\*")
-            row = [f"`{part.kind}`", summary, *value, _options(part)]
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+            detail = {"attack": _knowledge, "aggregation": lambda part: part.over}.get(family)
+            lines.append(f"- `{part.kind}`{f' ({detail(part)})' if detail else ''}: {summary}")
+            for name, field in part.own_options().items():
+                is_strength = family == "attack" and part.strength_field() == name
+                lines.append("    " + _entry(name, _default(field), _values(field), option_of(field).text, is_strength))
     return "\n".join(lines) + "\n"
 
 
@@ -189,40 +198,37 @@ def _knowledge(part: Any) -> str:
     return "its data" if part.poisons_samples() else part.knows
 
 
-def _options(part: Any) -> str:
-    entries = []
-    for name, field in part.own_options().items():
-        default = "required" if repr(field.default).startswith("<dataclasses") else field.default
-        shown = f"`{name}` ({default}; {describe_option(field)}): {option_of(field).text}"
-        bold = part.family == "attack" and part.strength_field() == name
-        entries.append(f"**`{name}`**{shown[len(name) + 2 :]}" if bold else shown)
-    return "<br>".join(entries)
-
-
 def make_cli_page() -> str:
     """Return the page on the command line; options that several commands have are described once."""
     all_commands = list(commands("psofed", typer.main.get_command(app)))
     rows = {path: [_row(parameter) for parameter in _parameters(command)] for path, command in all_commands}
     counts = Counter(row for command_rows in rows.values() for row in command_rows)
-    shared = [row for row, count in counts.items() if count >= 3]
+    usual = {name: (name, text) for (name, text), _ in reversed(counts.most_common())}
+    shared = [row for row, count in counts.items() if count >= 2 and usual[row[0]] == row]
+    tables = {f"`{flag_of(field)}`" for field in DataSettings.options().values() if option_of(field).flag is not None}
+    groups = {"A scenario or a table": [], "Everything else": []}
+    for name, text in shared:
+        is_input = name in (*tables, "`FILE`", "`--plugin`", "`--set`", "`--data`")
+        groups["A scenario or a table" if is_input else "Everything else"].append((name, text))
     lines = [
         "# The command line",
         "",
         "Made by `make docs` from the commands' own help. Exit codes: 0 all well, 1 the answer is no (a comparison",
         "failed), 2 a mistake in what was asked, 130 interrupted.",
-        "",
-        "## Options that several commands have",
-        "",
-        "| | |",
-        "|---|---|",
-        *(f"| {name} | {text} |" for name, text in shared),
     ]
+    lines += ["", "## Options that several commands have"]
+    for title, entries in groups.items():
+        lines += ["", f"{title}:", "", *(f"- {name}: {text}" for name, text in entries)]
+    every_input = {name for name, _ in groups["A scenario or a table"]}
     for path, command in all_commands:
         lines += ["", f"## `{path}`", "", (command.help or "").strip()]
-        own = [f"| {name} | {text} |" for name, text in rows[path] if (name, text) not in shared]
+        own = [f"- {name}: {text}" for name, text in rows[path] if (name, text) not in shared]
         if own:
-            lines += ["", "| | |", "|---|---|", *own]
-        if also := [name.split(",")[0] for name, text in rows[path] if (name, text) in shared]:
+            lines += ["", *own]
+        also = [name for name, text in rows[path] if (name, text) in shared]
+        if every_input - {"`FILE`"} <= set(also):
+            also = ["a scenario or a table", *(name for name in also if name not in every_input)]
+        if also:
             lines += ["", f"Also: {', '.join(also)}."]
     return "\n".join(lines) + "\n"
 
@@ -253,8 +259,9 @@ def describe(parameter: Any) -> str:
     """Return the help text and the default, if there is one worth telling."""
     # A backslash keeps Rich from taking a bracket for markup.
     text = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\\[", "[")
-    if parameter.default not in (None, False, "", [], ()) and not callable(parameter.default):
-        text += f" Default: {parameter.default}."
+    default = parameter.default
+    if default not in (None, "", [], ()) and not isinstance(default, bool) and not callable(default):
+        text += f" Default: {default}."
     return text
 
 

@@ -38,10 +38,9 @@ else:
 class FederatedRegressor(_Estimator):
     """Linear regression by clients that share parts of their models (PSO-Fed).
 
-    Every row belongs to a client, and row n of each client to iteration n. In each iteration the participants replace
-    M entries of their model by the server's, every client takes one LMS step, w ← w + μ x (y − wᵀx), and the
-    participants upload M entries, which the server aggregates. The update is that of :func:`psofed.simulate`. Inputs
-    should be scaled: LMS diverges if μ E‖x‖² exceeds about 2.
+    Row n of each client belongs to iteration n, in which participants replace M entries of their model by the server's,
+    every client takes one LMS step, w ← w + μ x (y − wᵀx), and the participants upload M entries, as in
+    :func:`psofed.simulate`. Scale the inputs: LMS diverges if μ E‖x‖² exceeds about 2.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ class FederatedRegressor(_Estimator):
     coordinated : bool
         One choice of entries for all clients, or one for each.
     model : {"server", "client"}
-        Predict with the server's model, or with each client's own; then ``predict`` needs `clients`.
+        Predict with the server's model, or with each client's own; then :meth:`predict` needs `clients`.
     fit_intercept : bool
         Learn an intercept, the weight of a constant input.
     intercept_scaling : float

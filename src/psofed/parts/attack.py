@@ -20,28 +20,26 @@ if TYPE_CHECKING:
 class Attack(Part):
     """Poisoning by Byzantine clients, each time with some probability.
 
-    An attack changes what is uploaded, number by number with :meth:`corrupt` or as vectors with :meth:`craft`, or what
-    is learned from, with :meth:`poison`: it has one of the three. With :meth:`memory_size` it keeps numbers for each
-    client, which ``corrupt(self, upload, memory)`` and ``poison(self, sample, memory)`` take as another argument, and
-    which :meth:`remember` may change after every local step.
+    An attack has one of three methods: :meth:`corrupt` changes uploads value by value, :meth:`craft` as vectors, and
+    :meth:`poison` the samples that are learned from. With :meth:`memory_size`, `corrupt` and `poison` take the client's
+    memory as a further argument; :meth:`remember` may change it after every local step.
 
     Parameters
     ----------
     num_byzantine : int
-        |S_B|: the number of Byzantine clients. They are clients 0 … num_byzantine − 1, as in the paper, unless
-        `clients` names them.
+        |S_B|: clients 0 … num_byzantine − 1 are Byzantine, as in the paper, unless `clients` names them.
     clients : sequence of int or str
-        The Byzantine clients: numbers, or names in your own data. Then `num_byzantine` may be omitted.
+        The Byzantine clients by number or, in your own data, by name; then `num_byzantine` may be omitted.
     probability : float
         p_a: probability that a participating Byzantine client attacks in an iteration.
     byzantine_set : str
-        ``"fixed"``, or ``"redrawn"``: `num_byzantine` clients are drawn in each iteration.
+        ``"fixed"``, or ``"redrawn"`` in each iteration.
 
     Attributes
     ----------
     knows : str
-        What an attacker sees besides its own upload, and so what :meth:`corrupt` is shown: ``"upload"``,
-        ``"server"``, ``"accomplices"`` or ``"everyone"`` (see :mod:`psofed.parts.contexts`).
+        What :meth:`corrupt` sees besides the own upload: ``"upload"`` (nothing), ``"server"``, ``"accomplices"`` or
+        ``"everyone"``.
     not_affine_because : str
         Why :meth:`affine` states nothing, for whoever asks for a prediction.
     """
@@ -90,10 +88,7 @@ class Attack(Part):
             raise InvalidValueError("attack.clients", list(names), 'empty with attack.byzantine_set = "redrawn"')
 
     def corrupt(self, upload: Any, *args: Any, **kwargs: Any) -> float:
-        """Return the number that arrives instead of ``upload.value``; NaN for one that is not sent.
-
-        What `upload` is follows from :attr:`knows`.
-        """
+        """Return the value that arrives instead of ``upload.value``; NaN for one that is not sent."""
         raise NotImplementedError
 
     def remember(self, moment: "contexts.Moment", memory: "FloatArray") -> None:

@@ -46,11 +46,10 @@ class Drift(Part):
 
 
 class Learner(Part):
-    """The local step of a client: from its model v after the download, with e = y − vᵀx on a sample (x, y).
+    """Local step of a client: from its model v after the download, with e = y − vᵀx on a sample (x, y).
 
     A learner has one of two methods. With :meth:`gain` it steps along the input, v ← a v + g x, where a is
-    :meth:`keep` and the engine does the rest for many trials at once. With :meth:`learn` it writes any change of v, and
-    may keep a memory.
+    :meth:`keep`. With :meth:`learn` it writes any change of v, and may keep a memory.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("gain", "learn")
@@ -90,8 +89,7 @@ class Learner(Part):
 class InputStream(Part):
     """Where the inputs of the clients come from.
 
-    The engine draws standard normal numbers for every client and iteration, and :meth:`draw` makes an input of them and
-    of what it remembers.
+    An input is made of the standard normal numbers of its client and iteration, and of what the stream remembers.
     """
 
     family: ClassVar[str] = "stream"
@@ -178,27 +176,23 @@ class Pattern(Part):
 
 
 class Algorithm(Part):
-    """An algorithm: what clients and server exchange, and what it costs.
+    """How clients and server exchange, and at what cost.
 
-    Where clients hold no model (all algorithms but PSO-Fed), only the server has a model w_n. In an iteration with
-    an exchange each participant k receives w_n and forms its LMS update u_k = μ x_k e_k, e_k = y_k − w_nᵀx_k. Then
+    Where clients hold no model (all algorithms but PSO-Fed), a participant k receives the server's w_n and forms its
+    LMS update u_k = μ x_k e_k, e_k = y_k − w_nᵀx_k. Then
 
         encode   u_k → the numbers that k sends
         attack   changes them, if k is Byzantine
-        decode   what the server reads out of them: from each client's numbers, or once from all clients' joined
-        join     the scenario's aggregation rule, the mean unless said otherwise
-        apply    what is joined → the change of w_n
-
-    An :class:`Exchange` may ask for momenta: clients then encode theirs in the place of u_k, and the rule joins those
-    that the server has of all K clients.
+        decode   what the server reads out of them, before or after they are combined
+        join     the scenario's aggregation rule, by default the mean
+        apply    the combined update → the change of w_n
 
     Attributes
     ----------
     holds_models : bool
         Whether clients hold models; only the engine can run such an algorithm.
     adds_mean_update : bool
-        Whether, under the mean, an exchange adds the average of the updates that arrive to w_n; the exact theory covers
-        such an algorithm.
+        Whether, under the mean, an exchange adds the average update to w_n, which the exact theory covers.
     """
 
     table: ClassVar[str] = "algorithm_options"
@@ -272,17 +266,16 @@ class Algorithm(Part):
 class Aggregation(Part):
     """Rule by which the server combines the uploads.
 
-    The engine leaves out numbers that are not finite or beyond ±1e150, calls :meth:`combine`, and moves each entry by
-    the share of participants who answered towards what it returned; nothing moves where nobody did. So every rule is
-    the paper's mean once its robustness is switched off.
+    The engine leaves out values that are not finite or beyond ±1e150, calls :meth:`combine`, and moves each entry by
+    the share of participants who answered towards what it returned. So every rule is the paper's mean once its
+    robustness is switched off.
 
     Attributes
     ----------
     over : str
-        ``"entries"``: :meth:`combine` is shown one entry's :class:`~psofed.parts.contexts.Numbers` and returns a
-        number. ``"vectors"``: it is shown all :class:`~psofed.parts.contexts.Updates` and returns a change, shape
-        (E,); or, faster, takes a last argument `out` and writes the change into it. With :meth:`memory_size` either
-        takes another argument `memory` after the first: the rule's own array of this trial.
+        ``"entries"``: :meth:`combine` sees one entry's :class:`Numbers` and returns a value. ``"vectors"``: it sees all
+        :class:`Updates` and returns a change, shape (E,), or writes it into a last argument ``out``, which is faster.
+        With :meth:`memory_size` both take the rule's memory of this trial as a second argument.
     has_root_data : bool
         Whether the server holds `root_size` samples.
     """
@@ -344,9 +337,8 @@ class Aggregation(Part):
 class PreAggregation(Part):
     """Mixing of the uploads before a rule combines them.
 
-    The engine forms the mixed updates Σ_p weight(p) · u_p, where u_p is 0, the server's own value, in entries that
-    participant p did not share. A mixed upload holds the entries that one of those mixed into it shared. The rule then
-    sees the mixed uploads as if participants had sent them.
+    The rule sees the mixed updates Σ_p weight(p) · u_p as if participants had sent them. u_p is 0 in entries that p did
+    not share, and a mixed upload holds the entries that any of its uploads shared.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("weigh",)
@@ -367,15 +359,14 @@ class PreAggregation(Part):
 class Defence(Part):
     """Detection and exclusion of suspicious clients.
 
-    The engine subtracts from each uploaded number what it could be expected to be, divides by the deviation of an
-    honest client, and calls :meth:`suspicion`. Above a threshold that is an alarm: the client is left out of the
-    aggregation until it has made `return_after` uploads without another one. Its memory is then set to 0.
+    The engine standardises each uploaded value by what is expected of an honest client, and calls :meth:`suspicion`.
+    Above a threshold the client is left out until it has made `return_after` uploads without another alarm.
 
     Parameters
     ----------
     false_alarm_every : float
-        Expected number of iterations until an honest client of the fleet is excluded by mistake. The threshold is
-        derived from it by running the scenario without its attack.
+        Expected number of iterations until an honest client of the fleet is excluded by mistake; running the scenario
+        without its attack turns it into the threshold.
     threshold : float, optional
         The threshold itself; replaces `false_alarm_every`.
     return_after : int
@@ -383,13 +374,12 @@ class Defence(Part):
     excluded_download : bool
         Whether excluded clients still download, and so learn from the others.
     reference : str
-        What an upload is compared with: ``"participants"``, the median of what the other participants sent for the
-        entry and of the server's own number; or ``"server"``, the server's own number alone.
+        What an upload is compared with: ``"participants"``, the median of the other participants' values and the
+        server's; or ``"server"``, the server's own value.
     variance : str
-        Where the variance of honest residuals comes from: exact ``"theory"``, iteration by iteration; ``"estimated"``
-        on the way, over the fleet's level; each client's own ``"past"``, which Byzantine clients that send hardly any
-        change cannot shift, and then at most a third of the clients are excluded at a time; or ``"auto"``, theory where
-        it covers the scenario, else estimated. A federation uses the past.
+        Where the variance of honest residuals comes from: exact ``"theory"``; ``"estimated"`` on the way, over the
+        fleet's level; each client's own ``"past"``, as in a federation, which excludes at most a third of the clients
+        at a time; or ``"auto"``: theory where it covers the scenario, else estimated.
 
     Attributes
     ----------

@@ -26,25 +26,21 @@ class Upload(NamedTuple):
     value : float
         What an honest client would send.
     entry, client, iteration : int
-        Which entry of the model it is, whose, and when.
+        Which entry of which client's model, and when.
     normal : float
-        A standard normal number of this client, iteration and entry alone.
+        A standard normal number of this client, iteration and entry.
     common_normal : float
-        A standard normal number of this iteration and entry, the same for all attackers.
+        The same for all attackers.
     server : float
-        The server's value of the entry; known from ``"server"`` on.
+        The server's value; known from ``"server"`` on.
     accomplices : array (count,)
-        Clean numbers of this entry by all who attack in this iteration, the client itself included, in the order
-        of clients; known from ``"accomplices"`` on.
+        What all current attackers, in the order of clients, would honestly send; known from ``"accomplices"`` on.
     honest : array (count,)
-        Numbers of this entry by all participants who do not attack in this iteration, in the order of clients;
-        empty if nobody else shares the entry. Known with ``"everyone"``: such an attacker is omniscient.
+        What the other participants who share the entry send; known with ``"everyone"``.
     accomplice_clients : int array (count,)
         Who sent `accomplices`.
-    group : int array (any,)
-        The Byzantine clients of this attack, ascending, whether or not they attack in this iteration.
-    byzantine : int array (any,)
-        The Byzantine clients of all groups, ascending.
+    group, byzantine : int arrays
+        The Byzantine clients of this attack, and of all groups, ascending, whether or not they attack now.
     """
 
     value: float
@@ -66,37 +62,31 @@ KNOWLEDGE = ("upload", "server", "accomplices", "everyone")
 
 
 class Conspiracy(NamedTuple):
-    """All uploads of an iteration as vectors: the argument of ``craft``, which therefore knows everyone's uploads.
-
-    Clients are in the order of their numbers.
+    """All uploads of an iteration as vectors, in the order of clients: the argument of ``craft``.
 
     Attributes
     ----------
-    honest : array (H, E)
-        By how much each participant who does not attack now would change the server's model; 0 in entries it does not
-        share. E is the number of entries that anybody shares.
-    honest_shared : bool array (H, E)
-        Which entries each of them shares.
-    honest_clients : int array (H,)
-        Who they are.
-    accomplices, accomplices_shared : arrays (A, E)
-        Likewise, of those who attack now: what they would honestly send.
-    accomplice_clients : int array (A,)
+    honest, honest_shared : array (H, E), bool array (H, E)
+        How much the other participants change the server's model, 0 where not shared; which of the E entries they
+        share.
+    accomplices, accomplices_shared : array (A, E), bool array (A, E)
+        The same for current attackers: what they would honestly send.
+    honest_clients, accomplice_clients : int arrays (H,), (A,)
         Who they are.
     group, byzantine : int arrays
         The Byzantine clients of this attack, and of all groups, whether or not they attack now.
     server : array (E,)
-        The server's own numbers.
+        The server's values.
     entries : int array (E,)
-        Which entries of the model these are, ascending.
+        The entries of the model that anybody shares, ascending.
     common_normals : array (E,)
         Standard normal numbers of this iteration and entry.
     num_clients, dimension, iteration : int
         K, D and n.
     memory : array (any,)
-        Kept from iteration to iteration, zeros at first; its length is ``group_memory_size``.
+        ``group_memory_size`` numbers that last from iteration to iteration, zeros at first.
     client_memory : array (K, any)
-        The memory of each client, zeros at first and filled by ``remember``; of the size ``memory_size``.
+        Each client's ``memory_size`` numbers, zeros at first and filled by ``remember``.
     scratch : array (any,)
         Scratch memory of at least P² + 2 · P + 2 · E numbers.
     """
@@ -128,7 +118,7 @@ class Moment(NamedTuple):
     model : array (D,)
         The client's model.
     client, iteration : int
-        Whose, and when.
+        k and n.
     """
 
     model: FloatArray
@@ -137,7 +127,7 @@ class Moment(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A sample that an attacker is about to learn from.
+    """A sample that an attacker is about to learn from: the argument of ``poison``.
 
     Attributes
     ----------
@@ -148,7 +138,7 @@ class Sample(NamedTuple):
     normals : array (D,)
         Standard normal numbers of this client and iteration.
     client, iteration : int
-        Whose, and when.
+        k and n.
     group, byzantine : int arrays
         The Byzantine clients of this attack, and of all groups, ascending.
     """
@@ -174,7 +164,7 @@ class Residual(NamedTuple):
     stepsize : float
         μ_k.
     client, iteration : int
-        Whose, and when.
+        k and n.
     """
 
     error: float
@@ -198,7 +188,7 @@ class Observation(NamedTuple):
     stepsize : float
         μ_k.
     client, iteration : int
-        Whose, and when.
+        k and n.
     """
 
     inputs: FloatArray
@@ -219,7 +209,7 @@ class Innovation(NamedTuple):
     deviation : float
         ς_k, the square root of ``data.input_variance``.
     client, iteration : int
-        Whose, and when.
+        k and n.
     """
 
     normals: FloatArray
@@ -234,10 +224,9 @@ class Numbers(NamedTuple):
     Attributes
     ----------
     values : array (count,)
-        Numbers that arrived, in no particular order; at least one. Where fewer arrived than the rule's quorum, the
-        server's own value stands in for the missing ones.
+        Values that arrived, in no particular order; the server's own stands in for those missing to the rule's quorum.
     server : float
-        The server's own number.
+        The server's value.
     entry : int
         Which entry of the model it is.
     """
@@ -258,21 +247,19 @@ class Updates(NamedTuple):
     Attributes
     ----------
     changes : array (count, E)
-        By how much each participant who answered would change the server's model; 0 in entries it did not share.
-        E is the number of entries that anybody shared.
+        How much each upload would change the server's model; 0 in entries that it lacks.
     shared : bool array (count, E)
         Which entries each of them shared.
     server : array (E,)
-        The server's own numbers.
+        The server's values.
     own_step : array (E,)
         The step the server would take on its root data; zeros unless the rule has ``root_size``.
     scratch : array (any,)
-        Scratch memory of at least count² + 2 · count + 2 · E numbers: new arrays are slow to get where a rule is
-        called millions of times.
+        Scratch memory of at least count² + 2 · count + 2 · E numbers; new arrays would be slow.
     entries : int array (E,)
-        Which entries of the model these are.
+        The entries of the model that anybody shared.
     clients : int array (count,)
-        Who answered.
+        Who uploaded.
     num_clients : int
         K.
     """
@@ -293,11 +280,9 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     scores : array (count,)
-        For each number it sent, in no particular order: how far it is from what was to be expected, over the
-        deviation of an honest client. So their mean square is near 1 for an honest one. Infinite numbers, and any
-        beyond ±1000, are shown as ±1000.
+        Each value's distance from what was expected, in deviations of an honest client, within ±1000.
     client, iteration : int
-        Whose, and when.
+        k and n.
     """
 
     scores: FloatArray
@@ -311,14 +296,13 @@ class AllUpdates(NamedTuple):
     Attributes
     ----------
     changes : array (P, E)
-        By how much each participant would change the server's model; 0 in entries it did not share, and everywhere
-        if it did not answer. E is the number of entries that anybody shared.
+        How much each participant would change the server's model; 0 in entries that did not arrive.
     shared : bool array (P, E)
-        Which entries each of them shared; none if it did not answer.
+        Which entries arrived from each of them.
     server : array (E,)
-        The server's own numbers.
+        The server's values.
     uniforms : array (P,)
-        A random number in [0, 1) of each participant, fresh in each iteration.
+        A random number in [0, 1) per participant, fresh in each iteration.
     scratch : array (any,)
         Scratch memory of at least P² + 2 · P + 2 · E numbers.
     """
@@ -338,7 +322,7 @@ class Mask(NamedTuple):
     iteration, client : int
         When, and for whom; client 0 where one mask is for all.
     dimension, num_shared : int
-        D, and M, how many entries are to be chosen.
+        D and M.
     uniforms : array (M,)
         Random numbers in [0, 1), fresh for this mask.
     client_uniform : float
@@ -375,7 +359,7 @@ class Step(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A participant's update before encoding, with random numbers: the argument of ``encode``.
+    """A participant's update before encoding: the argument of ``encode``.
 
     Attributes
     ----------
@@ -384,9 +368,9 @@ class Message(NamedTuple):
     stepsize : float
         μ_k.
     normals, uniforms : array (any,)
-        Random numbers shared by server and clients; the exchange sets their number.
+        Random numbers shared by server and clients, as many as the exchange asks for.
     client_uniforms : array (any,)
-        Random numbers of this client alone; the exchange sets their number.
+        Random numbers of this client alone.
     """
 
     update: FloatArray
@@ -397,7 +381,7 @@ class Message(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Numbers that arrived at the server, from one client or joined, and the shared random numbers.
+    """Numbers that arrived at the server, from one client or combined, with the shared random numbers.
 
     Attributes
     ----------

@@ -38,8 +38,7 @@ class TrialState(NamedTuple):
 class Metric(Part):
     """Base of your own metrics. Lower must be better.
 
-    The result, files, tables, charts and sweeps call it by :attr:`name`. Numba compiles `measure`; what it cannot
-    compile runs as plain Python with the same result.
+    Results, files, tables, charts and sweeps call it by :attr:`name`.
 
     Attributes
     ----------

@@ -21,16 +21,15 @@ _SHARES = 10
 class Availability(Part):
     """Which clients are available in an iteration, q_{k,n}.
 
+    With ``memory_size`` its method is ``is_available(self, presence, memory)``.
+
     Parameters
     ----------
     server_knows : bool
-        Whether the server draws participants from the available clients (all of them if there are fewer than |S_n|).
-        Otherwise it draws from all clients, and a participant that is not available neither downloads nor uploads.
+        Whether the server draws participants from the available clients. Otherwise it draws from all, and a participant
+        that is not available neither downloads nor uploads.
     learns : str
-        ``"always"``: every client learns from each of its samples, as in the paper. ``"available"``: a client that is
-        not available makes no step.
-
-    An availability with a memory has :meth:`memory_size` and ``is_available(self, presence, memory)``.
+        ``"always"``, as in the paper, or ``"available"``: a client that is not available makes no step.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("is_available",)
@@ -146,18 +145,16 @@ class Delay(Part):
     """How many iterations an upload takes to arrive.
 
     With A_n the uploads that arrive in iteration n, l the delay of each, and g the server's model on their arrival,
-    the mean is g ← g + (1/|A_n|) Σ α^l S (u − g). Other rules see the updates α^l (u − g).
+    the mean is g ← g + (1/|A_n|) Σ α^l S (u − g). Other rules see the updates α^l (u − g). With ``memory_size``,
+    ``duration(self, departure, memory)`` is called for every client that is asked to upload.
 
     Parameters
     ----------
     weight : float
         α: weight per iteration of delay.
     grouping : str
-        ``"together"``: as above. ``"by-delay"`` (the mean only): uploads of equal delay are averaged, and the averages
-        are added, g ← g + Σ_l α^l (1/|A_{n,l}|) Σ S (u − g).
-
-    A delay with a memory has :meth:`memory_size` and ``duration(self, departure, memory)``, which is called for every
-    client that is asked to upload.
+        ``"together"``, as above, or ``"by-delay"`` (the mean only): uploads of equal delay are averaged, and the
+        averages are added, g ← g + Σ_l α^l (1/|A_{n,l}|) Σ S (u − g).
     """
 
     methods: ClassVar[tuple[str, ...]] = ("duration",)

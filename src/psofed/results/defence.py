@@ -25,22 +25,21 @@ DEFENCE_LONG_NAMES = {
 class DefenceRecord:
     """Who was excluded when.
 
-    A client that is Byzantine is *found* when it is first left out; that iteration is the delay, since attacks begin
-    with the run. Leaving out one that is not Byzantine is a *false alarm*. Where the Byzantine set is redrawn in every
-    iteration everybody counts as Byzantine.
+    A Byzantine client is *found* when it is first left out, after a delay since the start; leaving out another is a
+    *false alarm*. Where the Byzantine set is redrawn in every iteration everybody counts as Byzantine.
 
     Attributes
     ----------
     threshold : float
         Of the suspicion.
     variance : str
-        Where the variance of honest residuals comes from: ``"theory"``, ``"estimated"`` or ``"past"``.
+        ``"theory"``, ``"estimated"`` or ``"past"``: where the variance of honest residuals comes from.
     iterations : int
         Length of the run.
     is_byzantine : bool array (K,)
         Who can attack.
     first : int array (trials, K)
-        Iteration in which a client was left out first, −1 if never.
+        Iteration in which a client was first left out, −1 if never.
     exclusions : int array (trials, K)
         How often it was left out.
     time_out : int array (trials, K)

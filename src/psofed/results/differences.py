@@ -134,19 +134,20 @@ class Difference(Reported):
 
 
 def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None = None) -> Difference:
-    """Compare two simulations: by how much `a` lies above (+) or below (−) `b`, in dB and per cent, with intervals.
+    """Compare two simulations: by how much `a` lies above (+) or below (−) `b`, in dB and per cent.
 
     Parameters
     ----------
     a, b : SimulationResult
         Of any two scenarios. Equal seeds and fleets make the trials pairs on equal draws.
     paired : bool, optional
-        True refuses results that are not pairs, by name; False takes them as unrelated; by default pairs are used
-        where there are some, and otherwise :attr:`Difference.reasons` says why not.
+        True refuses results that are not pairs; False takes them as unrelated; by default pairs are used where there
+        are some, and otherwise `Difference.reasons` says why not.
 
     Returns
     -------
     Difference
+        Each metric's difference with its interval.
 
     Examples
     --------

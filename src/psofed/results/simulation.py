@@ -64,9 +64,8 @@ class Stopping:
 class SimulationResult(Reported):
     """The outcome of :func:`psofed.simulate`.
 
-    Metrics are ``network_mse`` (1/K Σ_k ε²_{k,n} over all clients), ``server_msd`` (‖w_n − w‖²),
-    ``test_mse`` (at the server, over its test set), with Byzantine clients ``honest_mse`` (over the clients that are
-    not Byzantine in the iteration, whether or not the others attack in it), and your own; all linear.
+    Metrics are linear: ``network_mse`` (1/K Σ_k ε²_{k,n} over all clients), ``honest_mse`` (over those that are not
+    Byzantine), ``server_msd`` (‖w_n − w‖²), ``test_mse`` (at the server) and your own.
 
     Attributes
     ----------
@@ -91,7 +90,7 @@ class SimulationResult(Reported):
     details : dict
         Further plain values: ``"data"`` for data of your own, ``"privacy"`` with a private channel.
     notes : tuple of str
-        Notes on how it was computed, such as a part that Numba could not compile.
+        Remarks such as a part that Numba could not compile.
     defence : DefenceRecord or None
         Who was excluded when; None without a defence.
     client_mse : array (trials, K), or None

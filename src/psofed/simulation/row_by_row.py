@@ -16,20 +16,20 @@ class RowFederation:
     """Clients that learn together from single rows, which are mappings by feature name.
 
     An iteration ends when every client has learned a row in it, or when a client learns a second one; then models are
-    exchanged. Predictions use all rows. The update is that of :func:`psofed.simulate`.
+    exchanged. The update is that of :func:`psofed.simulate`.
 
     Parameters
     ----------
     clients : sequence of str
         Names of all clients.
     stepsize : float
-        μ of w ← w + μ x (y − wᵀx). It is twice the learning rate of river's ``optim.SGD`` on its squared loss.
+        μ of w ← w + μ x (y − wᵀx): twice the learning rate of river's ``optim.SGD`` on its squared loss.
     features : sequence of str, optional
         Names of the inputs; by default those of the first row. An input that is missing later counts as 0.
     num_shared, num_participants, aggregation, pattern, coordinated
-        See :class:`psofed.sklearn.FederatedRegressor`.
+        As in :class:`psofed.sklearn.FederatedRegressor`.
     intercept_stepsize : float, optional
-        Stepsize of the intercept; by default `stepsize`, and 0 for none.
+        Stepsize of the intercept, by default `stepsize`; 0 for none.
     seed : int
         Seed of participants and shared entries.
 

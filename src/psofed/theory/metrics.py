@@ -55,16 +55,14 @@ NOTHING = Level(0.0, 0.0)
 class Terms:
     """Terms that add up to the steady-state network MSE (SSMSE).
 
-    `data`, `noise`, `drift` and `targets` are those of the same fleet without the attack. `attack` is what the attack
-    adds to that, including its influence on the effect of noise, walk and targets, and all products with first
-    moments. It is negative where an attack helps.
+    All but `attack` are those of the same fleet without the attack.
 
     Attributes
     ----------
     data : float
         E_φ: the clients' observation noise, absorbed by the models.
     attack : float
-        E_ω: what the attack adds.
+        E_ω: what the attack adds to all that; negative where it helps.
     noise : float
         E_Θ: the irreducible observation noise, the mean of σ_νk².
     drift : float

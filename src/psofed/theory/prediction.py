@@ -58,11 +58,13 @@ class LearningCurve:
 class Prediction(Reported):
     """A theory's answer for one scenario; what takes longer is computed on first use.
 
-    It follows from scenario and theory, so two of the same are equal. A pickled copy has the answers known by then.
+    It follows from scenario and theory, so two of the same are equal. Steady-state values are infinite where the
+    stepsize is not stable (`spectral_radius` at least 1).
 
     Parameters
     ----------
     scenario : Scenario
+        The scenario.
     theory : str
         ``"exact"``, ``"paper"`` or ``"independence"`` (inputs taken as independent over time).
     small_stepsize : bool
@@ -71,10 +73,6 @@ class Prediction(Reported):
         The solver of a prediction that differs in the stepsize alone; see :meth:`at`.
     known_stable : bool, optional
         Whether the stepsize is stable, where that is known already.
-
-    Notes
-    -----
-    When the stepsize is not stable (:attr:`spectral_radius` at least 1) the steady-state values are infinite.
     """
 
     scenario: Scenario

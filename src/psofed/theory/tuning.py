@@ -175,15 +175,15 @@ class Tuning(Reported):
 def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     """Find the best stepsize for each number of shared parameters, and recommend one of them.
 
-    Under attack, or with a target that walks, the steady-state error has a minimum at some stepsize, which is returned.
-    Otherwise smaller stepsizes always have a lower steady state but learn more slowly. Then, and always with your own
-    data, the mean error over the run is minimised: (1/N) Σ_{n<N} E[error_n] from the exact learning curve.
+    Under attack, or with a target that walks, that is where the steady-state error has its minimum. Otherwise, and with
+    your own data, smaller is always better in the end but learns more slowly; then the mean error over the run is
+    minimised, (1/N) Σ_{n<N} E[error_n] from the exact learning curve.
 
     Parameters
     ----------
     scenario : Scenario or path
-        The fleet and the attack on it; its stepsize and number of shared parameters are replaced by the best ones, and
-        with a budget its number of participants.
+        The fleet and the attack on it; the answer replaces its stepsize, `num_shared` and, with a budget,
+        `num_participants`.
 
     Returns
     -------
@@ -194,15 +194,16 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     --------
     >>> from psofed import Scenario
     >>> from psofed.attacks import Gaussian
-    >>> tuning = tune(Scenario(num_clients=20, dimension=3, attack=Gaussian(num_byzantine=5)))
+    >>> fleet = Scenario(num_clients=20, dimension=3, attack=Gaussian(num_byzantine=5))
+    >>> tuning = tune(fleet)
     >>> tuning.recommended.num_shared, tuning.horizon
     (1, None)
-    >>> short, long = (tune(Scenario(num_clients=20, dimension=3), shared=[1], horizon=n) for n in (50, 200))
-    >>> short.recommended.stepsize > long.recommended.stepsize > 0
-    True
-    >>> design = tune(Scenario(num_clients=20, dimension=3, attack=Gaussian(num_byzantine=5)), budget=24).recommended
+    >>> design = tune(fleet, budget=24).recommended
     >>> design.num_shared, design.num_participants, design.numbers_per_iteration
     (1, 12, 24)
+    >>> short, long = (tune(fleet.replace(attack=None), shared=[1], horizon=n) for n in (50, 200))
+    >>> short.recommended.stepsize > long.recommended.stepsize > 0
+    True
     """
     scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
     horizon, progress = settings.horizon, settings.progress

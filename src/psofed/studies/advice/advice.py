@@ -183,41 +183,40 @@ class Advice(Reported):
     Attributes
     ----------
     verdict : str
-        ``"federate"``, ``"stay alone"``, ``"no clear difference"`` (the interval leaves the sign open, or the
-        difference is below 0.1 dB), ``"depends on extreme rows"`` (the gain is clear, but not with targets limited to
-        five deviations) or ``"naive"``: a forecast without a model is better.
+        ``"federate"``, ``"stay alone"``, ``"no clear difference"`` (the sign is open, or below 0.1 dB), ``"depends on
+        extreme rows"`` (clear, but not with targets limited to five deviations) or ``"naive"``: a forecast without a
+        model is better.
     winner : str
-        Name of the method without a federation that is better than all others; empty if no such method is.
+        Method without a federation that is better than all others; empty if there is none.
     winner_gain : Gain
-        Its gain on the best federation or, if that is better, on each client alone.
+        Its gain on the better of federation and clients alone.
     methods : tuple of LearningMethod
         All that was compared without an attack.
     groups : tuple of ClientGroup
         Who federates with whom in the federation that the answer is about; the largest group first.
     shared_counts : tuple of int
-        Numbers of shared parameters that this federation used in the judged rows. Several if it chose again as it
-        went; ``groups`` has the last.
+        Numbers of shared parameters that it used in the judged rows; `groups` has the last.
     everybody_gain : Gain
         Of a federation of all clients on each alone.
     recent_gain : Gain
-        Of the federation in the answer in the later half of the judged rows: what to expect from now on. Federations
-        gain most while models still learn.
+        In the later half of the judged rows: what to expect now, as federations gain most while models still learn.
     bounded_gain : Gain
-        Of the federation in the answer where targets are limited to five deviations.
+        With targets limited to five deviations.
     extreme_rows : tuple of str
         Rows beyond that, the most extreme first, by client and time or number.
     pooled_gain, model_gain : Gain
-        Of the pooled model on the federation, and of the better of federation and alone on the running mean.
+        Of the pooled model on the federation; of the better of federation and alone on the running mean.
     rff_gain, boosting_gain : Gain
-        Of a federation with random features on the better of federation and alone, and of gradient boosting on the
-        best of these; NaN where not tried.
+        Of random features on the better of federation and alone, and of gradient boosting on the best of these; NaN
+        where not tried.
     what_if : ByzantineWhatIf or None
-        The federation in the answer with some Byzantine clients; None if that was not asked for.
+        The federation with some Byzantine clients, if asked for.
     newcomer : Newcomer or None
         What a client that joins later gains; None with too few clients or rows.
     stations : tuple of Station
+        How each client fares.
     scenario : Scenario
-        The largest group's federation, ready for :func:`psofed.simulate` with data without :attr:`left_out`.
+        The largest group's federation, ready for :func:`psofed.simulate` with data without `left_out`.
     rows : int
         Rows that were judged, of all clients.
     data : dict
@@ -225,6 +224,7 @@ class Advice(Reported):
     cautions : tuple of str
         What in the table should be looked at before the answer.
     notes : tuple of str
+        Remarks on how it was computed.
     """
 
     verdict: str

@@ -41,17 +41,16 @@ _HEAVY_NOTE = "the table is large: fewer stepsizes and numbers of shared paramet
 def advise(data: "Scenario | OwnData | str | Path | pandas.DataFrame | Any", settings: AdviceSettings) -> Advice:
     """Find out whether the clients of a table should federate, who with whom, how, and with what confidence.
 
-    Every way to learn (each client alone, federations of all clients and of groups, with each number of shared
-    parameters, all data pooled) is run at many stepsizes. In each block of time it uses the setting that was best
-    before, and is judged by what follows. Naive forecasts, recursive least squares, random features and, if
-    scikit-learn is installed, gradient boosting are judged on the same rows.
+    Each client alone, federations of all clients and of groups, and all data pooled run at many stepsizes. In each
+    block of time a method uses the setting that was best before, and is judged by what follows. Naive forecasts,
+    recursive least squares, random features and, if scikit-learn is installed, gradient boosting are judged on the
+    same rows.
 
     Parameters
     ----------
     data : OwnData, Scenario, path or data frame
-        What :func:`psofed.read_data` or :func:`psofed.from_arrays` returned, for a federation in which all clients take
-        part; a scenario with such data (:meth:`psofed.Scenario.from_data`), for a federation as it describes; or a
-        table, with `client_column`, `target_column`, `features`, `min_rows` and `warmup` as in `read_data`.
+        The result of :func:`psofed.read_data` or :func:`psofed.from_arrays`, for a federation of all clients; a
+        scenario with such data (:meth:`psofed.Scenario.from_data`), for a federation as it describes; or a table.
 
     Returns
     -------
