@@ -28,51 +28,13 @@ RESULTS = ("Prediction",)  # made by functions, with arguments of no concern to 
 OTHERS = ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation")
 INDEX_ONLY = ("Selection", "Data", "Links", "Uniform", "Fleet")
 # Members that serve the package more than its users.
-ASIDE = frozenset(
-    [
-        "solver",
-        "model",
-        "metrics",
-        "steady_state",
-        "worst_network_mse",
-        "who_attacks",
-        "arrays",
-        "summary",
-        "titles",
-        "names",
-        "defence_names",
-        "labels",
-        "margin",
-        "digest",
-        "source",
-        "epochs",
-        "num_columns",
-        "samples_from",
-        "describe",
-        "mean_stepsize",
-        "draw_stepsizes",
-        "input_dimension",
-        "client_names",
-        "is_linear",
-        "attacks",
-        "most_uploads",
-        "parts",
-        "common_stepsize",
-        "standard_errors",
-        "tolerances",
-        "version",
-        "named",
-        "basis",
-        "expected_participants",
-        "most_at_once",
-        "bin_width",
-        "tail_change",
-        "test_noise_variance",
-        "client_updates_per_second",
-        "unsteady_metrics",
-        "iterations_per_false_alarm",
-        "own_data",
-    ]
+ASIDE = re.findall(
+    r"\w+",
+    """solver model metrics steady_state worst_network_mse who_attacks arrays summary titles names defence_names labels
+    margin digest source epochs num_columns samples_from describe mean_stepsize draw_stepsizes clipped table trials
+    input_dimension client_names is_linear attacks most_uploads parts common_stepsize standard_errors tolerances
+    version named basis expected_participants most_at_once test_noise_variance client_updates_per_second settings
+    unsteady_metrics own_data iterations_per_false_alarm iterations diverged_trials""",
 )
 # Where several functions take an argument, the first of these says what it means.
 FIRST = ("simulate", "predict", "read_data", "sweep")
@@ -98,7 +60,7 @@ def api_pages() -> dict[str, str]:
         module, _, inner = name.rpartition(".")
         values[inner] = getattr(importlib.import_module(f"psofed.{module}"), inner)
     groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": []}
-    families: list[str] = []
+    families, values_on_pages = [], []
     texts: dict[str, list[str]] = {}
     known: dict[str, str] = {}
     for name in sorted(values, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
@@ -113,8 +75,8 @@ def api_pages() -> dict[str, str]:
         link = f"{name}.md" if name in texts else f"{ON_PAGE[name]}.md#{name.lower()}" if name in ON_PAGE else ""
         if not link and name in SETTINGS:
             link = f"../settings.md#{SETTINGS[name]}"
-        if kind == "Families of parts":
-            families.append(f"[{name}]({link})")
+        if kind == "Families of parts" or name in ON_PAGE:
+            (families if kind == "Families of parts" else values_on_pages).append(f"[{name}]({link})")
         else:
             groups[kind].append(f"- {f'[{name}]({link})' if link else f'`{name}`'}: {_summary(value)}")
     lines = [
@@ -124,8 +86,9 @@ def api_pages() -> dict[str, str]:
     ]
     for title, entries in groups.items():
         lines += ["", f"## {title}", "", *entries]
-    lines += ["", "## Families of parts", "", f"[Write a part](../write_a_part.md) says how: {', '.join(families)}."]
-    lines += ["", "## Every result", "", *(f"- `{call}`: {meaning}" for call, meaning in EVERY_RESULT.items())]
+    lines += ["", f"On these pages: {', '.join(values_on_pages)}.", "", "## Families of parts", ""]
+    lines += [f"[Write a part](../write_a_part.md) says how: {', '.join(families)}.", "", "## Every result", ""]
+    lines += [f"- `{call}`: {meaning}" for call, meaning in EVERY_RESULT.items()]
     return {f"{name}.md": _joined(text) for name, text in [("index", lines), *texts.items()]}
 
 
@@ -136,18 +99,18 @@ def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
     """
     docstring = inspect.getdoc(value) or ""
     is_family = inspect.isclass(value) and issubclass(value, Part)
-    if name in SETTINGS or name in RESULTS:
+    if name in SETTINGS or name in RESULTS or is_family:
         docstring = re.sub(r"\nParameters\n-+\n.*?(?=\n\n\S[^\n]*\n-{4,}|\Z)", "", docstring, flags=re.S)
-    is_made = "\nParameters\n" in docstring or not inspect.isclass(value)
-    lines = ["", *(_call(f"psofed.{name}", value) if is_made and not is_family else [])]
-    lines += to_markdown(docstring, name, known if inspect.isfunction(value) else None)
+    is_function = inspect.isfunction(value)
+    defaults = {} if is_family or (inspect.isclass(value) and "\nParameters\n" not in docstring) else _defaults(value)
+    lines = ["", *to_markdown(docstring, name, known if is_function else None, defaults)]
     if name in SETTINGS:
         lines += ["", f"[Settings](../settings.md#{SETTINGS[name]}) has the fields."]
     common = {call.partition("(")[0] for call in EVERY_RESULT} | {"plot"}
     names, shared = [], set()
     for member, inner in _members(value, overridden=_overridden(value) if is_family else None):
         call = "" if _is_property(inner) else f"({_arguments(getattr(value, member), is_method=True)})"
-        if f"- `{member}`" in "\n".join(lines) or f", `{member}`" in "\n".join(lines):
+        if any(line.startswith("- ") and f"`{member}`" in line.partition(": ")[0] for line in lines):
             continue  # among the attributes
         if member in common and not is_family:
             shared.add(member)
@@ -158,12 +121,16 @@ def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
     if shared:
         lines += ["", f"Also, as [every result](index.md#every-result): `{'`, `'.join(sorted(shared))}`."]
     for argument, context in vars(contexts).items() if is_family else ():  # what its methods are shown
-        if hasattr(context, "_fields") and re.search(rf"\b{argument}\b", inspect.getsource(value)):
+        if hasattr(context, "_fields") and re.search(
+            rf"\b({argument}\b|{argument.lower()}:)", inspect.getsource(value)
+        ):
             lines += ["", f"## {argument}", "", *to_markdown(inspect.getdoc(context) or "")]
     return lines
 
 
-def to_markdown(docstring: str, page: str = "", known: dict[str, str] | None = None) -> list[str]:
+def to_markdown(
+    docstring: str, page: str = "", known: dict[str, str] | None = None, defaults: dict[str, str] | None = None
+) -> list[str]:
     r"""Return a docstring as lines of Markdown; arguments that are `known` only name the page that explains them.
 
     >>> text = "Add.\n\nParameters\n----------\nx : int\n    A number."
@@ -185,10 +152,15 @@ def to_markdown(docstring: str, page: str = "", known: dict[str, str] | None = N
             entry = _entry(block, is_named=title in ("Parameters", "Attributes"), is_short=title == "Attributes")
             if entry is None:
                 after.append(_inline(block))
-            elif known is not None and title == "Parameters" and known.setdefault(entry, page) != page:
-                elsewhere.setdefault(known[entry], []).append(entry[2 : entry.index("`", 3) + 1])
+                continue
+            name, _, meaning = entry.partition(": ")
+            for argument, default in (defaults or {}).items():
+                name = name.replace(f"`{argument}`", f"`{argument}={default}`")
+            if known is not None and title == "Parameters" and known.setdefault(entry, page) != page:
+                elsewhere.setdefault(known[entry], []).append(name[2:])
             else:
-                entries.append(f"Returns {entry[2:]}" if title == "Returns" else entry)
+                shown = f"{name}: {meaning}" if meaning else name
+                entries.append(f"Returns {shown[2:]}" if title == "Returns" else shown)
         entries += [f"- {', '.join(names)}: as in [{other}]({other}.md)" for other, names in elsewhere.items()]
         lines += ["", *entries, *(["", *after] if after else [])]
     return lines
@@ -232,12 +204,10 @@ def _joined(lines: list[str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
-def _call(name: str, value: Any) -> list[str]:
-    """Return how an object is called: names and defaults. Types are in the docstring."""
-    arguments = _arguments(value)
-    if len(name) + len(arguments) > 90:
-        arguments = "\n    " + arguments.replace(", ", ",\n    ") + ",\n"
-    return ["```py", f"{name}({arguments})", "```", ""]
+def _defaults(value: Any) -> dict[str, str]:
+    """Return the defaults of a call's arguments, as they are written."""
+    parameters = inspect.signature(value).parameters
+    return {name: repr(_Shown(p.default)) for name, p in parameters.items() if p.default is not p.empty}
 
 
 def _arguments(value: Any, is_method: bool = False) -> str:

@@ -36,7 +36,6 @@ SETTINGS: dict[str, Any] = {
     "Selection: `[selection]`": Selection,
     "Data: `[data]`": Data,
     "Links: `[channel]`": Links,
-    "Reading a table: `psofed.read_data`, `--data`": DataSettings,
 }
 
 TITLES = {
@@ -126,7 +125,8 @@ def make_settings_page() -> str:
         "# Settings",
         "",
         "Made by `make docs` from the declarations. A field of a scenario is set in Python, in TOML and with",
-        "`--set field=value`; [parts](parts.md) have options of their own.",
+        "`--set field=value`; [parts](parts.md) have options of their own. Under `[data]` a file may also name a table,",
+        "with the arguments of [`psofed.read_data`](api/read_data.md).",
     ]
     for title, kind in SETTINGS.items():
         lines += ["", f"## {title}", "", kind.summary(), ""]
@@ -172,10 +172,13 @@ def make_parts_page() -> str:
         lines += ["", f"## {title} ({where})", ""]
         if family == "attack":
             lines += [
-                "All have `num_byzantine` (or `clients`), `probability` and `byzantine_set`. In brackets is what an",
-                "attacker sees besides its own upload; `attack.strength` addresses the option in bold.",
+                "In brackets is what an attacker sees besides its own upload; `attack.strength` addresses the option",
+                "in bold.",
                 "",
             ]
+        one = built_in_parts(family)[0]
+        if common := {name: field for name, field in one.options().items() if name not in one.own_options()}:
+            lines += ["All have:", "", *(_part_option(name, field) for name, field in common.items()), ""]
         if more:
             lines += [f"{more[0]}{more[1].upper()}{more[2:]}.", ""]  # a link comes first
         for part in built_in_parts(family):
@@ -184,8 +187,13 @@ def make_parts_page() -> str:
             lines.append(f"- `{part.kind}`{f' ({detail(part)})' if detail else ''}: {summary}")
             for name, field in part.own_options().items():
                 is_strength = family == "attack" and part.strength_field() == name
-                lines.append("    " + _entry(name, _default(field), _values(field), option_of(field).text, is_strength))
+                lines.append(f"    {_part_option(name, field, is_strength)}")
     return "\n".join(lines) + "\n"
+
+
+def _part_option(name: str, field: Any, is_bold: bool = False) -> str:
+    values = describe_option(field)
+    return _entry(name, _default(field), values if '"' in values else "", option_of(field).text, is_bold)
 
 
 def make_stub(family: str) -> str:
