@@ -122,7 +122,7 @@ def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
         lines += ["", f"Also, as [every result](index.md#every-result): `{'`, `'.join(sorted(shared))}`."]
     for argument, context in vars(contexts).items() if is_family else ():  # what its methods are shown
         if hasattr(context, "_fields") and re.search(
-            rf"\b({argument}\b|{argument.lower()}:)", inspect.getsource(value)
+            rf"\b({argument}\b|{argument.lower()}: Any)", inspect.getsource(value)
         ):
             lines += ["", f"## {argument}", "", *to_markdown(inspect.getdoc(context) or "")]
     return lines

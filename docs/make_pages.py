@@ -125,8 +125,8 @@ def make_settings_page() -> str:
         "# Settings",
         "",
         "Made by `make docs` from the declarations. A field of a scenario is set in Python, in TOML and with",
-        "`--set field=value`; [parts](parts.md) have options of their own. Under `[data]` a file may also name a table,",
-        "with the arguments of [`psofed.read_data`](api/read_data.md).",
+        "`--set field=value`; [parts](parts.md) have options of their own. Under `[data]` a file may also name a",
+        "table, with the arguments of [`psofed.read_data`](api/read_data.md).",
     ]
     for title, kind in SETTINGS.items():
         lines += ["", f"## {title}", "", kind.summary(), ""]
