@@ -32,12 +32,16 @@ ASIDE = re.findall(
     r"\w+",
     """solver model metrics steady_state worst_network_mse who_attacks arrays summary titles names defence_names labels
     margin digest source epochs num_columns samples_from describe mean_stepsize draw_stepsizes clipped table trials
-    input_dimension client_names is_linear attacks most_uploads parts common_stepsize standard_errors tolerances
+    input_dimension client_names is_linear attacks most_uploads parts common_stepsize standard_errors tolerances check
     version named basis expected_participants most_at_once test_noise_variance client_updates_per_second settings
-    unsteady_metrics own_data iterations_per_false_alarm iterations diverged_trials""",
+    unsteady_metrics own_data memory_size initial_memory iterations_per_false_alarm iterations diverged_trials""",
 )
 # Where several functions take an argument, the first of these says what it means.
 FIRST = ("simulate", "predict", "read_data", "sweep")
+# Fields that many arguments of parts' methods have; the guide explains them.
+FIELDS = re.findall(
+    r"\w+", "client iteration stepsize server entries normals uniforms client_uniform scratch group byzantine"
+)
 # What results have in common.
 EVERY_RESULT = {
     "report()": "headline, tables, charts and notes, as a value; `print(result)` shows it",
@@ -115,6 +119,7 @@ def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
         if member in common and not is_family:
             shared.add(member)
         else:
+            call = call.replace(", *args, **kwargs", "").replace(", *args", "").replace("*args, **kwargs", "…")
             names.append(f"- `{member}{call}`: {_summary(getattr(inner, 'func', inner))}")
     if names:
         lines += ["", "**Methods to write**" if is_family else "**Members**", "", *names]
@@ -124,7 +129,11 @@ def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
         if hasattr(context, "_fields") and re.search(
             rf"\b({argument}\b|{argument.lower()}: Any)", inspect.getsource(value)
         ):
-            lines += ["", f"## {argument}", "", *to_markdown(inspect.getdoc(context) or "")]
+            shown = to_markdown(inspect.getdoc(context) or "")
+            known_fields = [line for line in shown if set(re.findall(r"`(\w+)`", line.partition(":")[0])) & {*FIELDS}]
+            lines += ["", f"## {argument}", "", *(line for line in shown if line not in known_fields)]
+            if names := [name for line in known_fields for name in re.findall(r"`\w+`", line.partition(":")[0])]:
+                lines += ["", f"And, [as usual](../write_a_part.md#what-each-family-needs), {', '.join(names)}."]
     return lines
 
 

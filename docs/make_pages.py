@@ -207,38 +207,56 @@ def _knowledge(part: Any) -> str:
 
 
 def make_cli_page() -> str:
-    """Return the page on the command line; options that several commands have are described once."""
+    """Return the page on the command line; what several commands or a Python function have too stands once."""
     all_commands = list(commands("psofed", typer.main.get_command(app)))
     rows = {path: [_row(parameter) for parameter in _parameters(command)] for path, command in all_commands}
     counts = Counter(row for command_rows in rows.values() for row in command_rows)
     usual = {name: (name, text) for (name, text), _ in reversed(counts.most_common())}
-    shared = [row for row, count in counts.items() if count >= 2 and usual[row[0]] == row]
-    tables = {f"`{flag_of(field)}`" for field in DataSettings.options().values() if option_of(field).flag is not None}
-    groups = {"A scenario or a table": [], "Everything else": []}
-    for name, text in shared:
-        is_input = name in (*tables, "`FILE`", "`--plugin`", "`--set`", "`--data`")
-        groups["A scenario or a table" if is_input else "Everything else"].append((name, text))
+    table = [f"`{flag_of(field)}`" for field in DataSettings.options().values() if option_of(field).flag is not None]
+    inputs = ["`--plugin`", "`--set`", "`--data`", *table]
+    body, shared = (
+        [],
+        [(name, text) for name, text in counts if name in (*inputs[:3], "`FILE`") and counts[name, text] > 3],
+    )
+    for path, command in all_commands:
+        function = getattr(psofed, path.split()[1], None) if path.count(" ") == 1 else None
+        docstring = " ".join((inspect.getdoc(function) or "").split()) if inspect.isfunction(function) else ""
+        names = {name for name, _ in rows[path]}
+        own, also, as_arguments = [], [], []
+        if set(inputs) <= names:
+            also.append("a scenario or a table")
+        for parameter, (name, text) in zip(_parameters(command), rows[path], strict=True):
+            if set(inputs) <= names and name in inputs:
+                continue
+            if parameter.help and parameter.help in docstring:
+                as_arguments.append(name)
+            elif counts[name, text] > 1 and usual[name] == (name, text):
+                also.append(name)
+                shared += [(name, text)] if (name, text) not in shared else []
+            else:
+                own.append(f"- {name}: {text}")
+        body += ["", f"## `{path}`", "", (command.help or "").strip().partition("\n\n")[0], "", *own]
+        if as_arguments:
+            body += [
+                "",
+                f"As [`{function.__name__}`](api/{function.__name__}.md) in Python: {', '.join(as_arguments)}.",
+            ]
+        if also:
+            body += ["", f"Also: {', '.join(also)}."]
     lines = [
         "# The command line",
         "",
-        "Made by `make docs` from the commands' own help. Exit codes: 0 all well, 1 the answer is no (a comparison",
-        "failed), 2 a mistake in what was asked, 130 interrupted.",
+        "Made by `make docs` from the commands' own help; `psofed COMMAND --help` says more. Exit codes: 0 all well,",
+        "1 the answer is no (a comparison failed), 2 a mistake in what was asked, 130 interrupted.",
+        "",
+        "## Options that several commands have",
+        "",
+        *(f"- {name}: {text}" for name, text in shared),
+        "",
+        "*A scenario or a table* stands for the first four and, as [`read_data`](api/read_data.md) in Python,",
+        f"{', '.join(table)}.",
     ]
-    lines += ["", "## Options that several commands have"]
-    for title, entries in groups.items():
-        lines += ["", f"{title}:", "", *(f"- {name}: {text}" for name, text in entries)]
-    every_input = {name for name, _ in groups["A scenario or a table"]}
-    for path, command in all_commands:
-        lines += ["", f"## `{path}`", "", (command.help or "").strip()]
-        own = [f"- {name}: {text}" for name, text in rows[path] if (name, text) not in shared]
-        if own:
-            lines += ["", *own]
-        also = [name for name, text in rows[path] if (name, text) in shared]
-        if every_input - {"`FILE`"} <= set(also):
-            also = ["a scenario or a table", *(name for name in also if name not in every_input)]
-        if also:
-            lines += ["", f"Also: {', '.join(also)}."]
-    return "\n".join(lines) + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([*lines, *body])) + "\n"
 
 
 def _parameters(command: Any) -> list[Any]:
@@ -264,12 +282,14 @@ def commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def describe(parameter: Any) -> str:
-    """Return the help text and the default, if there is one worth telling."""
+    """Return what an option is, without the remarks of its help, and the default, if there is one worth telling."""
     # A backslash keeps Rich from taking a bracket for markup.
     text = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\\[", "[")
-    default = parameter.default
-    if default not in (None, "", [], ()) and not isinstance(default, bool) and not callable(default):
-        text += f" Default: {default}."
+    text = re.split(r"; |(?<=\w)\. |, such as ", text)[0].rstrip(".")
+    is_required = (getattr(parameter, "help", None) or "").endswith(" Required.")
+    default = "required" if is_required else parameter.default
+    if default not in (None, 0, "", [], ()) and not isinstance(default, bool) and not callable(default):
+        text += f" ({default})"
     return text
 
 
