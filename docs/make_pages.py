@@ -214,10 +214,8 @@ def make_cli_page() -> str:
     usual = {name: (name, text) for (name, text), _ in reversed(counts.most_common())}
     table = [f"`{flag_of(field)}`" for field in DataSettings.options().values() if option_of(field).flag is not None]
     inputs = ["`--plugin`", "`--set`", "`--data`", *table]
-    body, shared = (
-        [],
-        [(name, text) for name, text in counts if name in (*inputs[:3], "`FILE`") and counts[name, text] > 3],
-    )
+    first = {*inputs[:3], "`FILE`"}
+    shared, body = [row for row, count in counts.items() if row[0] in first and count > 3], []
     for path, command in all_commands:
         function = getattr(psofed, path.split()[1], None) if path.count(" ") == 1 else None
         docstring = " ".join((inspect.getdoc(function) or "").split()) if inspect.isfunction(function) else ""
@@ -226,7 +224,7 @@ def make_cli_page() -> str:
         if set(inputs) <= names:
             also.append("a scenario or a table")
         for parameter, (name, text) in zip(_parameters(command), rows[path], strict=True):
-            if set(inputs) <= names and name in inputs:
+            if set(inputs) <= names and (name in inputs or (name, text) == usual["`FILE`"]):
                 continue
             if parameter.help and parameter.help in docstring:
                 as_arguments.append(name)
@@ -237,10 +235,8 @@ def make_cli_page() -> str:
                 own.append(f"- {name}: {text}")
         body += ["", f"## `{path}`", "", (command.help or "").strip().partition("\n\n")[0], "", *own]
         if as_arguments:
-            body += [
-                "",
-                f"As [`{function.__name__}`](api/{function.__name__}.md) in Python: {', '.join(as_arguments)}.",
-            ]
+            page = f"[`{function.__name__}`](api/{function.__name__}.md)"
+            body += ["", f"As {page} in Python: {', '.join(as_arguments)}."]
         if also:
             body += ["", f"Also: {', '.join(also)}."]
     lines = [
