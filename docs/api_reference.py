@@ -24,6 +24,7 @@ ON_PAGE = {
     "TrialState": "Metric",
 }
 SETTINGS = {"Scenario": "scenario", "Selection": "selection-selection", "Data": "data-data", "Links": "links-channel"}
+SETTINGS["Uniform"] = SETTINGS["Data"]
 RESULTS = ("Prediction",)  # made by functions, with arguments of no concern to a reader
 OTHERS = ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation")
 INDEX_ONLY = ("Selection", "Data", "Links", "Uniform", "Fleet")
@@ -34,7 +35,8 @@ ASIDE = re.findall(
     margin digest source epochs num_columns samples_from describe mean_stepsize draw_stepsizes clipped table trials
     input_dimension client_names is_linear attacks most_uploads parts common_stepsize standard_errors tolerances check
     version named basis expected_participants most_at_once test_noise_variance client_updates_per_second settings
-    unsteady_metrics own_data memory_size initial_memory iterations_per_false_alarm iterations diverged_trials""",
+    unsteady_metrics tail_change bin_width own_data memory_size initial_memory iterations_per_false_alarm iterations
+    diverged_trials""",
 )
 # Where several functions take an argument, the first of these says what it means.
 FIRST = ("simulate", "predict", "read_data", "sweep")
@@ -63,8 +65,7 @@ def api_pages() -> dict[str, str]:
     for name in OTHERS:
         module, _, inner = name.rpartition(".")
         values[inner] = getattr(importlib.import_module(f"psofed.{module}"), inner)
-    groups: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": []}
-    families, values_on_pages = [], []
+    groups: dict[str, list[str]] = {"Functions": [], "Values and results": [], "Families of parts": [], "Errors": []}
     texts: dict[str, list[str]] = {}
     known: dict[str, str] = {}
     for name in sorted(values, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
@@ -75,24 +76,22 @@ def api_pages() -> dict[str, str]:
     for name, value in values.items():
         kind = "Functions"
         if inspect.isclass(value):
-            kind = "Families of parts" if issubclass(value, Part) else "Errors" if _is_error(value) else "Classes"
+            is_part = issubclass(value, Part)
+            kind = "Families of parts" if is_part else "Errors" if _is_error(value) else "Values and results"
         link = f"{name}.md" if name in texts else f"{ON_PAGE[name]}.md#{name.lower()}" if name in ON_PAGE else ""
         if not link and name in SETTINGS:
             link = f"../settings.md#{SETTINGS[name]}"
-        if kind == "Families of parts" or name in ON_PAGE:
-            (families if kind == "Families of parts" else values_on_pages).append(f"[{name}]({link})")
-        else:
-            groups[kind].append(f"- {f'[{name}]({link})' if link else f'`{name}`'}: {_summary(value)}")
+        shown = f"[{name}]({link})" if link else f"`{name}`"
+        groups[kind].append(f"- {shown}: {_summary(value)}" if kind in ("Functions", "Errors") else shown)
     lines = [
         "# Python reference",
         "",
-        "What `import psofed` gives; made by `make docs`. `help(psofed.simulate)` has more.",
+        "What `import psofed` gives; made by `make docs`. `help(psofed.simulate)` has more, and an example.",
     ]
     for title, entries in groups.items():
-        lines += ["", f"## {title}", "", *entries]
-    lines += ["", f"On these pages: {', '.join(values_on_pages)}.", "", "## Families of parts", ""]
-    lines += [f"[Write a part](../write_a_part.md) says how: {', '.join(families)}.", "", "## Every result", ""]
-    lines += [f"- `{call}`: {meaning}" for call, meaning in EVERY_RESULT.items()]
+        is_list = entries[0].startswith("- ")
+        lines += ["", f"## {title}", "", *(entries if is_list else [f"{', '.join(entries)}."])]
+    lines += ["", "## Every result", "", *(f"- `{call}`: {meaning}" for call, meaning in EVERY_RESULT.items())]
     return {f"{name}.md": _joined(text) for name, text in [("index", lines), *texts.items()]}
 
 
@@ -151,8 +150,8 @@ def to_markdown(
     head, *pieces = _TITLE.split(docstring)
     lines = list(_prose(head))
     for title, body in zip(pieces[::2], pieces[1::2], strict=True):
-        if title == "Examples" and "tempfile" in body:
-            continue  # a test more than an example
+        if title == "Examples" and known is not None:
+            continue  # the guides show how functions are called, and `help()` does
         if title in ("Examples", "Notes", "Warnings", "References", "See Also"):
             lines += ["", *_prose(body)]
             continue
@@ -163,6 +162,8 @@ def to_markdown(
                 after.append(_inline(block))
                 continue
             name, _, meaning = entry.partition(": ")
+            if title == "Attributes" and {*re.findall(r"`(\w+)`", name)} <= {*ASIDE}:
+                continue
             for argument, default in (defaults or {}).items():
                 name = name.replace(f"`{argument}`", f"`{argument}={default}`")
             if known is not None and title == "Parameters" and known.setdefault(entry, page) != page:

@@ -38,53 +38,26 @@ SETTINGS: dict[str, Any] = {
     "Links: `[channel]`": Links,
 }
 
+# A family's title, where it is set, and the page with results.
 TITLES = {
-    "attack": (
-        "Attacks",
-        "`attack.kind`, `psofed.attacks`",
-        "[attacks](attacks.md#attacks) says who can be Byzantine, and what they know",
-    ),
-    "aggregation": (
-        "Aggregation rules",
-        "`aggregation`, `psofed.aggregations`",
-        "[aggregation rules](algorithms.md#aggregation-rules) says what they do with entries that few sent",
-    ),
-    "defence": (
-        "Defences",
-        "`defence.kind`, `psofed.defences`",
-        "[security](security.md#exclude-clients-that-stand-out) has results",
-    ),
+    "attack": ("Attacks", "`attack.kind`, `psofed.attacks`", "attacks.md#attacks"),
+    "aggregation": ("Aggregation rules", "`aggregation`, `psofed.aggregations`", "algorithms.md#aggregation-rules"),
+    "defence": ("Defences", "`defence.kind`, `psofed.defences`", "security.md#exclude-clients-that-stand-out"),
     "pre_aggregation": (
         "Pre-aggregations",
         "`pre_aggregation.kind`, `psofed.pre_aggregations`",
-        "[what comes before a rule](algorithms.md#before-the-rule) says what they mean where entries are not shared",
+        "algorithms.md#before-the-rule",
     ),
     "pattern": ("Selection patterns", "`selection.pattern`, `psofed.patterns`", ""),
-    "algorithm": ("Algorithms", "`algorithm`, `psofed.algorithms`", "[the algorithms](algorithms.md) compares them"),
-    "learner": ("Learners", "`learner.kind`, `psofed.learners`", "[learners](learning.md) has the equations"),
-    "stream": (
-        "Streams",
-        "`data.stream.kind`, `psofed.streams`",
-        "[streams](learning.md#streams) says where they apply",
-    ),
-    "drift": ("Drifts", "`drift.kind`, `psofed.drifts`", "[moving targets](learning.md#moving-targets) has results"),
-    "model": (
-        "Models",
-        "`model.kind`, `psofed.models`",
-        "[random Fourier features](learning.md#random-fourier-features) has results",
-    ),
+    "algorithm": ("Algorithms", "`algorithm`, `psofed.algorithms`", "algorithms.md#how-the-algorithms-differ"),
+    "learner": ("Learners", "`learner.kind`, `psofed.learners`", "learning.md#learners"),
+    "stream": ("Streams", "`data.stream.kind`, `psofed.streams`", "learning.md#streams"),
+    "drift": ("Drifts", "`drift.kind`, `psofed.drifts`", "learning.md#moving-targets"),
+    "model": ("Models", "`model.kind`, `psofed.models`", "learning.md#random-fourier-features"),
     "function": ("Functions to learn", "`data.function`, `psofed.functions`", ""),
-    "availability": (
-        "Availability",
-        "`availability.kind`, `psofed.availabilities`",
-        "[links](attacks.md#what-a-link-does) has details",
-    ),
-    "channel": (
-        "Channels",
-        "`channel.up.kind`, `channel.down.kind`, `psofed.channels`",
-        "[links](attacks.md#what-a-link-does) has details",
-    ),
-    "delay": ("Delays", "`delay.kind`, `psofed.delays`", "[links](attacks.md#what-a-link-does) has details"),
+    "availability": ("Availability", "`availability.kind`, `psofed.availabilities`", "attacks.md#who-is-available"),
+    "channel": ("Channels", "`channel.up.kind`, `channel.down.kind`, `psofed.channels`", "attacks.md#what-a-link-does"),
+    "delay": ("Delays", "`delay.kind`, `psofed.delays`", "attacks.md#when-an-upload-arrives"),
 }
 
 
@@ -180,7 +153,7 @@ def make_parts_page() -> str:
         if common := {name: field for name, field in one.options().items() if name not in one.own_options()}:
             lines += ["All have:", "", *(_part_option(name, field) for name, field in common.items()), ""]
         if more:
-            lines += [f"{more[0]}{more[1].upper()}{more[2:]}.", ""]  # a link comes first
+            lines += [f"[Details]({more}).", ""]
         for part in built_in_parts(family):
             summary = part.summary().replace("*", "\\*")
             detail = {"attack": _knowledge, "aggregation": lambda part: part.over}.get(family)

@@ -188,22 +188,19 @@ class Advice(Reported):
         model is better.
     winner : str
         Method without a federation that is better than all others; empty if there is none.
-    winner_gain : Gain
-        Its gain on the better of federation and clients alone.
     methods : tuple of LearningMethod
         All that was compared without an attack.
     groups : tuple of ClientGroup
         Who federates with whom in the federation that the answer is about; the largest group first.
     shared_counts : tuple of int
         Numbers of shared parameters that it used in the judged rows; `groups` has the last.
-    everybody_gain : Gain
-        Of a federation of all clients on each alone.
-    recent_gain : Gain
-        In the later half of the judged rows: what to expect now, as federations gain most while models still learn.
-    bounded_gain : Gain
-        With targets limited to five deviations.
     extreme_rows : tuple of str
-        Rows beyond that, the most extreme first, by client and time or number.
+        Rows with targets beyond five deviations, the most extreme first, by client and time or number.
+    everybody_gain, recent_gain, bounded_gain : Gain
+        Of all clients together on each alone; of the federation in the later half of the judged rows, which is what to
+        expect now; of the federation with targets limited to five deviations.
+    winner_gain : Gain
+        Of the winner on the better of federation and clients alone.
     pooled_gain, model_gain : Gain
         Of the pooled model on the federation; of the better of federation and alone on the running mean.
     rff_gain, boosting_gain : Gain
