@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
-from psofed.common.types import BoolArray, FloatArray, IntArray
+from psofed.common.types import FloatArray, IntArray
 from psofed.engine.attackers import (
     Attackers,
     attacks_now,
@@ -19,7 +18,7 @@ from psofed.engine.attackers import (
     make_scenario_attackers,
 )
 from psofed.engine.compiling import kernel_part
-from psofed.engine.hooks import Body, Hooks, MakeFrame, options_of, padded, run_method
+from psofed.engine.hooks import Body, Hooks, MakeFrame, options_of, padded
 from psofed.engine.normals import normal_at
 from psofed.engine.state import SEES_OTHERS, Layout
 from psofed.engine.tables import Stage, call, fields
@@ -27,7 +26,6 @@ from psofed.engine.uploads import Uploads, Work, copy, entry_at, gather, release
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
 from psofed.parts.part import takes_memory
-from psofed.parts.plain import corrupt_uploads
 
 if TYPE_CHECKING:
     from psofed.engine.state import Setup
@@ -137,48 +135,6 @@ def corrupt(n: int, attack: AttackSide) -> None:
             copy(clean, sent)
     if several:
         copy(changed, sent)
-
-
-def corrupt_compiled(
-    attack: Attack,
-    uploads: FloatArray,
-    attacking: NDArray[np.bool_],
-    *,
-    server: FloatArray,
-    clients: NDArray[Any],
-    iteration: int,
-    normals: FloatArray,
-    common_normals: FloatArray,
-    group: NDArray[Any] | None = None,
-    **known: Any,
-) -> FloatArray:
-    """Return the uploads as the server receives them, as :func:`psofed.parts.plain.corrupt_uploads`, for large models.
-
-    Examples
-    --------
-    >>> from psofed.parts.attacks import ConstantBias
-    >>> uploads, attacking = np.array([[1.0, np.nan], [2.0, 3.0]]), np.array([True, False])
-    >>> nothing = np.zeros((2, 2))
-    >>> corrupt_compiled(ConstantBias(num_byzantine=1, bias=2.0), uploads, attacking, server=nothing[0],
-    ...                  clients=np.arange(2), iteration=0, normals=nothing, common_normals=nothing[0])
-    array([[ 3., nan],
-           [ 2.,  3.]])
-    """
-    if attack.crafts_vectors():  # such an attack works on whole vectors already
-        return corrupt_uploads(
-            attack, uploads, attacking, server=server, clients=clients, iteration=iteration, normals=normals,
-            common_normals=common_normals, group=group, **known,
-        )  # fmt: skip
-    numbers = np.asarray(clients, np.int64)
-    group = numbers[attacking] if group is None else np.asarray(group, np.int64)
-    models, own, normals, common = (
-        np.ascontiguousarray(array, np.float64) for array in (uploads, server, normals, common_normals)
-    )
-    plain = PlainUploads(
-        options_of(attack), numbers, np.ascontiguousarray(attacking), group, own, models, normals, common, models.copy()
-    )
-    run_method(attack, "corrupt", _PLAIN_FRAMES[attack.knows], plain, iteration)
-    return plain.received
 
 
 def _make_alone(unpack: Body, body: Body, level: int) -> Stage:
@@ -390,50 +346,6 @@ def _make_remembering(unpack: Body, body: Body) -> Stage:
     return frame
 
 
-class PlainUploads(NamedTuple):
-    """Uploads (P, D) of one iteration as models, clients in order, and an attack's random numbers."""
-
-    options: FloatArray
-    clients: IntArray
-    attacking: BoolArray
-    group: IntArray
-    server: FloatArray
-    uploads: FloatArray
-    normals: FloatArray
-    common: FloatArray
-    received: FloatArray
-
-
-def _make_plain(unpack: Body, body: Body, level: int) -> Stage:
-    """Return the frame of attackers whose uploads and random numbers are given as such."""
-
-    def frame(n: int, k: int, g: int, plain: PlainUploads) -> None:
-        self, clients, attacking, group = unpack(plain.options), plain.clients, plain.attacking, plain.group
-        server, uploads, received = plain.server, plain.uploads, plain.received
-        participants, dimension = uploads.shape
-        numbers, numbered = np.empty((2, participants)), np.empty(participants, np.int64)
-        for i in range(dimension):
-            counts = np.zeros(2, np.int64)
-            for p in range(participants):
-                if not np.isnan(uploads[p, i]):
-                    attacks = int(attacking[p])
-                    if attacks:
-                        numbered[counts[1]] = clients[p]
-                    numbers[attacks, counts[attacks]] = uploads[p, i]
-                    counts[attacks] += 1
-            for p in range(participants):
-                if attacking[p] and not np.isnan(uploads[p, i]):
-                    known = Upload(
-                        uploads[p, i], i, clients[p], n, plain.normals[p, i], plain.common[i],
-                        server[i] if level > 0 else math.nan, numbers[1, : counts[1] if level > 1 else 0],
-                        numbers[0, : counts[0] if level > 2 else 0], numbered[: counts[1] if level > 1 else 0],
-                        group, group,
-                    )  # fmt: skip
-                    received[p, i] = body(self, known)
-
-    return frame
-
-
 def _knowing(make_frame: Callable[..., Stage], knows: str) -> MakeFrame:
     """Return a maker of frames whose attackers see only part of what the frame knows."""
     level = KNOWLEDGE.index(knows)
@@ -447,4 +359,3 @@ def _knowing(make_frame: Callable[..., Stage], knows: str) -> MakeFrame:
 _FRAMES: dict[str, MakeFrame] = {
     knows: _knowing(_make_together if knows in SEES_OTHERS else _make_alone, knows) for knows in KNOWLEDGE
 }
-_PLAIN_FRAMES: dict[str, MakeFrame] = {knows: _knowing(_make_plain, knows) for knows in KNOWLEDGE}
