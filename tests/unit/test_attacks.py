@@ -62,8 +62,6 @@ BY_HAND = [
     (MinSum(**ALWAYS), [1.5 - (29 / 3 / 10.25 * 1.75) ** 0.5, 5 / 3 - (29 / 3 / 10.25 / 3) ** 0.5, NAN]),
     # w' = w_n − 2 (mean − w_n): 0.5 − 2·1.5, 2 + 2·0.5
     (InnerProduct(scale=2.0, **ALWAYS), [-2.5, 3.0, NAN]),
-    # The lowest clean client that shares entry 0 is client 1, entry 1 client 2.
-    (Mimic(victim="lowest", **ALWAYS), [1.0, 1.0, NAN]),
     # Updates vary most in entries 0 and 2, against each other; there client 3 stands out, who shares entries 0 and 1.
     (Mimic(**ALWAYS), [3.0, 2.0, NAN]),
     (DropOut(**ALWAYS), [NAN, NAN, NAN]),

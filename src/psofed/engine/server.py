@@ -13,7 +13,7 @@ from psofed.engine.server_samples import NO_SERVER_SAMPLES, ServerSamples, draw_
 from psofed.engine.streams import WordArray
 from psofed.engine.tables import KernelTable, Stage, call
 from psofed.engine.uploads import Uploads, Work, gather, make_uploads, make_work, release
-from psofed.parts.aggregations.mean import Mean
+from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Numbers, Updates
 from psofed.parts.part import takes_memory
