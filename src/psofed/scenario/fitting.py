@@ -8,7 +8,7 @@ from psofed.common.per_client import check_count
 from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.aggregations.by_entry import Mean
-from psofed.parts.attack_groups import AttackGroups
+from psofed.parts.attack import AttackGroups
 from psofed.parts.base import Model
 from psofed.parts.models.built_in import Linear
 from psofed.scenario.accepted import as_part

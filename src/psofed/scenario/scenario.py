@@ -17,7 +17,7 @@ from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.algorithms.models import PsoFed
-from psofed.parts.attack_groups import AttackGroups
+from psofed.parts.attack import AttackGroups
 from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Learner, Model, PreAggregation
 from psofed.parts.learners.built_in import LMS
 from psofed.parts.models.built_in import Linear

@@ -86,7 +86,18 @@ class TrimmedMean(Aggregation):
         return self.quorum or 2 * self.trim + 1
 
 
-class MeaMed(Aggregation):
+class _Nearest(Aggregation):
+    """Options of rules that leave out the values farthest from a centre."""
+
+    tolerated: int = option(default=1, low=0, text="number of farthest values left out (f)")
+    quorum: int = option(default=0, low=0, text="values an entry needs; 0: 2 · tolerated + 1")
+
+    def fewest_numbers(self) -> int:
+        """Return the quorum."""
+        return self.quorum or 2 * self.tolerated + 1
+
+
+class MeaMed(_Nearest):
     """Mean around the median: each entry moves towards the mean of the numbers nearest to their median.
 
     With q_i participants who sent entry i, w_i moves by q_i/|S_n| of the way towards the mean of the q_i − f numbers
@@ -107,21 +118,14 @@ class MeaMed(Aggregation):
 
     kind = "meamed"
 
-    tolerated: int = option(default=1, low=0, text="number of farthest values left out (f)")
-    quorum: int = option(default=0, low=0, text="values an entry needs; 0: 2 · tolerated + 1")
-
     def combine(self, numbers: Numbers) -> float:
         """Average what is nearest to the median."""
         values = numbers.values
         left_out = min(self.tolerated, (values.size - 1) // 2)
         return mean_near(values, middle(values), values.size - left_out)
 
-    def fewest_numbers(self) -> int:
-        """Return the quorum."""
-        return self.quorum or 2 * self.tolerated + 1
 
-
-class Phocas(Aggregation):
+class Phocas(_Nearest):
     """Phocas: each entry moves towards the mean of the numbers nearest to their trimmed mean.
 
     With q_i participants who sent entry i, w_i moves by q_i/|S_n| of the way towards the mean of the q_i − f numbers
@@ -140,15 +144,8 @@ class Phocas(Aggregation):
     2.0
     """
 
-    tolerated: int = option(default=1, low=0, text="number of farthest values left out (f)")
-    quorum: int = option(default=0, low=0, text="values an entry needs; 0: 2 · tolerated + 1")
-
     def combine(self, numbers: Numbers) -> float:
         """Average what is nearest to the trimmed mean."""
         values = numbers.values
         left_out = min(self.tolerated, (values.size - 1) // 2)
         return mean_near(values, mean_of_inner(values, left_out), values.size - left_out)
-
-    def fewest_numbers(self) -> int:
-        """Return the quorum."""
-        return self.quorum or 2 * self.tolerated + 1

@@ -6,7 +6,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
 from psofed.parts import Aggregation, option
 from psofed.parts.contexts import Updates
-from psofed.parts.vectors import add_scaled, length, part_of, ranks, squared_distance, sum_of_lowest
+from psofed.parts.vectors import add_scaled, clear, length, part_of, ranks, squared_distance, sum_of_lowest
 
 
 def length_key(vector: FloatArray) -> float:
@@ -87,12 +87,7 @@ class Krum(Aggregation):
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Take the update with the lowest score."""
-        changes = updates.changes
-        write_krum_ranks(changes, self.tolerated, updates.scratch)
-        best = 0
-        for p in range(changes.shape[0]):
-            best = p if updates.scratch[p] == 0.0 else best
-        add_scaled(1.0, changes[best], out)
+        _average_lowest(updates, self.tolerated, 1, out)
 
 
 class MultiKrum(Aggregation):
@@ -122,14 +117,17 @@ class MultiKrum(Aggregation):
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Average the updates with the lowest scores."""
-        changes = updates.changes
-        count = changes.shape[0]
+        count = updates.changes.shape[0]
         wanted = self.selected if self.selected > 0 else count - self.tolerated
-        selected = min(max(1, wanted), count)
-        write_krum_ranks(changes, self.tolerated, updates.scratch)
-        for p in range(count):
-            if updates.scratch[p] < selected:
-                add_scaled(1.0 / selected, changes[p], out)
+        _average_lowest(updates, self.tolerated, min(max(1, wanted), count), out)
+
+
+def _average_lowest(updates: Updates, tolerated: int, selected: int, out: FloatArray) -> None:
+    """Write the mean of the `selected` updates with the lowest of Krum's scores."""
+    write_krum_ranks(updates.changes, tolerated, updates.scratch)
+    for p in range(updates.changes.shape[0]):
+        if updates.scratch[p] < selected:
+            add_scaled(1.0 / selected, updates.changes[p], out)
 
 
 class CGE(Aggregation):
@@ -154,7 +152,6 @@ class CGE(Aggregation):
     array([1., 1.])
     """
 
-    kind = "cge"
     over = "vectors"
 
     tolerated: int = option(default=1, low=0, text="number of longest updates left out (f)")
@@ -201,7 +198,6 @@ class MDA(Aggregation):
     array([1., 1.])
     """
 
-    kind = "mda"
     over = "vectors"
 
     tolerated: int = option(default=1, low=0, text="number of updates left out (f)")
@@ -222,8 +218,10 @@ class MDA(Aggregation):
         count = changes.shape[0]
         left_out = min(self.tolerated, (count - 1) // 2)
         distances = part_of(scratch, 0, (count, count))
-        # Who is left out, in ascending order, now and in the best way so far; then a flag for each.
-        now, best = (part_of(scratch, count * count, (count,)), part_of(scratch, count * count + count, (count,)))
+        # Who is left out, in ascending order, now and in the best way so far; both together are less than half of all.
+        now = part_of(scratch, count * count, (left_out,))
+        best = part_of(scratch, count * count + left_out, (left_out,))
+        is_out = part_of(scratch, count * count + count, (count,))
         for p in range(count):
             for other in range(p):
                 distances[p, other] = squared_distance(changes[p], changes[other])
@@ -234,19 +232,13 @@ class MDA(Aggregation):
         # are relative to the smallest values: one distant Byzantine update must not make all others count as equal.
         below, above = 1.0 - 1e-12, 1.0 + 1e-12
         while True:
+            _mark(now, is_out)
             diameter = total = 0.0
-            next_out = 0
             for p in range(count):
-                if next_out < left_out and now[next_out] == p:
-                    next_out += 1
-                    continue
-                other_out = 0
-                for other in range(p):
-                    if other_out < left_out and now[other_out] == other:
-                        other_out += 1
-                        continue
-                    diameter = max(diameter, distances[p, other])
-                    total += distances[p, other]
+                for other in range(0 if is_out[p] else p):
+                    if not is_out[other]:
+                        diameter = max(diameter, distances[p, other])
+                        total += distances[p, other]
                 if diameter > above * smallest:
                     break
             if diameter < below * smallest or (diameter <= above * smallest and total < below * least):
@@ -262,9 +254,14 @@ class MDA(Aggregation):
             now[j] += 1.0
             for later in range(j + 1, left_out):
                 now[later] = now[later - 1] + 1.0
-        next_out = 0
+        _mark(best, is_out)
         for p in range(count):
-            if next_out < left_out and best[next_out] == p:
-                next_out += 1
-            else:
+            if not is_out[p]:
                 add_scaled(1.0 / (count - left_out), changes[p], out)
+
+
+def _mark(places: FloatArray, out: FloatArray) -> None:
+    """Write 1 into `places` of ``out``, and 0 elsewhere."""
+    clear(out)
+    for j in range(places.size):
+        out[int(places[j])] = 1.0

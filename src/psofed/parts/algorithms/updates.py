@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
 from psofed.parts import Algorithm, option
 from psofed.parts.contexts import Message, Received
@@ -23,7 +22,7 @@ class SignSGD(Algorithm):
         deterministic   q_{k,j} = sign(x_{k,j} e_k)
         stochastic      q_{k,j} = +1 with probability clip((b + x_{k,j} e_k)/(2b), 0, 1), else −1
         majority        w_{n+1} = w_n + μ sign(Σ_k (q_k + δ_k))
-        mean, sum       w_{n+1} = w_n + μ Σ_k (q_k + δ_k) / |S_n|, and without the division
+        mean            w_{n+1} = w_n + μ Σ_k (q_k + δ_k) / |S_n|
 
     δ_k being the attack on the transmitted numbers (a Byzantine client's channel is not bound to two levels). All votes
     start from what the scenario's aggregation rule makes of the numbers, their mean by default. Up go D bits, down w_n
@@ -47,9 +46,7 @@ class SignSGD(Algorithm):
         default="stochastic", choices=("stochastic", "deterministic"), text="how values are reduced to signs"
     )
     bound: float = option(default=3.0, low=0.0, open_low=True, text="bound of the stochastic signs (b)")
-    vote: str = option(
-        default="majority", choices=("majority", "mean", "sum"), text="how the server combines the signs"
-    )
+    vote: str = option(default="majority", choices=("majority", "mean"), text="how the server combines the signs")
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count D bits up, D numbers down."""
@@ -74,12 +71,9 @@ class SignSGD(Algorithm):
 
     def apply(self, received: Received, memory: FloatArray, out: FloatArray) -> None:
         """Move by μ times the vote; what is joined is the mean of the received numbers."""
-        majority, factor = self.vote == "majority", 1.0
-        if self.vote == "sum":
-            factor = 1.0 * received.participants
         for i in range(out.size):
-            value = factor * received.numbers[i]
-            if majority:
+            value = received.numbers[i]
+            if self.vote == "majority":
                 value = (1.0 if value > 0.0 else 0.0) - (1.0 if value < 0.0 else 0.0)
             out[i] = received.stepsize * value
 
@@ -94,9 +88,8 @@ class CSFed(Algorithm):
                  w_{n+1} = w_n + 1/|S_n| Σ_k m_k g_k/‖g_k‖
 
     which is binary iterative hard thresholding without the thresholding, since an update is not sparse. With
-    ``joint = true`` the server joins the received b_k and m_k first and decodes once. With ``magnitude = false``
-    m_k is not sent and μ stands in its place. δ is the attack, on every transmitted number. Up go q bits and a
-    number, down D numbers, so there is an exchange every D/M iterations (rarer if q > 64(D − 1)).
+    ``magnitude = false`` m_k is not sent and μ stands in its place. δ is the attack, on every transmitted number. Up go
+    q bits and a number, down D numbers, so there is an exchange every D/M iterations (rarer if q > 64(D − 1)).
 
     *Chosen*: q = 16, fresh Φ_n, 20 steps, decoding per client, and m_k: with them CS-Fed ties PSO-Fed within 0.1 dB,
     nearly as in the paper's Fig. 1 (0.1 to 0.4 dB behind it under attack). The paper does not state these values. The
@@ -109,11 +102,8 @@ class CSFed(Algorithm):
     stable embeddings of sparse vectors", IEEE Trans. Inf. Theory 2013 (BIHT).
     """
 
-    kind = "cs-fed"
-
     measurements: int = option(default=16, low=1, text="number of rows of Φ_n (q)")
     decoding_steps: int = option(default=20, low=1, text="number of steps of binary iterative hard thresholding")
-    joint: bool = option(default=False, text="decode the averaged measurements once, instead of each client's")
     magnitude: bool = option(default=True, text="also send ‖u_k‖")
 
     def traffic(self, scenario: "Scenario") -> Traffic:
@@ -123,11 +113,7 @@ class CSFed(Algorithm):
 
     def exchange(self, scenario: "Scenario") -> Exchange:
         """Send q signs and perhaps a length; the shared normals are Φ_nᵀ, column by column of Φ_n."""
-        return Exchange(
-            numbers=self.measurements + self.magnitude,
-            decode_joined=self.joint,
-            normals=self.measurements * scenario.dimension,
-        )
+        return Exchange(numbers=self.measurements + self.magnitude, normals=self.measurements * scenario.dimension)
 
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send sign(Φ u_k), then ‖u_k‖ if there is a place for it."""
@@ -173,14 +159,10 @@ class QSFed(Algorithm):
                  w_{n+1} = w_n + top-k(û)
 
     where top-k keeps the k entries of largest magnitude (all of them if k ≥ D) and δ_k is the attack, on every
-    cell. As in FetchSGD the hashes may be fixed, and the server may then keep sketches of momentum and error:
+    cell. Hashes are drawn in each exchange. Up go r·c numbers, down D, so there is an exchange every max(D, rc)/M
+    iterations.
 
-        T_u ← ρ T_u + T,   T_e ← T_e + T_u,   Δ = top-k(medians of T_e),   T_e ← T_e − sketch(Δ),   w_{n+1} = w_n + Δ
-
-    (without error feedback Δ is taken from T_u). Up go r·c numbers, down D, so there is an exchange every
-    max(D, rc)/M iterations.
-
-    *Chosen*: r = 5, c = 1, k = 5 with fresh hashes come closest to the paper's Fig. 1. The paper states none of
+    *Chosen*: r = 5, c = 1, k = 5 come closest to the paper's Fig. 1. The paper states none of
     it, and no variant we tried follows its super-linear growth with the number of Byzantine clients.
 
     References
@@ -189,26 +171,9 @@ class QSFed(Algorithm):
     federated learning with sketching", ICML 2020.
     """
 
-    kind = "qs-fed"
-
     rows: int = option(default=5, low=1, text="number of rows of the sketch (r)")
     columns: int = option(default=1, low=1, text="number of columns of the sketch (c)")
     top: int = option(default=5, low=1, text="largest number of entries changed in an exchange (k)")
-    hashes: str = option(
-        default="fresh", choices=("fresh", "fixed"), text="hashes drawn in each exchange, or once per run"
-    )
-    momentum: float = option(default=0.0, low=0.0, high=1.0, open_high=True, text="momentum (ρ); needs fixed hashes")
-    error_feedback: bool = option(default=False, text="carry over what top-k left out; needs fixed hashes")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # Sketches under different hashes do not add up.
-        if self.hashes == "fresh" and self.momentum:
-            allowed = '0 unless algorithm_options.hashes = "fixed"'
-            raise InvalidValueError("algorithm_options.momentum", self.momentum, allowed)
-        if self.hashes == "fresh" and self.error_feedback:
-            allowed = 'false unless algorithm_options.hashes = "fixed"'
-            raise InvalidValueError("algorithm_options.error_feedback", self.error_feedback, allowed)
 
     def traffic(self, scenario: "Scenario") -> Traffic:
         """Count r·c numbers up, D down."""
@@ -218,10 +183,7 @@ class QSFed(Algorithm):
 
     def exchange(self, scenario: "Scenario") -> Exchange:
         """Send the cells of a sketch; entry (r, j) has two shared uniforms, for its column and its sign."""
-        cells = self.rows * self.columns
-        return Exchange(
-            numbers=cells, uniforms=2 * self.rows * scenario.dimension, fresh=self.hashes == "fresh", memory=2 * cells
-        )
+        return Exchange(numbers=self.rows * self.columns, uniforms=2 * self.rows * scenario.dimension)
 
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send the sketch, cell (r, column) at place rc + column."""
@@ -233,24 +195,16 @@ class QSFed(Algorithm):
                 out[cell] += sign * message.update[i]
 
     def apply(self, received: Received, memory: FloatArray, out: FloatArray) -> None:
-        """Estimate the update from the mean sketch and keep its top k; ``memory`` holds T_u, then T_e."""
-        dimension, cells, base = out.size, received.numbers.size, 0
-        uniforms, top = received.uniforms, min(self.top, out.size)
+        """Estimate the update from the mean sketch and keep its top k."""
+        dimension, top = out.size, min(self.top, out.size)
         readings, magnitudes = np.empty(self.rows), np.empty(dimension)
-        for cell in range(cells):
-            memory[cell] = self.momentum * memory[cell] + received.numbers[cell]
-        if self.error_feedback:
-            base = cells
-            for cell in range(cells):
-                memory[cells + cell] += memory[cell]
         for i in range(dimension):
             for r in range(self.rows):
-                cell, sign = _find_cell(uniforms, r, i, dimension, self.columns)
-                readings[r] = sign * memory[base + cell]
+                cell, sign = _find_cell(received.uniforms, r, i, dimension, self.columns)
+                readings[r] = sign * received.numbers[cell]
             out[i] = middle(readings)
+            magnitudes[i] = abs(out[i])
         if top < dimension:
-            for i in range(dimension):
-                magnitudes[i] = abs(out[i])
             # Entries above the threshold stay, and of those on it the first, until there are k.
             threshold = np.sort(magnitudes)[dimension - top]
             places = top
@@ -261,11 +215,6 @@ class QSFed(Algorithm):
                     places -= 1
                 elif not magnitudes[i] > threshold:
                     out[i] = 0.0
-        if self.error_feedback:
-            for r in range(self.rows):
-                for i in range(dimension):
-                    cell, sign = _find_cell(uniforms, r, i, dimension, self.columns)
-                    memory[cells + cell] -= sign * out[i]
 
 
 def _find_cell(uniforms: FloatArray, row: int, entry: int, dimension: int, columns: int) -> tuple[int, float]:

@@ -8,7 +8,23 @@ from psofed.parts import Availability, option
 from psofed.parts.contexts import Presence
 
 
-class Bernoulli(Availability):
+class _ByChance(Availability):
+    """Availability that is drawn from a distribution of each client."""
+
+    probability: PerClient = option(
+        low=0.0,
+        high=1.0,
+        check=per_client(0.0, 1.0),
+        text="share of the time that a client is available: one, one per client, or {uniform = [low, high]}",
+    )
+
+    @property
+    def time_share(self) -> PerClient:
+        """Return `probability`."""
+        return self.probability
+
+
+class Bernoulli(_ByChance):
     """Bernoulli: each client is available with a given probability, independently in every iteration.
 
     P(q_{k,n} = 1) = p_k, where p_k is `probability`.
@@ -23,24 +39,12 @@ class Bernoulli(Availability):
 
     is_memoryless = True
 
-    probability: PerClient = option(
-        low=0.0,
-        high=1.0,
-        check=per_client(0.0, 1.0),
-        text="probability that a client is available: one, one per client, or {uniform = [low, high]}",
-    )
-
-    @property
-    def time_share(self) -> PerClient:
-        """Return `probability`."""
-        return self.probability
-
     def is_available(self, presence: Presence) -> bool:
         """Compare a fresh random number with the client's probability."""
         return presence.uniform < presence.share
 
 
-class Markov(Availability):
+class Markov(_ByChance):
     """Markov: clients come and go in spells of random length.
 
     A client with share p of the time and spells of mean length L (`mean_time`) leaves with probability 1/L and returns
@@ -63,12 +67,6 @@ class Markov(Availability):
 
     not_memoryless_because = "whether a client is available depends on the iteration before"
 
-    probability: PerClient = option(
-        low=0.0,
-        high=1.0,
-        check=per_client(0.0, 1.0),
-        text="share of the time that a client is available: one, one per client, or {uniform = [low, high]}",
-    )
     mean_time: float = option(low=1.0, text="mean length of an available spell, in iterations")
 
     def __post_init__(self) -> None:
@@ -83,11 +81,6 @@ class Markov(Availability):
                 "at least one iteration"
             )
             raise InvalidValueError("availability.mean_time", self.mean_time, allowed)
-
-    @property
-    def time_share(self) -> PerClient:
-        """Return `probability`."""
-        return self.probability
 
     def is_available(self, presence: Presence) -> bool:
         """Stay or return with the probabilities of the chain; begin in its stationary distribution."""

@@ -78,7 +78,11 @@ class Quantised(Channel):
         is_subtracted = self.rounding == "dithered"
         for i in range(out.size):
             dither = (transmission.uniforms[i] - 0.5) * step
-            level = _nearest_level(transmission.values[i] + dither, step, self.reach)
+            value = transmission.values[i] + dither
+            level = math.nan
+            if math.isfinite(value):
+                inside = max(min(value, self.reach - 0.5 * step), 0.5 * step - self.reach)
+                level = (math.floor(inside / step) + 0.5) * step
             out[i] = level - dither if is_subtracted else level
 
     def bits_after(self, bits: int) -> int:
@@ -90,14 +94,6 @@ class Quantised(Channel):
         if self.rounding != "dithered":
             return None
         return (2.0 * self.reach / 2.0**self.bits) ** 2 / 12.0
-
-
-def _nearest_level(value: float, step: float, reach: float) -> float:
-    """Return the level (j + ½) Δ nearest to a value; NaN if it is not finite."""
-    if not math.isfinite(value):
-        return math.nan
-    inside = max(min(value, reach - 0.5 * step), 0.5 * step - reach)
-    return (math.floor(inside / step) + 0.5) * step
 
 
 class Lossy(Channel):

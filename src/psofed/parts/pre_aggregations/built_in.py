@@ -3,26 +3,11 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.parts import PreAggregation, option
 from psofed.parts.contexts import AllUpdates
 from psofed.parts.vectors import TINY, length, part_of, ranks, squared_distance
-
-
-def has_answered(shared: NDArray[np.bool_]) -> bool:
-    """Return whether a participant sent anything, from the flags of the entries it shared.
-
-    Examples
-    --------
-    >>> has_answered(np.array([False, True])), has_answered(np.array([False]))
-    (True, False)
-    """
-    answered = False
-    for i in range(shared.size):
-        answered = answered or bool(shared[i])
-    return answered
 
 
 class NNM(PreAggregation):
@@ -47,8 +32,6 @@ class NNM(PreAggregation):
            [5.5]])
     """
 
-    kind = "nnm"
-
     tolerated: int = option(default=1, low=0, text="assumed number of Byzantine participants (f)")
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
@@ -58,16 +41,14 @@ class NNM(PreAggregation):
         distances, order = part_of(scratch, 0, (count,)), part_of(scratch, count, (count,))
         answered = 0
         for p in range(count):
-            if has_answered(shared[p]):
+            if np.any(shared[p]):
                 answered += 1
         near = max(1, answered - self.tolerated)
         for p in range(count):
-            if not has_answered(shared[p]):
+            if not np.any(shared[p]):
                 continue
             for other in range(count):
-                distances[other] = (
-                    squared_distance(changes[p], changes[other]) if has_answered(shared[other]) else math.inf
-                )
+                distances[other] = squared_distance(changes[p], changes[other]) if np.any(shared[other]) else math.inf
             ranks(distances, updates.uniforms, order)
             for other in range(count):
                 if order[other] < near:
@@ -99,8 +80,6 @@ class ARC(PreAggregation):
            [ 3.]])
     """
 
-    kind = "arc"
-
     tolerated: int = option(default=1, low=0, text="assumed number of Byzantine participants (f)")
 
     def weigh(self, updates: AllUpdates, out: FloatArray) -> None:
@@ -112,7 +91,7 @@ class ARC(PreAggregation):
         for p in range(count):
             # The silent stand before all others.
             lengths[p] = -1.0
-            if has_answered(shared[p]):
+            if np.any(shared[p]):
                 lengths[p] = length(changes[p])
                 answered += 1
         if answered == 0:
