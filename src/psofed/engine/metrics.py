@@ -10,7 +10,7 @@ from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Body
 from psofed.engine.lanes import WIDTH, fma, load, spread, store
 from psofed.engine.tables import Stage
-from psofed.parts.metric import TrialState
+from psofed.parts.contexts import TrialState
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock

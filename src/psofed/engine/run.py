@@ -29,7 +29,7 @@ from psofed.engine.state import Layout, Setup, make_layout
 from psofed.engine.step import SUM_BLOCK, Tally, make_source, make_step_scratch
 from psofed.engine.tables import KernelTable, stage_address
 from psofed.engine.uploads import make_uploads
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.parts.watching import WatchPlan
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.parts import Attack, option
 from psofed.parts.contexts import Conspiracy, Upload
-from psofed.parts.vectors import add_scaled, clear, inner, length, part_of, squared_distance
+from psofed.parts.vectors import add_scaled, clear, inner, part_of, squared_distance
 
 
 class InnerProduct(Attack):
@@ -103,52 +103,32 @@ class LittleIsEnough(Attack):
 
 
 class _Hiding(Attack):
-    """Knowledge and options that Min-Max and Min-Sum share."""
+    """Knowledge and option that Min-Max and Min-Sum share."""
 
     knows = "everyone"
     not_affine_because = "distances between uploads are not affine in the models"
 
     scale: float = option(default=1.0, low=0.0, text="fraction of the largest undetected distance", strength=True)
-    direction: str = option(
-        default="deviation", choices=("deviation", "unit", "sign"), text="direction of the perturbation (p)"
-    )
 
 
-def take_aim(honest: FloatArray, direction: str, scratch: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of the honest updates and the direction to move away in, (E,) each; both lie in ``scratch``.
-
-    The direction is against the mean, or against the updates' deviations.
+def take_aim(honest: FloatArray, scratch: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and negative standard deviation of the honest updates, (E,) each; both lie in ``scratch``.
 
     Examples
     --------
-    >>> mean, away = take_aim(np.array([[3.0, 0.0], [3.0, 8.0]]), "unit", np.empty(4))
-    >>> mean, away
-    (array([3., 4.]), array([-0.6, -0.8]))
-
-    A mean that is only a rounding error has no sign.
-
-    >>> take_aim(np.array([[0.1], [0.2], [-0.3]]), "sign", np.empty(2))[1]
-    array([0.])
+    >>> take_aim(np.array([[3.0, 0.0], [3.0, 8.0]]), np.empty(4))[1].round(3)
+    array([-0.   , -5.657])
     """
     count, size = honest.shape
     mean, away = part_of(scratch, 0, (size,)), part_of(scratch, size, (size,))
     clear(mean)
     for h in range(count):
         add_scaled(1.0 / count, honest[h], mean)
-    norm = length(mean)
     for i in range(size):
         total = 0.0
-        if direction == "deviation":
-            for h in range(count):
-                total += (honest[h, i] - mean[i]) ** 2
-            away[i] = -math.sqrt(total / max(count - 1, 1))
-        elif direction == "sign":
-            for h in range(count):
-                total += abs(honest[h, i])
-            least = 1e-12 * total
-            away[i] = -1.0 if mean[i] > least else (1.0 if mean[i] < -least else 0.0)
-        else:
-            away[i] = (-1.0 / norm if norm > 0.0 else 0.0) * mean[i]
+        for h in range(count):
+            total += (honest[h, i] - mean[i]) ** 2
+        away[i] = -math.sqrt(total / max(count - 1, 1))
     return mean, away
 
 
@@ -172,9 +152,9 @@ class MinMax(_Hiding):
     """Min-Max: all attackers deviate as far as the largest distance between two honest updates allows.
 
     All send the update  m + γ p,  with m the mean of the clean updates of this iteration, which the attackers see, and
-    p one of −(their standard deviations), −m/‖m‖ and −sign(m). γ is the largest for which the largest distance to a
-    clean update is no larger than the largest distance between two of them; `scale` takes a part of it. Where nobody
-    is honest, attackers send their own updates.
+    p their negative standard deviations. γ is the largest for which the largest distance to a clean update is no larger
+    than the largest distance between two of them; `scale` takes a part of it. Where nobody is honest, attackers send
+    their own updates.
 
     Notes
     -----
@@ -203,7 +183,7 @@ class MinMax(_Hiding):
         count = honest.shape[0]
         if count == 0:
             return
-        mean, direction = take_aim(honest, self.direction, conspiracy.scratch)
+        mean, direction = take_aim(honest, conspiracy.scratch)
         widest = 0.0
         for h in range(count):
             for other in range(h):
@@ -223,9 +203,9 @@ class MinSum(_Hiding):
     """Min-Sum: all attackers deviate as far as the largest sum of an honest update's squared distances allows.
 
     All send the update  m + γ p,  with m the mean of the clean updates of this iteration, which the attackers see, and
-    p one of −(their standard deviations), −m/‖m‖ and −sign(m). γ is the largest for which the sum of squared distances
-    to all clean updates is no larger than the largest such sum from one of them; `scale` takes a part of it. Where
-    nobody is honest, attackers send their own updates.
+    p their negative standard deviations. γ is the largest for which the sum of squared distances to all clean updates
+    is no larger than the largest such sum from one of them; `scale` takes a part of it. Where nobody is honest,
+    attackers send their own updates.
 
     Notes
     -----
@@ -255,7 +235,7 @@ class MinSum(_Hiding):
         count = honest.shape[0]
         if count == 0:
             return
-        mean, direction = take_aim(honest, self.direction, conspiracy.scratch)
+        mean, direction = take_aim(honest, conspiracy.scratch)
         largest = spread = 0.0
         for h in range(count):
             total = 0.0
