@@ -24,7 +24,8 @@ from psofed.engine.server import DefenceSide, aggregate, make_rule_side, mix_and
 from psofed.engine.state import Setup, Uploads, copy
 from psofed.engine.step import StepScratch, Tally, WordSource
 from psofed.engine.tables import Table, call, fields
-from psofed.parts.metric import Metric, TrialState
+from psofed.parts.base import Metric
+from psofed.parts.contexts import TrialState
 
 if TYPE_CHECKING:
     from psofed.parts.watching import WatchPlan

@@ -19,7 +19,7 @@ from psofed.engine.samples import FunctionSamples, TrialSamples
 from psofed.engine.state import Layout, Setup, make_layout
 from psofed.engine.step import SUM_BLOCK, StepScratch
 from psofed.engine.tables import KernelTable, stage_address
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.parts.watching import WatchPlan
 
 if TYPE_CHECKING:

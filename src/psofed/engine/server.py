@@ -16,7 +16,7 @@ from psofed.engine.normals import uniform_at
 from psofed.engine.samples import NO_SERVER_SAMPLES, draw_root_data, own_step
 from psofed.engine.state import Uploads, Work, entry_at, gather, release
 from psofed.engine.tables import KernelTable, Table, call
-from psofed.parts.aggregations.mean import Mean
+from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Aggregation, PreAggregation
 from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
 from psofed.parts.plain import LARGEST, check_size

@@ -11,7 +11,7 @@ from psofed.common.csv_text import csv_text
 from psofed.explore.answers import Answer
 from psofed.explore.theory import theory_of
 from psofed.explore.words import Side
-from psofed.parts.attacks.gaussian import Gaussian
+from psofed.parts.attacks.by_value import Gaussian
 from psofed.scenario import Scenario
 
 _FILE = "scenario.toml"

@@ -13,7 +13,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.paper.model import FigureData
-from psofed.parts.algorithms.cs_fed import CSFed
+from psofed.parts.algorithms.updates import CSFed
 from psofed.results.metric_difference import ratio_of_means
 
 HOLDS, PARTLY = "holds", "holds in part"
