@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from psofed import Data, Scenario, Selection, draw_fleet, predict
-from psofed.theory import krylov, stepsize_curve
+from psofed.theory import krylov
 from psofed.theory.krylov import _SMALL, dominant_eigenvalue, gmres, solve_fixed_points
-from psofed.theory.limits import _largest_count, _largest_scale
 from psofed.theory.metrics import Level, SteadyState
 from psofed.theory.offsets import WindowOffsets
 from psofed.theory.stability import (
@@ -74,28 +73,6 @@ def test_systems_side_by_side_may_have_no_source_or_end_early() -> None:
 def test_the_largest_eigenvalue_is_found(size: int) -> None:
     matrix = contraction(size, 0.87)
     assert dominant_eigenvalue(lambda x: matrix @ x, np.ones(size)) == pytest.approx(0.87, rel=1e-7)
-
-
-@pytest.mark.parametrize("limit", [1e-6, 0.3, 1.0, 7.3, 5e5])
-def test_the_largest_stable_scale_is_found_to_a_millionth(limit: float) -> None:
-    assert _largest_scale(lambda scale: scale <= limit) == pytest.approx(limit, rel=2e-6)
-
-
-def test_a_scale_may_have_no_limit_or_none_that_is_stable() -> None:
-    assert _largest_scale(lambda scale: True) is None
-    assert _largest_scale(lambda scale: False) == 0.0
-    assert _largest_scale(lambda scale: scale <= 1e6) is None
-    assert math.isclose(_largest_scale(lambda scale: scale < 2.5e-9) or 0.0, 2.5e-9, rel_tol=2e-6)
-
-
-@pytest.mark.parametrize("limit", range(6))
-def test_the_largest_stable_count_is_exact(limit: int) -> None:
-    assert _largest_count(lambda count: count <= limit, 6) == limit
-
-
-def test_a_count_may_have_no_limit_or_none_that_is_stable() -> None:
-    assert _largest_count(lambda count: True, 6) is None
-    assert _largest_count(lambda count: False, 6) == -1
 
 
 @pytest.mark.parametrize("guess", [1e-3, 0.3, 0.99, 1.0, 7.0, 1000.0])
@@ -165,11 +142,6 @@ def test_bounds_of_the_stepsize_shrink_as_the_inputs_grow():
         fleet = draw_fleet(Scenario(num_clients=3, dimension=4, data=data))
         bounds.append([scale * bound(fleet) for bound in (contraction_bound, mean_square_stepsize_bound)])
     assert np.allclose(bounds, bounds[1], rtol=1e-9)
-
-
-def test_no_stepsizes_are_a_curve_without_points():
-    curve = stepsize_curve.predict_stepsizes(Scenario(num_clients=3, dimension=2), [])
-    assert len(curve.stepsize) == len(curve.network_mse) == 0
 
 
 @pytest.mark.parametrize("white", [True, False])
