@@ -13,8 +13,6 @@ from psofed.theory.krylov import _SMALL, dominant_eigenvalue, gmres, solve_fixed
 from psofed.theory.metrics import Level, SteadyState
 from psofed.theory.offsets import WindowOffsets
 from psofed.theory.stability import (
-    _largest_real,
-    _quadratic_root,
     contraction_bound,
     mean_square_stepsize_bound,
     stability_limit,
@@ -56,7 +54,7 @@ def test_a_restarted_search_ends_where_the_equation_holds(systems: int, monkeypa
 
     x, residual = gmres(linear, source, 1e-12)
     assert x == pytest.approx(source / (1 - factors), rel=1e-9)
-    assert residual.max() < 1e-12
+    assert residual < 1e-12
     assert 60 < len(calls) < 200  # more than one round of seven, and each of them helps
 
 
@@ -66,7 +64,7 @@ def test_systems_side_by_side_may_have_no_source_or_end_early() -> None:
     source = np.stack([np.ones(40), np.ones(40), np.zeros(40)])
     x, residual = gmres(lambda v: factors * v, source, 1e-12)
     assert x == pytest.approx(source / (1 - factors), rel=1e-9)
-    assert residual.max() < 1e-12
+    assert residual < 1e-12
 
 
 @pytest.mark.parametrize("size", [2, _SMALL, _SMALL + 1])
@@ -125,13 +123,6 @@ def test_settling_takes_until_a_curve_stays_within_a_decibel() -> None:
 def test_a_steady_state_has_nothing_of_what_is_not_said() -> None:
     state = SteadyState(Level(1.0, 2.0), Level(3.0, 4.0))
     assert {state.drift, state.targets, state.sampling_error} == {Level(0.0, 0.0)}
-
-
-@pytest.mark.parametrize(("k", "h"), [([3.0, 1.0], [1.0, 0.1]), ([1.0, 2.5], [4.0, 0.3]), ([1.0], [4.0])])
-def test_the_largest_root_of_single_entries_is_that_of_the_matrix(k, h):
-    """The last has no real root."""
-    k, h = np.array(k), np.array(h)
-    assert _quadratic_root(k, h) == pytest.approx(_largest_real(np.diag(k) / 2, np.diag(h) / 2))
 
 
 def test_bounds_of_the_stepsize_shrink_as_the_inputs_grow():
