@@ -11,11 +11,10 @@ import psofed
 from psofed import Scenario
 from psofed.common.errors import PsofedError
 from psofed.data.standardise import Standardiser
-from psofed.federation.client.columns import TableSource
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import ALL_AT_ONCE, read_stream
 from psofed.federation.client.ready_made import ready_made_node
-from psofed.federation.client.sources import Position
+from psofed.federation.client.sources import Position, TableSource
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made

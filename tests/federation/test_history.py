@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from psofed.federation.protocol.layout import ModelLayout
-from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.history import RECENT_ROUNDS
+from psofed.federation.server.checkpoint import RECENT_ROUNDS, CheckpointStore, ServerState
 
 pytestmark = pytest.mark.federation
 

@@ -13,8 +13,7 @@ from psofed.federation.client.online import STREAM, ClientStream
 from psofed.federation.client.state import ClientMemory, ClientState, NodeMemory
 from psofed.federation.deploy.export import load_model, predict_rows
 from psofed.federation.deploy.predictions import MAX_BYTES, MAX_ROWS, serve_predictions
-from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.layout import ColumnNames, ModelLayout
 
 pytestmark = pytest.mark.federation
 

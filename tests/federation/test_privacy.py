@@ -6,12 +6,11 @@ from stations import federate
 
 from psofed import Links, NotCoveredError, PsofedError, Scenario
 from psofed.channels import Lossy, Noisy, Private, Quantised
+from psofed.federation.client.gateway import PRIVACY, make_private, note_download, read_privacy
 from psofed.federation.client.node_options import NodeOptions
-from psofed.federation.client.privacy import PRIVACY, make_private, note_download, read_privacy
 from psofed.federation.client.ready_made import attack_of, prepare
 from psofed.federation.client.state import ClientMemory, NodeMemory
-from psofed.federation.protocol.announcements import RunDescription
-from psofed.federation.protocol.replies import LEARNED, Reply
+from psofed.federation.protocol.messages import LEARNED, Reply, RunDescription
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.results.privacy import gaussian_epsilon
 

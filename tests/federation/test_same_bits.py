@@ -14,7 +14,7 @@ from psofed.attacks import Gaussian, LabelPoisoning, SignFlip
 from psofed.defences import Cusum
 from psofed.federation.client.attacks import PoisonedSource, Rehearsal
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.client.sources import SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.loop import Server

@@ -15,17 +15,15 @@ from psofed.aggregations import RememberedClipping
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.federation.client.attacks import Rehearsal
-from psofed.federation.protocol.aggregate import aggregate
-from psofed.federation.protocol.announcements import RunDescription
-from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.frames import REPLY, decode_frame
-from psofed.federation.protocol.instructions import decode_instruction
+from psofed.federation.protocol.layout import ColumnNames
 from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.messages import RunDescription, decode_instruction
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.federation.server.checks import KINDS
+from psofed.federation.server.clients import KINDS
 from psofed.federation.server.loop import Server
-from psofed.federation.server.step import WITHOUT_MEMORY, Combination, ServerStep
+from psofed.federation.server.step import WITHOUT_MEMORY, Combination, ServerStep, aggregate
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.parts import Aggregation
 
@@ -184,7 +182,7 @@ def test_with_every_reply_bad_the_model_stays_as_it_was():
 
 
 def test_in_months_a_few_bad_replies_ban_nobody(monkeypatch):
-    monkeypatch.setattr("psofed.federation.server.checks._STRIKE_ROUNDS", 4)
+    monkeypatch.setattr("psofed.federation.server.clients._STRIKE_ROUNDS", 4)
 
     def in_rounds(*rounds):
         def tamper(node, frame):

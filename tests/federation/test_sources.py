@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from psofed import Data, Scenario
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import lms, split_pending
-from psofed.federation.client.sources import GeneratorSource, Position, open_source
-from psofed.federation.client.synthetic import SyntheticSource
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.client.sources import GeneratorSource, Position, SyntheticSource, TableSource, open_source
+from psofed.federation.protocol.layout import ColumnNames
 from psofed.federation.server.ready_made import evaluate_model
 from psofed.fleet import draw_fleet
 

@@ -24,8 +24,8 @@ from psofed.federation.client.node import Node
 from psofed.federation.client.state import MemoryStore
 from psofed.federation.protocol import archive
 from psofed.federation.protocol.frames import REPLY, FrameError, frame_sequence
-from psofed.federation.protocol.instructions import decode_instruction, encode_instruction
-from psofed.federation.server import checkpoint, clients, exchange, history, loop, step
+from psofed.federation.protocol.messages import decode_instruction, encode_instruction
+from psofed.federation.server import checkpoint, clients, exchange, loop, step
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.loop import Server
 from psofed.federation.server.step import ServerStep
@@ -180,7 +180,7 @@ def _write_without_sync() -> list[Change]:
         disk().rename(temporary, path)
         disk().sync_folder(path.parent)
 
-    return [(module, "write_atomically", write_atomically) for module in (history, archive)]
+    return [(module, "write_atomically", write_atomically) for module in (checkpoint, archive)]
 
 
 def _history_last() -> list[Change]:

@@ -11,10 +11,9 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.federation.client.sources import Position, Samples, Source, source_of_run
-from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload, draw_attack
-from psofed.federation.protocol.instructions import FULL, SYNC, ClientTask, Instruction
-from psofed.federation.protocol.layout import Vector
+from psofed.federation.protocol.layout import ColumnNames, Vector
+from psofed.federation.protocol.messages import FULL, SYNC, ClientTask, Instruction
 from psofed.federation.protocol.names import client_number, node_number
 from psofed.parts.base import Attack
 from psofed.parts.plain import poison_sample

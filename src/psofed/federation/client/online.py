@@ -21,11 +21,19 @@ from numpy.typing import NDArray
 from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
-from psofed.federation.client.columns import ClientRows, SharedTable, TableSource
 from psofed.federation.client.gateway import CURRENT, DIVERGED, MISSED, TrainingRequest, TrainingResult
-from psofed.federation.client.sources import Position, Samples, Source, most_samples, source_of_run
+from psofed.federation.client.sources import (
+    ClientRows,
+    Position,
+    Samples,
+    SharedTable,
+    Source,
+    TableSource,
+    most_samples,
+    source_of_run,
+)
 from psofed.federation.client.state import ClientMemory, MemoryStore
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.layout import ColumnNames
 from psofed.parts.features import FeatureMap
 
 STREAM = "psofed.stream"

@@ -9,15 +9,13 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.federation.client.attacks import PoisonedSource, Rehearsal
-from psofed.federation.client.columns import ClientRows, SharedTable, TableSource
 from psofed.federation.client.gateway import Gateway
 from psofed.federation.client.node import Node
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import Learners, OnlineRegression
-from psofed.federation.client.sources import Source, open_source
-from psofed.federation.client.synthetic import SyntheticSource
-from psofed.federation.protocol.announcements import RunDescription
+from psofed.federation.client.sources import ClientRows, SharedTable, Source, SyntheticSource, TableSource, open_source
 from psofed.federation.protocol.bounds import READY_MADE_ENTRIES
+from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.names import client_number
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.parts.base import Attack

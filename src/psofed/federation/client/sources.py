@@ -4,25 +4,39 @@ A source hands out the samples from a position on, as far as they have arrived. 
 client's state, so a sample is learned once, whatever is restarted.
 
 ========================  ==========================================================================
-``readings.csv``          a table (:mod:`psofed.federation.client.columns`) that is appended to
+``readings.csv``          a table (:mod:`psofed.federation.client.sources`) that is appended to
 ``readings.parquet``      a Parquet file that is replaced by longer ones, or a folder that gains files
 ``package.module:name``   a function ``name(partition, start)`` that yields (x, y) from sample `start` on
 ========================  ==========================================================================
 """
 
+import csv
+import functools
+import hashlib
 import importlib
 import itertools
+import logging
+import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import OncePerChange
 from psofed.common.types import FloatArray
-from psofed.federation.protocol.column_names import ColumnNames, listed
+from psofed.data.frames import is_parquet, parquet_rows
+from psofed.data.values import client_name, delimiter_of, number, shown
+from psofed.federation.protocol.layout import ColumnNames, listed
+from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
+from psofed.fleet import Fleet, draw_fleet
+from psofed.scenario import Scenario
 
 _MAX_SAMPLES, _MAX_NUMBERS = 1_000_000, 100_000_000
 
@@ -114,7 +128,7 @@ def source_of_run(source: Source, columns: ColumnNames | None) -> Source:
 
 def open_source(name: str, dimension: int, partition: int = 0) -> Source:
     """Return the source called `name`: a CSV or Parquet file, a folder of these, or ``module:function``."""
-    from psofed.federation.client.columns import TableSource
+    from psofed.federation.client.sources import TableSource
 
     path = Path(name)
     if path.suffix in (".csv", ".txt", ".tsv", ".parquet", ".pq") or path.exists():
@@ -183,3 +197,382 @@ class GeneratorSource:
         except (ImportError, AttributeError) as error:
             raise PsofedError(f"cannot load {self.module}:{self.function}: {error}") from None
         return function
+
+
+_log = logging.getLogger("psofed.federation")
+
+_MARKED_BYTES = 256  # at the beginning of a file, and before the position
+_MARKED_ROWS = 4  # of Parquet
+
+
+class FileRow(NamedTuple):
+    """A row, and where it begins and ends in the file."""
+
+    begin: int
+    end: int
+    fields: Sequence[Any]
+
+
+class OpenTable(NamedTuple):
+    """A table opened at a position; an empty file has neither header nor rows."""
+
+    header: list[str]
+    rows: Iterator[FileRow]
+    mark: Callable[[int], str]  # of the file up to a place, to recognise it by
+    delimiter: str = ","
+    is_replaced: bool = False  # it is another file than the one that the position belongs to
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Rows of a CSV or Parquet file with a header, of one client if asked for.
+
+    Parameters
+    ----------
+    path : path
+        ``.parquet`` and ``.pq`` are Parquet, a folder is all such files in it by name, all else is CSV. A line of CSV
+        counts once its line feed is there. A file whose beginning or whose last bytes (of Parquet: rows) before the
+        position have changed was replaced, and is read from its beginning. (Its inode does not count: an editor or
+        rsync gives a file that has grown a new one, and a rotation by copying keeps the old one.)
+    features : tuple of str
+        Columns of x. A run names them; what is set before is the node's own choice, which must be the run's.
+    target_column : str
+        y; if empty, targets are NaN.
+    client_column, client : str
+        Take only the rows that name `client` in that column.
+    growing : bool
+        Whether a last line without a line feed may still be written, and does not count yet.
+    """
+
+    path: Path
+    features: tuple[str, ...] = ()
+    target_column: str = ""
+    client_column: str = ""
+    client: str = ""
+    growing: bool = True
+
+    def choose(self, columns: ColumnNames | None) -> "TableSource":
+        """Return the same table with the run's columns in the run's order, or refuse by name."""
+        if columns is None:
+            raise PsofedError(
+                f"the columns of {self.path.name} have names, the run's do not; name them with "
+                "`federation run --features … --target-column …`"
+            )
+        target = self.target_column or columns.target
+        columns.check_same(self.features or columns.features, target, f"this node's --data {self.path.name}")
+        return replace(self, features=columns.features, target_column=columns.target)
+
+    def read(self, start: Position, limit: int, begins: Sequence[int] | None = None) -> Samples:
+        """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped.
+
+        Parameters
+        ----------
+        begins : sequence of int, optional
+            Where the client's rows begin, if that is known; no other row is looked at.
+        """
+        opened, names = self.open(start, begins), (*self.features, self.target_column)
+        rows: list[list[float]] = []
+        end, skipped, problem = None, start.skipped, ""
+        if not opened.header:
+            problem = f"{self.path.name} has no complete line yet"
+        else:
+            self._check_header(opened.header)
+            places = [(name, opened.header.index(name)) for name in names if name]
+            client_at = opened.header.index(self.client_column) if self.client_column else -1
+        for row in opened.rows:
+            if len(rows) >= limit:
+                break
+            end = row.end
+            if client_at >= 0 and client_of(row.fields, client_at) != self.client:
+                continue
+            try:
+                if len(row.fields) != len(opened.header):
+                    raise PsofedError(f"{len(row.fields)} fields where the header has {len(opened.header)}")
+                values = [_read_value(name, row.fields[k], opened.delimiter) for name, k in places]
+                if self.target_column and math.isnan(values[-1]):
+                    raise PsofedError(f"no value of {self.target_column}")
+            except PsofedError as error:
+                skipped, problem = skipped + 1, str(error)
+                continue
+            rows.append(values if self.target_column else [*values, math.nan])
+        if end is not None and opened.is_replaced:  # an emptied file would be logged at every look
+            _warn_of_replaced(self.path)
+        position = start
+        if end is not None:
+            position = Position(start.samples + len(rows), end, skipped, opened.mark(end))
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), len(self.features) + 1)
+        return Samples(table[:, :-1], table[:, -1], position, problem)
+
+    def open(self, start: Position | None = None, begins: Sequence[int] | None = None) -> OpenTable:
+        """Open the table at a position, with all rows from there or only those that begin at some places."""
+        start = start or Position()
+        if self.path.is_dir() or is_parquet(self.path):
+            return self._open_parquet(start, begins)
+        if self.path.exists() and not self.path.is_file():  # a pipe would block whoever opens it
+            raise PsofedError(f"{self.path} is neither a file nor a folder")
+
+        def mark(end: int) -> str:
+            with self.path.open("rb") as file:
+                head = file.read(min(end, _MARKED_BYTES))
+                file.seek(max(0, end - _MARKED_BYTES))
+                return _digest(head, file.read(min(end, _MARKED_BYTES)))
+
+        try:
+            with self.path.open("rb") as file:
+                line = file.readline()
+            is_replaced = bool(start.offset) and mark(start.offset) != start.mark
+        except OSError as error:
+            raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
+        text = _header_text(line, self.path)
+        if not text.strip() or (self.growing and not line.endswith(b"\n")):
+            return OpenTable([], iter(()), mark)
+        delimiter = delimiter_of(text)
+        header = [name.strip() for name in _split(text, delimiter)]
+        first = len(line) if is_replaced else max(len(line), start.offset)
+        return OpenTable(header, self._lines(first, delimiter, begins), mark, delimiter, is_replaced)
+
+    def _open_parquet(self, start: Position, begins: Sequence[int] | None) -> OpenTable:
+        paths = [self.path]
+        if self.path.is_dir():
+            paths = sorted(path for path in self.path.iterdir() if is_parquet(path))
+        header, rows = _load_parquet(tuple((path, _version(path)) for path in paths))
+
+        def mark(end: int) -> str:
+            head, tail = rows[: min(end, _MARKED_ROWS)], rows[max(0, end - _MARKED_ROWS) : end]
+            return _digest(repr(head).encode(), repr(tail).encode())
+
+        is_replaced = start.offset > len(rows) or (start.offset > 0 and mark(start.offset) != start.mark)
+        first = 0 if is_replaced else start.offset
+        places = range(first, len(rows)) if begins is None else begins[bisect_left(begins, first) :]
+        return OpenTable(header, (FileRow(k, k + 1, rows[k]) for k in places), mark, is_replaced=is_replaced)
+
+    def _lines(self, first: int, delimiter: str, begins: Sequence[int] | None) -> Iterator[FileRow]:
+        with self.path.open("rb") as file:
+            for begin in [first] if begins is None else begins[bisect_left(begins, first) :]:
+                file.seek(begin)
+                while (line := file.readline()) and (line.endswith(b"\n") or not self.growing):
+                    text, end = line.decode("utf-8", "replace").rstrip("\r\n"), file.tell()
+                    if text.strip():
+                        yield FileRow(end - len(line), end, _split(text, delimiter))
+                    if begins is not None:
+                        break
+
+    def _check_header(self, header: list[str]) -> None:
+        """Raise PsofedError if a column that is needed is not there exactly once."""
+        names = [name for name in (*self.features, self.target_column, self.client_column) if name]
+        if missing := [name for name in names if name not in header]:
+            are_numbers = all(map(_is_number, header))
+            hint = "; is the header line with the names of the columns missing?" if are_numbers else ""
+            raise PsofedError(f"{self.path.name} lacks {listed(missing)}; it has {listed(header)}{hint}")
+        if twice := [name for name in names if header.count(name) > 1]:
+            raise PsofedError(f"{self.path.name} has more than one column {twice[0]}")
+        if self.client_column in (*self.features, self.target_column) and self.client_column:
+            raise PsofedError(f"column {self.client_column} is --client-column, and one of the run's columns")
+
+
+class SharedTable:
+    """A table of many clients.
+
+    Parameters
+    ----------
+    table : TableSource
+        With a client column, and no client.
+    """
+
+    def __init__(self, table: TableSource) -> None:
+        self.table = table
+        self._begins: dict[str, array[int]] = {}  # of each client's rows, 8 bytes per row
+        self._scanned = Position()
+        self._checked: set[str] = set()  # clients whose position belongs to the current file
+        self._is_news = OncePerChange()
+
+    def names(self) -> tuple[str, ...]:
+        """Read what the file has gained, and return the clients that it has rows of."""
+        table, opened = self.table, self.table.open(self._scanned)
+        if opened.is_replaced:
+            _warn_of_replaced(table.path)
+            self._scanned = Position()
+            self._begins.clear()
+            self._checked.clear()
+        if opened.header and table.client_column not in opened.header:
+            columns = ", ".join(opened.header)
+            raise PsofedError(f"{table.path}: no column {table.client_column}; there are {columns}")
+        client_at = opened.header.index(table.client_column) if opened.header else 0
+        end = 0
+        for row in opened.rows:
+            end = row.end
+            client = client_of(row.fields, client_at)
+            if client and self._admits(client):
+                self._begins.setdefault(client, array("q")).append(row.begin)
+        if end:
+            self._scanned = Position(offset=end, mark=opened.mark(end))
+        return tuple(sorted(self._begins))
+
+    def _admits(self, client: str) -> bool:
+        """Return whether a gateway can have this client; if not, that is logged once."""
+        if client in self._begins:
+            return True
+        problem = ""
+        if not is_client_name(client):
+            problem = "skipping rows whose client name is not valid, such as"
+        elif len(self._begins) >= MAX_CLIENTS:
+            problem = f"skipping rows of clients beyond the first {MAX_CLIENTS:,}, such as"
+        if problem and self._is_news(problem, problem):
+            _log.warning("%s: %s", problem, client[:40])
+        return not problem
+
+    def source(self, client: str) -> "ClientRows":
+        """Return the rows of one client."""
+        return ClientRows(self, replace(self.table, client=client))
+
+    def read(self, table: TableSource, start: Position, limit: int) -> Samples:
+        """Return the rows of `table.client` from `start` on, as far as the table was scanned."""
+        if not self._scanned.offset:
+            self.names()
+        client, begins = table.client, self._begins.get(table.client, array("q"))
+        if client in self._checked and bisect_left(begins, start.offset) == len(begins):
+            return Samples(np.empty((0, len(table.features))), np.empty(0), start)
+        self._checked.add(client)
+        return table.read(start, limit, begins)
+
+
+@dataclass(frozen=True)
+class ClientRows:
+    """A source: the rows of one client of a shared table."""
+
+    shared: SharedTable
+    table: TableSource
+
+    def choose(self, columns: ColumnNames | None) -> "ClientRows":
+        """Return the same rows with the run's columns in the run's order, or refuse by name."""
+        return replace(self, table=self.table.choose(columns))
+
+    def read(self, start: Position, limit: int) -> Samples:
+        """Return the client's rows from `start` on, as far as the table was scanned."""
+        return self.shared.read(self.table, start, limit)
+
+
+def _warn_of_replaced(path: Path) -> None:
+    """Log that a table is read from its beginning again."""
+    _log.warning(
+        "%s was replaced by another file: reading it from its beginning; rows that the old one gained since the last "
+        "look were not seen",
+        path,
+    )
+
+
+def client_of(fields: Sequence[Any], at: int) -> str:
+    """Return the client ID in a row; empty if it has none."""
+    return client_name(fields[at]) if at < len(fields) else ""
+
+
+@functools.lru_cache(maxsize=1)
+def _load_parquet(files: tuple[tuple[Path, tuple[int, int]], ...]) -> tuple[list[str], list[Sequence[Any]]]:
+    """Return the columns and rows of Parquet files, which are read again when one of them changes."""
+    header: list[str] = []
+    rows: list[Sequence[Any]] = []
+    for path, _ in files:
+        names, numbered = parquet_rows(path)
+        if header and names != header:
+            raise PsofedError(f"{path}: columns {', '.join(names)} where others have {', '.join(header)}")
+        header = names
+        rows += [row for _, row in numbered]
+    return header, rows
+
+
+def _version(path: Path) -> tuple[int, int]:
+    try:
+        about = path.stat()
+    except OSError:
+        return 0, 0  # reading it says why
+    return about.st_mtime_ns, about.st_size
+
+
+def _digest(head: bytes, tail: bytes) -> str:
+    return hashlib.blake2b(head + b"\0" + tail, digest_size=8).hexdigest()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(number(text))
+    except ValueError:
+        return False
+
+
+def _read_value(column: str, value: Any, delimiter: str) -> float:
+    """Return the number in a field, NaN if it is missing; a PsofedError says what is there instead."""
+    try:
+        result = number(value, delimiter)
+    except ValueError as error:
+        raise PsofedError(f"column {column}: {error}") from None
+    if abs(result) > LARGEST:
+        raise PsofedError(f"{shown(value)} in column {column} is not finite, or too large to compute with")
+    return result
+
+
+def _header_text(line: bytes, path: Path) -> str:
+    try:
+        text = line.removeprefix(b"\xef\xbb\xbf").decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise PsofedError(f"{path}: the first line is not UTF-8 text; save the table as CSV in UTF-8")
+    return text
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([text], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return []
+
+
+@dataclass(frozen=True)
+class SyntheticSource:
+    """The stream of client `partition` of a scenario; sample n depends on (seed, partition, n) alone.
+
+    Examples
+    --------
+    >>> source = SyntheticSource(Scenario(num_clients=5, dimension=2), partition=1, seed=0)
+    >>> late = source.read(Position(samples=3), limit=1)
+    >>> bool((late.inputs == source.read(Position(), limit=4).inputs[3:]).all())
+    True
+    """
+
+    scenario: Scenario
+    partition: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.partition < self.scenario.num_clients:
+            raise InvalidValueError("partition", self.partition, f"0 to {self.scenario.num_clients - 1}")
+
+    @cached_property
+    def _fleet(self) -> Fleet:
+        return draw_fleet(self.scenario)
+
+    @cached_property
+    def _root(self) -> FloatArray | None:
+        """A square root of R_k, or None for white inputs."""
+        if self._fleet.is_white:
+            return None
+        covariance = self._fleet.covariances()[self.partition]
+        try:
+            return np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:  # singular
+            values, vectors = np.linalg.eigh(covariance)
+            return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+    def read(self, start: Position, limit: int) -> Samples:
+        """Draw the samples from `start` on."""
+        fleet, k = self._fleet, self.partition
+        target = fleet.target if fleet.target_offsets is None else fleet.target + fleet.target_offsets[k]
+        inputs = np.empty((limit, self.scenario.dimension))
+        targets = np.empty(limit)
+        for i in range(limit):
+            generator = np.random.default_rng((self.seed, k, start.samples + i))
+            white = generator.standard_normal(self.scenario.dimension)
+            inputs[i] = np.sqrt(fleet.input_variance[k]) * white if self._root is None else self._root @ white
+            noise = np.sqrt(fleet.noise_variance[k]) * generator.standard_normal()
+            targets[i] = inputs[i] @ target + noise
+        return Samples(inputs, targets, Position(start.samples + limit))

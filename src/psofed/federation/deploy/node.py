@@ -10,16 +10,15 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_atomically
 from psofed.common.scheduler import scheduler
 from psofed.data.frames import refuse_toml
-from psofed.federation.client.columns import SharedTable, TableSource
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
+from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
-from psofed.federation.client.serve import serve
-from psofed.federation.client.sources import GeneratorSource, Position, open_source
+from psofed.federation.client.sources import GeneratorSource, Position, SharedTable, TableSource, open_source
 from psofed.federation.deploy.home import RUN_FILE, Home
 from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.options import ClientOptions
-from psofed.federation.protocol.column_names import listed
 from psofed.federation.protocol.corruption import check_rehearsal
+from psofed.federation.protocol.layout import listed
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.hub import RUN, Arrival
 from psofed.federation.transport.mqtt import Endpoint, MqttLink, Topics
