@@ -46,15 +46,9 @@ def source_for(path, station, **changes):
     return TableSource(path, client=station, **{**options, **changes})
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_clients_samples_are_those_that_read_data_gives(tmp_path, kind):
+def test_a_clients_samples_are_those_that_read_data_gives(tmp_path):
     path = write_table(tmp_path / "all.csv")
     data = psofed.read_data(path, "station", "output", ["pressure", "wind"])
-    if kind == "parquet":
-        from pyarrow import csv, parquet
-
-        parquet.write_table(csv.read_csv(path), tmp_path / "all.parquet")
-        path = tmp_path / "all.parquet"
     for k, station in enumerate(STATIONS):
         source, position, rows = source_for(path, station), Position(), []
         while True:  # in pieces, as a stream would be read

@@ -336,14 +336,8 @@ def test_a_gateway_learns_from_each_row_as_it_arrives(tmp_path):
     assert json.loads(node.announcement())["clients"] == ["s0", "s1", "s7"]
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_shared_table_gives_each_client_its_own_rows(tmp_path, kind):
+def test_a_shared_table_gives_each_client_its_own_rows(tmp_path):
     path = write_table(tmp_path / "all.csv", STATIONS, count=7)
-    if kind == "parquet":
-        from pyarrow import csv, parquet
-
-        parquet.write_table(csv.read_csv(path), tmp_path / "all.parquet")
-        path = tmp_path / "all.parquet"
     table = TableSource(path, ("a", "b"), "y", "station")
     shared = SharedTable(table)
     assert shared.names() == tuple(STATIONS)

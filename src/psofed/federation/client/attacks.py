@@ -5,18 +5,16 @@ upload and the server's entries as it last downloaded them. An attack on data (`
 from instead: :class:`PoisonedSource`.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.federation.client.sources import Position, Samples, Source, source_of_run
-from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload, draw_attack
-from psofed.federation.protocol.layout import ColumnNames, Vector
+from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload
+from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.messages import FULL, SYNC, ClientTask, Instruction
 from psofed.federation.protocol.names import client_number, node_number
 from psofed.parts.base import Attack
-from psofed.parts.plain import poison_sample
 
 
 @dataclass(frozen=True)
@@ -54,43 +52,3 @@ class Rehearsal:
         indices = masks.indices(n + 1, client)
         last = np.where(np.isnan(server[indices]), values, server[indices])
         return corrupt_upload(self.attack, self.seed, n, client, values, last)
-
-
-@dataclass(frozen=True)
-class PoisonedSource:
-    """A source whose samples are poisoned, each with the attack's probability; the same whenever it is read.
-
-    Parameters
-    ----------
-    source : Source
-        The clean samples.
-    attack : Attack
-        An attack on data.
-    node, seed : int
-        With the sample's number they give the draws.
-    """
-
-    source: Source
-    attack: Attack
-    node: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_rehearsal(self.attack)
-
-    def choose(self, columns: ColumnNames | None) -> "PoisonedSource":
-        """Return the same source with the run's columns."""
-        return replace(self, source=source_of_run(self.source, columns))
-
-    def read(self, start: Position, limit: int) -> Samples:
-        """Read samples, and poison some."""
-        samples = self.source.read(start, limit)
-        inputs, targets = samples.inputs.copy(), samples.targets.copy()
-        for i in range(len(targets)):
-            n = start.samples + i
-            attacks, normals = draw_attack(self.attack, self.seed, self.node, n, inputs.shape[1])
-            if attacks:
-                inputs[i], targets[i] = poison_sample(
-                    self.attack, inputs[i], float(targets[i]), normals=normals, client=self.node, iteration=n
-                )
-        return replace(samples, inputs=inputs, targets=targets)

@@ -23,7 +23,6 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.gateway import CURRENT, DIVERGED, MISSED, TrainingRequest, TrainingResult
 from psofed.federation.client.sources import (
-    ClientRows,
     Position,
     Samples,
     SharedTable,
@@ -77,9 +76,7 @@ class OnlineRegression:
         self.source = source
         self.stepsize: float = check_number("stepsize", stepsize, 0, open_low=True)
         self.samples_per_round: int = check_integer("samples_per_round", samples_per_round, 0)
-        self.scaled: bool = (
-            isinstance(source, TableSource | ClientRows) if scaled is None else check_boolean("scaled", scaled)
-        )
+        self.scaled: bool = isinstance(source, TableSource) if scaled is None else check_boolean("scaled", scaled)
         self.features = features
         self.problem: str = ""
         self._chosen: tuple[ColumnNames | None, Source] | None = None
@@ -167,7 +164,7 @@ class OnlineRegression:
 
     def _is_swallowed(self, stream: "ClientStream", n: int) -> bool:
         """Whether far more rows were read by round n than one or two a round: those of a file that was there before."""
-        is_table = isinstance(self.source, TableSource | ClientRows)
+        is_table = isinstance(self.source, TableSource)
         return is_table and not self.samples_per_round and stream.position.samples > BACKLOG + 2 * n
 
     def _skipped(self, stream: "ClientStream") -> str:

@@ -1,47 +1,50 @@
-"""Where a client's samples come from: a table that grows, or a Python generator.
+"""Where a client's samples come from: a CSV table that grows, read as ``read_data`` reads it, or a scenario's streams.
 
-A source hands out the samples from a position on, as far as they have arrived. The position is part of the
-client's state, so a sample is learned once, whatever is restarted.
+A source hands out the samples from a position on, as far as they have arrived. The position is part of the client's
+state, so a sample is learned once, whatever is restarted. What counts as a number, as missing and as a client's name is
+decided by :mod:`psofed.data.values`, in one place for simulation and federation. A stream continues, so a bad row is
+skipped, counted and named, where a file that is read whole is refused.
 
-========================  ==========================================================================
-``readings.csv``          a table (:mod:`psofed.federation.client.sources`) that is appended to
-``readings.parquet``      a Parquet file that is replaced by longer ones, or a folder that gains files
-``package.module:name``   a function ``name(partition, start)`` that yields (x, y) from sample `start` on
-========================  ==========================================================================
+A gateway has one table with the rows of many clients. It is scanned as it grows, and where each client's rows begin is
+kept, so that a client reads its own rows alone. A client joins with its first row. If the file is replaced, clients
+without a row in the new one leave. Rows of clients that a gateway cannot have are skipped: nobody who adds a row stops
+the others.
 """
 
 import csv
-import functools
 import hashlib
-import importlib
-import itertools
 import logging
 import math
-import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.common.types import FloatArray
-from psofed.data.frames import is_parquet, parquet_rows
+from psofed.data.frames import is_parquet, refuse_toml
 from psofed.data.values import client_name, delimiter_of, number, shown
+from psofed.federation.protocol.corruption import check_rehearsal, draw_attack
 from psofed.federation.protocol.layout import ColumnNames, listed
 from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 from psofed.fleet import Fleet, draw_fleet
+from psofed.parts.base import Attack
+from psofed.parts.plain import poison_sample
 from psofed.scenario import Scenario
 
-_MAX_SAMPLES, _MAX_NUMBERS = 1_000_000, 100_000_000
+_log = logging.getLogger("psofed.federation")
 
 LARGEST = 1e100
 """Values beyond this are no samples: the sums of squares that scale the data would overflow."""
+
+_MAX_SAMPLES, _MAX_NUMBERS = 1_000_000, 100_000_000
+_MARKED_BYTES = 256  # at the beginning of a file, and before the position
 
 
 def most_samples(dimension: int) -> int:
@@ -64,7 +67,7 @@ class Position:
     samples : int
         Samples read so far.
     offset : int
-        Bytes of the file, or rows of Parquet, read so far.
+        Bytes of the file read so far.
     skipped : int
         Rows that held no sample.
     mark : str
@@ -126,91 +129,12 @@ def source_of_run(source: Source, columns: ColumnNames | None) -> Source:
     return source
 
 
-def open_source(name: str, dimension: int, partition: int = 0) -> Source:
-    """Return the source called `name`: a CSV or Parquet file, a folder of these, or ``module:function``."""
-    from psofed.federation.client.sources import TableSource
-
-    path = Path(name)
-    if path.suffix in (".csv", ".txt", ".tsv", ".parquet", ".pq") or path.exists():
-        return TableSource(path)
-    module, _, function = name.partition(":")
-    if module and function.isidentifier():
-        return GeneratorSource(module, function, dimension, partition)
-    raise InvalidValueError("data", name, "a .csv file, a .parquet file or folder, or module:function")
-
-
-@dataclass(frozen=True)
-class GeneratorSource:
-    """Samples from a function ``name(partition, start)`` that yields pairs (x, y) from sample `start` on.
-
-    x is a sequence of numbers, or a mapping by feature name in a run whose columns have names.
-
-    A node may be restarted at any time, so the function must be able to begin anywhere; with a seed for each
-    sample, say ``numpy.random.default_rng((seed, partition, n))``, that is easy.
-    """
-
-    module: str
-    function: str
-    dimension: int
-    partition: int
-    features: tuple[str, ...] = ()
-
-    def choose(self, columns: ColumnNames | None) -> "GeneratorSource":
-        """Return the same source, whose function must yield mappings if the columns have names."""
-        return replace(self, features=() if columns is None else columns.features)
-
-    def read(self, start: Position, limit: int) -> Samples:
-        """Return the next samples the function yields."""
-        inputs, targets = [], []
-        for x, y in itertools.islice(self.load()(self.partition, start.samples), limit):
-            inputs.append(np.asarray(self._values(x), dtype=np.float64).ravel())
-            if inputs[-1].size != self.dimension:
-                raise PsofedError(
-                    f"{self.module}:{self.function} yields {inputs[-1].size} inputs, not {self.dimension}"
-                )
-            targets.append(float(y))
-        table = np.reshape(inputs, (len(inputs), self.dimension))
-        return Samples(table, np.array(targets), Position(start.samples + len(targets)))
-
-    def _values(self, x: Any) -> Any:
-        """Return the inputs in the run's order."""
-        who = f"{self.module}:{self.function}"
-        if isinstance(x, Mapping) != bool(self.features):
-            names = listed(self.features)
-            raise PsofedError(
-                f"{who} yields x without names; the run's features are {names}: yield a mapping"
-                if names
-                else f"{who} yields named columns, the run's have no names: add --features to `federation run`"
-            )
-        if not self.features:
-            return x
-        if lacking := [name for name in self.features if name not in x]:
-            raise PsofedError(f"{who} yields no {listed(lacking)}")
-        return [x[name] for name in self.features]
-
-    def load(self) -> Callable[[int, int], Iterable[Any]]:
-        """Return the function; its module may lie in the current folder."""
-        if (folder := str(Path.cwd())) not in sys.path:
-            sys.path.append(folder)
-        try:
-            function: Callable[[int, int], Iterable[Any]] = getattr(importlib.import_module(self.module), self.function)
-        except (ImportError, AttributeError) as error:
-            raise PsofedError(f"cannot load {self.module}:{self.function}: {error}") from None
-        return function
-
-
-_log = logging.getLogger("psofed.federation")
-
-_MARKED_BYTES = 256  # at the beginning of a file, and before the position
-_MARKED_ROWS = 4  # of Parquet
-
-
 class FileRow(NamedTuple):
     """A row, and where it begins and ends in the file."""
 
     begin: int
     end: int
-    fields: Sequence[Any]
+    fields: Sequence[str]
 
 
 class OpenTable(NamedTuple):
@@ -218,22 +142,20 @@ class OpenTable(NamedTuple):
 
     header: list[str]
     rows: Iterator[FileRow]
-    mark: Callable[[int], str]  # of the file up to a place, to recognise it by
     delimiter: str = ","
     is_replaced: bool = False  # it is another file than the one that the position belongs to
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """Rows of a CSV or Parquet file with a header, of one client if asked for.
+    """Rows of a CSV file with a header, of one client if asked for.
 
     Parameters
     ----------
     path : path
-        ``.parquet`` and ``.pq`` are Parquet, a folder is all such files in it by name, all else is CSV. A line of CSV
-        counts once its line feed is there. A file whose beginning or whose last bytes (of Parquet: rows) before the
-        position have changed was replaced, and is read from its beginning. (Its inode does not count: an editor or
-        rsync gives a file that has grown a new one, and a rotation by copying keeps the old one.)
+        A line counts once its line feed is there. A file whose beginning or whose last bytes before the position have
+        changed was replaced, and is read from its beginning. (Its inode does not count: an editor or rsync gives a file
+        that has grown a new one, and a rotation by copying keeps the old one.)
     features : tuple of str
         Columns of x. A run names them; what is set before is the node's own choice, which must be the run's.
     target_column : str
@@ -242,6 +164,8 @@ class TableSource:
         Take only the rows that name `client` in that column.
     growing : bool
         Whether a last line without a line feed may still be written, and does not count yet.
+    shared : SharedTable, optional
+        That knows where the client's rows begin.
     """
 
     path: Path
@@ -250,6 +174,12 @@ class TableSource:
     client_column: str = ""
     client: str = ""
     growing: bool = True
+    shared: "SharedTable | None" = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        refuse_toml(self.path)
+        if is_parquet(self.path):
+            raise PsofedError(f"{self.path}: Parquet files cannot grow by rows, so nodes read CSV; convert it to CSV")
 
     def choose(self, columns: ColumnNames | None) -> "TableSource":
         """Return the same table with the run's columns in the run's order, or refuse by name."""
@@ -262,14 +192,13 @@ class TableSource:
         columns.check_same(self.features or columns.features, target, f"this node's --data {self.path.name}")
         return replace(self, features=columns.features, target_column=columns.target)
 
-    def read(self, start: Position, limit: int, begins: Sequence[int] | None = None) -> Samples:
-        """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped.
-
-        Parameters
-        ----------
-        begins : sequence of int, optional
-            Where the client's rows begin, if that is known; no other row is looked at.
-        """
+    def read(self, start: Position, limit: int) -> Samples:
+        """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped."""
+        begins = None
+        if self.shared is not None:
+            begins = self.shared.begins_of(self.client, start)
+            if begins is not None and not begins:
+                return Samples(np.empty((0, len(self.features))), np.empty(0), start)
         opened, names = self.open(start, begins), (*self.features, self.target_column)
         rows: list[list[float]] = []
         end, skipped, problem = None, start.skipped, ""
@@ -295,60 +224,53 @@ class TableSource:
                 skipped, problem = skipped + 1, str(error)
                 continue
             rows.append(values if self.target_column else [*values, math.nan])
-        if end is not None and opened.is_replaced:  # an emptied file would be logged at every look
-            _warn_of_replaced(self.path)
         position = start
         if end is not None:
-            position = Position(start.samples + len(rows), end, skipped, opened.mark(end))
+            if opened.is_replaced:  # an emptied file would be logged at every look
+                self.warn_of_replaced()
+            position = Position(start.samples + len(rows), end, skipped, self.mark(end))
         table = np.array(rows, dtype=np.float64).reshape(len(rows), len(self.features) + 1)
         return Samples(table[:, :-1], table[:, -1], position, problem)
 
     def open(self, start: Position | None = None, begins: Sequence[int] | None = None) -> OpenTable:
         """Open the table at a position, with all rows from there or only those that begin at some places."""
         start = start or Position()
-        if self.path.is_dir() or is_parquet(self.path):
-            return self._open_parquet(start, begins)
         if self.path.exists() and not self.path.is_file():  # a pipe would block whoever opens it
-            raise PsofedError(f"{self.path} is neither a file nor a folder")
-
-        def mark(end: int) -> str:
-            with self.path.open("rb") as file:
-                head = file.read(min(end, _MARKED_BYTES))
-                file.seek(max(0, end - _MARKED_BYTES))
-                return _digest(head, file.read(min(end, _MARKED_BYTES)))
-
+            raise PsofedError(f"{self.path} is not a file; name a CSV file")
         try:
             with self.path.open("rb") as file:
                 line = file.readline()
-            is_replaced = bool(start.offset) and mark(start.offset) != start.mark
+            is_replaced = bool(start.offset) and self.mark(start.offset) != start.mark
         except OSError as error:
             raise PsofedError(f"{self.path}: cannot be read ({error.strerror})") from None
-        text = _header_text(line, self.path)
+        text = line.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").rstrip("\r\n")
+        if "\0" in text or "\N{REPLACEMENT CHARACTER}" in text:
+            raise PsofedError(f"{self.path}: the first line is not UTF-8 text; save the table as CSV in UTF-8")
         if not text.strip() or (self.growing and not line.endswith(b"\n")):
-            return OpenTable([], iter(()), mark)
+            return OpenTable([], iter(()))
         delimiter = delimiter_of(text)
-        header = [name.strip() for name in _split(text, delimiter)]
         first = len(line) if is_replaced else max(len(line), start.offset)
-        return OpenTable(header, self._lines(first, delimiter, begins), mark, delimiter, is_replaced)
+        rows = self._lines(delimiter, [first] if begins is None else begins[bisect_left(begins, first) :], begins)
+        return OpenTable([name.strip() for name in _split(text, delimiter)], rows, delimiter, is_replaced)
 
-    def _open_parquet(self, start: Position, begins: Sequence[int] | None) -> OpenTable:
-        paths = [self.path]
-        if self.path.is_dir():
-            paths = sorted(path for path in self.path.iterdir() if is_parquet(path))
-        header, rows = _load_parquet(tuple((path, _version(path)) for path in paths))
-
-        def mark(end: int) -> str:
-            head, tail = rows[: min(end, _MARKED_ROWS)], rows[max(0, end - _MARKED_ROWS) : end]
-            return _digest(repr(head).encode(), repr(tail).encode())
-
-        is_replaced = start.offset > len(rows) or (start.offset > 0 and mark(start.offset) != start.mark)
-        first = 0 if is_replaced else start.offset
-        places = range(first, len(rows)) if begins is None else begins[bisect_left(begins, first) :]
-        return OpenTable(header, (FileRow(k, k + 1, rows[k]) for k in places), mark, is_replaced=is_replaced)
-
-    def _lines(self, first: int, delimiter: str, begins: Sequence[int] | None) -> Iterator[FileRow]:
+    def mark(self, end: int) -> str:
+        """Return a digest of the file up to a place, to recognise it by."""
         with self.path.open("rb") as file:
-            for begin in [first] if begins is None else begins[bisect_left(begins, first) :]:
+            head = file.read(min(end, _MARKED_BYTES))
+            file.seek(max(0, end - _MARKED_BYTES))
+            return hashlib.blake2b(head + b"\0" + file.read(min(end, _MARKED_BYTES)), digest_size=8).hexdigest()
+
+    def warn_of_replaced(self) -> None:
+        """Log that the table is read from its beginning again."""
+        _log.warning(
+            "%s was replaced by another file: reading it from its beginning; rows that the old one gained since the "
+            "last look were not seen",
+            self.path,
+        )
+
+    def _lines(self, delimiter: str, places: Sequence[int], begins: Sequence[int] | None) -> Iterator[FileRow]:
+        with self.path.open("rb") as file:
+            for begin in places:
                 file.seek(begin)
                 while (line := file.readline()) and (line.endswith(b"\n") or not self.growing):
                     text, end = line.decode("utf-8", "replace").rstrip("\r\n"), file.tell()
@@ -390,7 +312,7 @@ class SharedTable:
         """Read what the file has gained, and return the clients that it has rows of."""
         table, opened = self.table, self.table.open(self._scanned)
         if opened.is_replaced:
-            _warn_of_replaced(table.path)
+            table.warn_of_replaced()
             self._scanned = Position()
             self._begins.clear()
             self._checked.clear()
@@ -405,7 +327,7 @@ class SharedTable:
             if client and self._admits(client):
                 self._begins.setdefault(client, array("q")).append(row.begin)
         if end:
-            self._scanned = Position(offset=end, mark=opened.mark(end))
+            self._scanned = Position(offset=end, mark=table.mark(end))
         return tuple(sorted(self._begins))
 
     def _admits(self, client: str) -> bool:
@@ -421,75 +343,23 @@ class SharedTable:
             _log.warning("%s: %s", problem, client[:40])
         return not problem
 
-    def source(self, client: str) -> "ClientRows":
-        """Return the rows of one client."""
-        return ClientRows(self, replace(self.table, client=client))
+    def source(self, client: str) -> TableSource:
+        """Return the rows of one client, as far as the table was scanned."""
+        return replace(self.table, client=client, shared=self)
 
-    def read(self, table: TableSource, start: Position, limit: int) -> Samples:
-        """Return the rows of `table.client` from `start` on, as far as the table was scanned."""
+    def begins_of(self, client: str, start: Position) -> Sequence[int]:
+        """Return where the client's rows begin; nothing if there are none from `start` on."""
         if not self._scanned.offset:
             self.names()
-        client, begins = table.client, self._begins.get(table.client, array("q"))
-        if client in self._checked and bisect_left(begins, start.offset) == len(begins):
-            return Samples(np.empty((0, len(table.features))), np.empty(0), start)
+        begins = self._begins.get(client, array("q"))
+        is_read = client in self._checked and bisect_left(begins, start.offset) == len(begins)
         self._checked.add(client)
-        return table.read(start, limit, begins)
+        return array("q") if is_read else begins
 
 
-@dataclass(frozen=True)
-class ClientRows:
-    """A source: the rows of one client of a shared table."""
-
-    shared: SharedTable
-    table: TableSource
-
-    def choose(self, columns: ColumnNames | None) -> "ClientRows":
-        """Return the same rows with the run's columns in the run's order, or refuse by name."""
-        return replace(self, table=self.table.choose(columns))
-
-    def read(self, start: Position, limit: int) -> Samples:
-        """Return the client's rows from `start` on, as far as the table was scanned."""
-        return self.shared.read(self.table, start, limit)
-
-
-def _warn_of_replaced(path: Path) -> None:
-    """Log that a table is read from its beginning again."""
-    _log.warning(
-        "%s was replaced by another file: reading it from its beginning; rows that the old one gained since the last "
-        "look were not seen",
-        path,
-    )
-
-
-def client_of(fields: Sequence[Any], at: int) -> str:
+def client_of(fields: Sequence[str], at: int) -> str:
     """Return the client ID in a row; empty if it has none."""
     return client_name(fields[at]) if at < len(fields) else ""
-
-
-@functools.lru_cache(maxsize=1)
-def _load_parquet(files: tuple[tuple[Path, tuple[int, int]], ...]) -> tuple[list[str], list[Sequence[Any]]]:
-    """Return the columns and rows of Parquet files, which are read again when one of them changes."""
-    header: list[str] = []
-    rows: list[Sequence[Any]] = []
-    for path, _ in files:
-        names, numbered = parquet_rows(path)
-        if header and names != header:
-            raise PsofedError(f"{path}: columns {', '.join(names)} where others have {', '.join(header)}")
-        header = names
-        rows += [row for _, row in numbered]
-    return header, rows
-
-
-def _version(path: Path) -> tuple[int, int]:
-    try:
-        about = path.stat()
-    except OSError:
-        return 0, 0  # reading it says why
-    return about.st_mtime_ns, about.st_size
-
-
-def _digest(head: bytes, tail: bytes) -> str:
-    return hashlib.blake2b(head + b"\0" + tail, digest_size=8).hexdigest()
 
 
 def _is_number(text: str) -> bool:
@@ -499,7 +369,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _read_value(column: str, value: Any, delimiter: str) -> float:
+def _read_value(column: str, value: str, delimiter: str) -> float:
     """Return the number in a field, NaN if it is missing; a PsofedError says what is there instead."""
     try:
         result = number(value, delimiter)
@@ -510,21 +380,51 @@ def _read_value(column: str, value: Any, delimiter: str) -> float:
     return result
 
 
-def _header_text(line: bytes, path: Path) -> str:
-    try:
-        text = line.removeprefix(b"\xef\xbb\xbf").decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise PsofedError(f"{path}: the first line is not UTF-8 text; save the table as CSV in UTF-8")
-    return text
-
-
 def _split(text: str, delimiter: str) -> list[str]:
     try:
         return next(csv.reader([text], delimiter=delimiter, strict=True), [])
     except csv.Error:
         return []
+
+
+@dataclass(frozen=True)
+class PoisonedSource:
+    """A source whose samples are poisoned, each with the attack's probability; the same whenever it is read.
+
+    Parameters
+    ----------
+    source : Source
+        The clean samples.
+    attack : Attack
+        An attack on data.
+    node, seed : int
+        With the sample's number they give the draws.
+    """
+
+    source: Source
+    attack: Attack
+    node: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_rehearsal(self.attack)
+
+    def choose(self, columns: ColumnNames | None) -> "PoisonedSource":
+        """Return the same source with the run's columns."""
+        return replace(self, source=source_of_run(self.source, columns))
+
+    def read(self, start: Position, limit: int) -> Samples:
+        """Read samples, and poison some."""
+        samples = self.source.read(start, limit)
+        inputs, targets = samples.inputs.copy(), samples.targets.copy()
+        for i in range(len(targets)):
+            n = start.samples + i
+            attacks, normals = draw_attack(self.attack, self.seed, self.node, n, inputs.shape[1])
+            if attacks:
+                inputs[i], targets[i] = poison_sample(
+                    self.attack, inputs[i], float(targets[i]), normals=normals, client=self.node, iteration=n
+                )
+        return replace(samples, inputs=inputs, targets=targets)
 
 
 @dataclass(frozen=True)
