@@ -7,7 +7,7 @@ from nodes import make_node
 import psofed
 from psofed import Data, Scenario, Selection
 from psofed.attacks import Gaussian
-from psofed.federation.client.attacks import Rehearsal
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.online import OnlineRegression
 from psofed.federation.client.sources import SyntheticSource

@@ -153,7 +153,7 @@ def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
     assert examples_of(server) == 3 * 280  # 20 rows of each only feed the means
     data = psofed.read_data(path, "station", "output", ["pressure", "wind"])
     np.testing.assert_allclose(server.state.model, best_weights(data), atol=0.12)
-    scaling = read_stream(hub.nodes["north"].store.held.of("").records).scaling
+    scaling = read_stream(hub.nodes["north"].store.held.clients[""].records).scaling
     assert scaling.rows == 300
     assert scaling.means[0] == pytest.approx(101325, abs=100)
     history = server.state.history
@@ -233,7 +233,7 @@ def test_nodes_find_their_columns_by_name(tmp_path):
         hub, server = federation(nodes, 3, {"features": ["wind", "pressure"], "target_column": "output"})
         assert not server.strikes.counts
         models.append(server.state.model.tolist())
-        assert hub.nodes["south"].store.held.of("").state.layout.columns.features == ("wind", "pressure")
+        assert hub.nodes["south"].store.held.clients[""].layout.columns.features == ("wind", "pressure")
     assert models[0] == models[1]
 
 
@@ -283,7 +283,7 @@ def test_a_long_lived_node_learns_from_each_row_as_it_arrives(tmp_path):
     with path.open("a") as file:
         file.write("".join(lines[121:]))
     node.tend()
-    stream = read_stream(node.store.held.of("").records)
+    stream = read_stream(node.store.held.clients[""].records)
     assert stream.examples == 180  # to be told to the server in the next round
     assert examples_of(server) == 100
 

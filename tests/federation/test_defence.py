@@ -9,7 +9,7 @@ from nodes import make_node, run
 from psofed import InvalidValueError, NotCoveredError, Scenario
 from psofed.attacks import Gaussian
 from psofed.defences import Cusum
-from psofed.federation.client.attacks import Rehearsal
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.online import OnlineRegression
 from psofed.federation.client.sources import SyntheticSource
 from psofed.federation.protocol.run_options import RoundPlan

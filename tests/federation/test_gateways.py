@@ -331,7 +331,7 @@ def test_a_gateway_learns_from_each_row_as_it_arrives(tmp_path):
         file.writelines(rows_of(["s1", "s7"], 5))
     node.tend()
     memory = node.store.held
-    assert read_stream(memory.of("s1").records).position.samples == 45
+    assert read_stream(memory.clients["s1"].records).position.samples == 45
     assert "s7" not in memory.clients, "it has not been drawn yet: it has no model to learn on"
     assert json.loads(node.announcement())["clients"] == ["s0", "s1", "s7"]
 

@@ -7,7 +7,7 @@ from nodes import ArraySource, make_node, supplied_draws
 from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
 from psofed.aggregations import MDA, Mean
 from psofed.attacks import ConstantBias
-from psofed.federation.client.attacks import Rehearsal
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.online import OnlineRegression
 from psofed.federation.client.sources import PoisonedSource, Position, SyntheticSource

@@ -12,7 +12,7 @@ from nodes import make_node
 from psofed import Scenario
 from psofed.attacks import Gaussian, LabelPoisoning, SignFlip
 from psofed.defences import Cusum
-from psofed.federation.client.attacks import Rehearsal
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.online import OnlineRegression
 from psofed.federation.client.sources import PoisonedSource, SyntheticSource
 from psofed.federation.protocol.masks import Sharing

@@ -31,7 +31,7 @@ from psofed.federation.client.sources import (
     most_samples,
     source_of_run,
 )
-from psofed.federation.client.state import ClientMemory, MemoryStore
+from psofed.federation.client.state import ClientState, MemoryStore
 from psofed.federation.protocol.layout import ColumnNames
 from psofed.parts.features import FeatureMap
 
@@ -103,16 +103,15 @@ class OnlineRegression:
         kept = {**records, STREAM: replace(stream, examples=0, errors=_NO_ERRORS)}
         return TrainingResult(model, request.kept, kept, stream.examples, metrics, remark, warning)
 
-    def learn_arrived(self, memory: ClientMemory) -> ClientMemory | None:
+    def learn_arrived(self, state: ClientState) -> ClientState | None:
         """Learn from what has arrived since the last call, on the client's own model; None if there was nothing.
 
-        This is what the paper's clients do in the rounds they are not selected for. It does nothing before the
-        first round, nor for samples that are counted out by round.
+        This is what the paper's clients do in the rounds they are not selected for. It does nothing for samples that
+        are counted out by round.
         """
-        state = memory.state
-        if self.samples_per_round or state is None:
+        if self.samples_per_round:
             return None
-        stream = read_stream(memory.records)
+        stream = read_stream(state.records)
         pending = self._read(stream, most_samples(state.model.size), state.layout.columns)
         if pending.end == stream.position:
             return None
@@ -121,7 +120,7 @@ class OnlineRegression:
         if not np.isfinite(model).all():
             raise PsofedError(DIVERGED)
         stream = replace(stream, errors=stream.errors[-_ERRORS_KEPT:])
-        return ClientMemory(replace(state, model=model), {**memory.records, STREAM: stream})
+        return replace(state, model=model, records={**state.records, STREAM: stream})
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
         if self._chosen is None or self._chosen[0] != columns:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.federation.client.attacks import Rehearsal
-from psofed.federation.client.gateway import Gateway
+from psofed.federation.client.gateway import Gateway, Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import Learners, OnlineRegression

@@ -138,13 +138,11 @@ def read_memory(folder: Path) -> NodeMemory:
 
 def model_of(folder: Path, memory: NodeMemory, client: str) -> ExportedModel:
     """Return the own model and scaling of a client of the node that works in `folder`."""
-    kept, settings = memory.of(client), None
-    if kept.state is None:
-        raise PsofedError(f"{folder / client} holds no model yet")
+    state, settings = memory.clients[client], None
     if (folder / RUN_FILE).exists():
         run = RunDescription.from_bytes((folder / RUN_FILE).read_bytes())
         settings = run.settings if run.session == memory.session else None
-    return ExportedModel.of(kept.state, memory.session, read_stream(kept.records).scaling, settings)
+    return ExportedModel.of(state, memory.session, read_stream(state.records).scaling, settings)
 
 
 def save_model(model: ExportedModel, path: Path) -> None:
