@@ -12,7 +12,7 @@ from psofed.common.files import reason_of
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.names import clean_text
 from psofed.federation.server.checkpoint import ServerState
-from psofed.federation.server.checks import KINDS, Strikes
+from psofed.federation.server.clients import KINDS, Strikes
 
 _log = logging.getLogger("psofed.federation")
 
@@ -81,7 +81,7 @@ class RoundAudit:
 
     def note(self, state: ServerState) -> None:
         """Add what the last round of `state` shows."""
-        entry, banned = state.history[-1], Strikes.from_mapping(state.strikes, self._limits).banned
+        entry, banned = state.history[-1], Strikes(self._limits, **state.strikes).banned
         for client, kind in entry["dropped"].items():
             if kind not in _ACCIDENTS:
                 reason = entry["reasons"].get(client) or KINDS[kind]

@@ -16,14 +16,13 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.data.standardise import Standardiser
-from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
-from psofed.federation.client.sources import Position
+from psofed.federation.client.sources import Position, TableSource
 from psofed.federation.client.state import ClientState, NodeMemory
 from psofed.federation.deploy.home import RUN_FILE, Home
-from psofed.federation.protocol.announcements import RunDescription
 from psofed.federation.protocol.archive import read_archive, write_archive
-from psofed.federation.protocol.column_names import ColumnNames, listed
+from psofed.federation.protocol.layout import ColumnNames, listed
+from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.parts.base import Model
@@ -139,13 +138,11 @@ def read_memory(folder: Path) -> NodeMemory:
 
 def model_of(folder: Path, memory: NodeMemory, client: str) -> ExportedModel:
     """Return the own model and scaling of a client of the node that works in `folder`."""
-    kept, settings = memory.of(client), None
-    if kept.state is None:
-        raise PsofedError(f"{folder / client} holds no model yet")
+    state, settings = memory.clients[client], None
     if (folder / RUN_FILE).exists():
         run = RunDescription.from_bytes((folder / RUN_FILE).read_bytes())
         settings = run.settings if run.session == memory.session else None
-    return ExportedModel.of(kept.state, memory.session, read_stream(kept.records).scaling, settings)
+    return ExportedModel.of(state, memory.session, read_stream(state.records).scaling, settings)
 
 
 def save_model(model: ExportedModel, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from psofed.common.errors import PsofedError, missing_package
 from psofed.federation.deploy.home import RUNNING, Home
 from psofed.federation.deploy.status import federation_status
-from psofed.federation.server.rounds import mean_without_overflow
+from psofed.federation.server.checks import mean_without_overflow
 
 
 class FederationCollector:

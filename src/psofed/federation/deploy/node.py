@@ -9,17 +9,15 @@ from pathlib import Path
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_atomically
 from psofed.common.scheduler import scheduler
-from psofed.data.frames import refuse_toml
-from psofed.federation.client.columns import SharedTable, TableSource
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
+from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
-from psofed.federation.client.serve import serve
-from psofed.federation.client.sources import GeneratorSource, Position, open_source
+from psofed.federation.client.sources import Position, SharedTable
 from psofed.federation.deploy.home import RUN_FILE, Home
 from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.options import ClientOptions
-from psofed.federation.protocol.column_names import listed
 from psofed.federation.protocol.corruption import check_rehearsal
+from psofed.federation.protocol.layout import listed
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.hub import RUN, Arrival
 from psofed.federation.transport.mqtt import Endpoint, MqttLink, Topics
@@ -105,19 +103,14 @@ def _with_data(options: ClientOptions) -> ClientOptions:
     """
     if not options.data:
         return options
-    if not options.describes_table and isinstance(source := open_source(options.data, dimension=1), GeneratorSource):
-        source.load()
-        return options
     path = Path(options.data)
-    refuse_toml(path)
     options = options.replace(data=str(path.resolve()))
+    source = open_data(options)
     if not path.exists():
-        _log.warning("--data %s: no such file or folder yet; waiting for it", path)
+        _log.warning("--data %s: no such file yet; waiting for it", path)
         return options
-    source = open_data(options, 0)
-    assert isinstance(source, TableSource)  # generators have returned above
     if not (header := source.open().header):
-        _log.info("%s has no .parquet file yet." if path.is_dir() else "%s is still empty.", path)
+        _log.info("%s is still empty.", path)
         return options
     _log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))
     if options.is_gateway:

@@ -25,7 +25,7 @@ from psofed.federation.deploy.home import (
 from psofed.federation.deploy.runs import RunStatus, write_result
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.federation.server.suspects import with_threshold
+from psofed.federation.server.step import with_threshold
 
 _LOOK_EVERY = 0.2  # seconds
 _STOP_SECONDS = 60.0  # a round that is being written to a slow disk ends within this time

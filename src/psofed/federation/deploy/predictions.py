@@ -16,7 +16,7 @@ import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.federation.deploy.export import ExportedModel, model_of, predict_inputs, read_memory
-from psofed.federation.protocol.column_names import listed
+from psofed.federation.protocol.layout import listed
 
 PATH = "/predict"
 MAX_BYTES, MAX_ROWS = 1 << 20, 10_000

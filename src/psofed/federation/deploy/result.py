@@ -14,9 +14,9 @@ from psofed._version import __version__
 from psofed.common.types import FloatArray
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import ServerState
-from psofed.federation.server.checks import Strikes
+from psofed.federation.server.checks import mean_without_overflow
+from psofed.federation.server.clients import Strikes
 from psofed.federation.server.ready_made import evaluate_model
-from psofed.federation.server.rounds import mean_without_overflow
 from psofed.fleet import draw_fleet
 from psofed.results import METRIC_TITLES, SimulationResult
 from psofed.results.netcdf import save_dataset
@@ -92,7 +92,7 @@ def standing(state: ServerState, settings: RunSettings) -> dict[str, Any]:
     the run has a defence.
     """
     columns = state.layout.columns
-    strikes = Strikes.from_mapping(state.strikes, settings.limits)
+    strikes = Strikes(settings.limits, **state.strikes)
     return {
         "session": state.session,
         "columns": None if columns is None else columns.to_mapping(),

@@ -14,7 +14,7 @@ from psofed.federation.deploy.home import FAILED, FINISHED, RUNNING, STOPPED, Ho
 from psofed.federation.deploy.result import build_result, latest_errors, standing
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import Strikes
+from psofed.federation.server.clients import Strikes
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made
 from psofed.federation.transport.hub import Hub
 
@@ -128,7 +128,7 @@ class FederationRun:
         strikes, suspects, awaited = Strikes(settings.limits), {}, settings.min_nodes
         if continues := self.home.has_begun(self.request):
             saved = store.load()
-            strikes, suspects = Strikes.from_mapping(saved.strikes, settings.limits), saved.suspects
+            strikes, suspects = Strikes(settings.limits, **saved.strikes), saved.suspects
             awaited = max(1, awaited - self._revoked(saved))
         self._audit = RoundAudit(self.home.audit, strikes, suspects)
         server = ready_made_server(

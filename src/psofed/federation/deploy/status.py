@@ -7,7 +7,7 @@ from typing import Any
 from psofed.common.disk import disk
 from psofed.federation.deploy.home import Home
 from psofed.federation.deploy.operate import state_of
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.layout import ColumnNames
 from psofed.federation.server.clients import dominance
 from psofed.render.numbers import listed
 
