@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from deployments import COMMAND, LocalHub, LocalServer, carry_out, nodes, synthetic
 
@@ -12,6 +11,8 @@ import psofed.cli
 import psofed.cli.federation as new
 from psofed.cli.federation.running import _Follower
 from psofed.federation.deploy.home import FINISHED, Home
+from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.loop import describe_model
 
 pytestmark = pytest.mark.federation
 
@@ -192,23 +193,27 @@ def test_the_demo_within_this_process(psofed_federation):
 def test_an_exported_model_predicts_and_bad_ones_are_refused(psofed_federation, tmp_path):
     assert carry_out(Home(tmp_path / "fed"), synthetic(), LocalHub(nodes())) == FINISHED
     (tmp_path / "rows.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    code, out, _ = psofed_federation("export", "--home", "fed", "--out", "model.json")
+    assert (code, "4 parameters, after round 8" in out) == (0, True)
+    (tmp_path / "retained.json").write_bytes(
+        describe_model(CheckpointStore(tmp_path / "fed" / "checkpoint.npz").load())
+    )
     predictions = []
-    for name in ("model.json", "model.npz"):
-        code, out, _ = psofed_federation("export", "--home", "fed", "--out", name)
-        assert (code, "4 parameters, after round 8" in out) == (0, True)
+    for name in ("model.json", "retained.json"):
         code, out, _ = psofed_federation("predict", "--model", name, "--data", "rows.csv", "--json")
         predictions.append(json.loads(out)["predictions"])
     assert predictions[0] == predictions[1]
     document = json.loads((tmp_path / "model.json").read_text())
     for name, weights in (("nan", [float("nan")]), ("text", ["S100000000"]), ("matrix", [[1.0]])):
-        (tmp_path / f"{name}.json").write_text(json.dumps({**document, "weights": weights}))
-    with np.load(tmp_path / "model.npz") as arrays:
-        np.savez_compressed(tmp_path / "bomb.npz", **arrays)
+        (tmp_path / f"{name}.json").write_text(json.dumps({**document, "model": {"0": weights}}))
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "model.npz").write_bytes(b"PK")
     for name, told in (
         ("nan.json", "has values that are not finite"),
         ("matrix.json", "is not a list of weights"),
         ("text.json", "is not an exported model"),
-        ("bomb.npz", "compressed"),
+        ("list.json", "is not an exported model"),
+        ("model.npz", "not a model; give a .json file"),
     ):
         code, out, err = psofed_federation("predict", "--model", name, "--data", "rows.csv")
         assert (code, out) == (2, "")

@@ -24,8 +24,7 @@ from psofed.federation.deploy import audit, operate
 from psofed.federation.deploy.demo import DemoComparison, demo_settings, run_demo
 from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
-from psofed.federation.deploy.outcome import FederationOutcome
-from psofed.federation.deploy.result import save_dataset_of
+from psofed.federation.deploy.result import FederationOutcome
 from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines
@@ -60,12 +59,6 @@ def test_a_run_learns_and_reports(finished):
     assert result["communication"]["fraction_of_full_sharing"] == 0.5
     assert result["bad_replies"] == {}
     assert [record["event"] for record in audit.read_records(finished.runs)] == ["started", "finished"]
-
-
-def test_the_result_is_read_like_a_simulations(finished):
-    loaded = psofed.load_result(save_dataset_of(read_json(finished.result), finished.result))
-    assert loaded.scenario.num_clients == 3
-    assert loaded.curve["server_msd"][0] == pytest.approx(1.0)
 
 
 def test_the_outcome_claims_no_byzantine_clients_that_it_cannot_know(finished):

@@ -204,8 +204,6 @@ class _Follower:
 
 
 def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput, **compared: Any) -> None:
-    from psofed.federation.deploy.outcome import FederationOutcome
-    from psofed.federation.deploy.result import save_dataset_of
+    from psofed.federation.deploy.result import FederationOutcome
 
-    files = f"Result in {home.result} and {save_dataset_of(result, home.result)}."
-    output.present(FederationOutcome(result, files=files, **compared))
+    output.present(FederationOutcome(result, files=f"Result in {home.result}.", **compared))

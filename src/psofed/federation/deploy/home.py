@@ -138,6 +138,16 @@ class Home:
         except TypeError:
             raise PsofedError(f"{self.request} is damaged; move it away") from None
 
+    def state_of(self, request: RunRequest | None) -> str:
+        """Return how the latest run is doing; empty if there was none."""
+        if request is None:
+            return ""
+        status = self.read_status()
+        word = str(status.get("state", WAITING)) if status.get("run") == request.number else WAITING
+        if request.wanted == STOPPED:
+            return word if word in (FINISHED, ROLLED_BACK) else STOPPED
+        return INTERRUPTED if word == RUNNING and not self.is_served else word
+
     @contextlib.contextmanager
     def changing(self) -> Iterator[RunRequest | None]:
         """Let no other command change the request meanwhile."""

@@ -72,11 +72,6 @@ def run_node(options: ClientOptions) -> None:
         if options.byzantine:
             _log.info("This node is Byzantine: it poisons what it uploads.")
         _log.info("Node %s works for %s in %s. Stop it with Ctrl-C.", identity.name, endpoint, home.folder)
-        if options.predict_port is not None:
-            from psofed.federation.deploy.predictions import PATH, serve_predictions
-
-            port = stack.enter_context(serve_predictions(home.folder, options.predict_port))
-            _log.info("Predictions at http://127.0.0.1:%d%s", port, PATH)
         if feed is not None:
             feed.start(f"psofed-{identity.name}")
             stack.callback(feed.stop)

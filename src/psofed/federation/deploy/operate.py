@@ -31,17 +31,6 @@ _LOOK_EVERY = 0.2  # seconds
 _STOP_SECONDS = 60.0  # a round that is being written to a slow disk ends within this time
 
 
-def state_of(home: Home, request: RunRequest | None) -> str:
-    """Return how the latest run is doing; empty if there was none."""
-    if request is None:
-        return ""
-    status = home.read_status()
-    word = str(status.get("state", WAITING)) if status.get("run") == request.number else WAITING
-    if request.wanted == STOPPED:
-        return word if word in (FINISHED, ROLLED_BACK) else STOPPED
-    return INTERRUPTED if word == RUNNING and not home.is_served else word
-
-
 def submit(home: Home, settings: RunSettings, *, force: bool = False) -> RunRequest:
     """Ask for a new run; only with `force` may it replace an earlier run's files."""
     with home.changing() as before:
@@ -78,7 +67,7 @@ def resume(home: Home, **changes: Any) -> RunRequest:
 
 
 def _check_idle(home: Home, request: RunRequest | None) -> None:
-    word = state_of(home, request)
+    word = home.state_of(request)
     if word in (RUNNING, WAITING, INTERRUPTED):
         how = "in progress" if home.is_served else "waiting for its server"
         raise PsofedError(
@@ -91,8 +80,8 @@ def stop(home: Home) -> tuple[str, int]:
     with home.changing() as before:
         if before is None:
             raise PsofedError(f"there is no run in {home.folder}")
-        if state_of(home, before) in ENDED:
-            return state_of(home, before), int(home.read_status().get("round", 0))
+        if home.state_of(before) in ENDED:
+            return home.state_of(before), int(home.read_status().get("round", 0))
         request = home.ask(replace(before, wanted=STOPPED))
     deadline = time.monotonic() + _STOP_SECONDS
     while home.read_status().get("run") != request.number:

@@ -125,9 +125,6 @@ class ClientOptions(NodeOptions):
     home: Path | None = option(
         group=_CONNECTION, default=None, metavar="DIR", text="folder of this node; by default psofed-NAME"
     )
-    predict_port: int | None = option(
-        group=_CONNECTION, default=None, low=0, high=65535, text="serve predictions on this port of 127.0.0.1"
-    )
 
     @property
     def folder(self) -> Path:
@@ -199,7 +196,7 @@ class NodeName(Settings):
 class ExportOptions(Settings):
     """Where a model goes."""
 
-    out: Path = option(metavar="FILE", text="file to write: .npz or .json")
+    out: Path = option(metavar="FILE", text="file to write, .json")
     scaling: Path | None = option(
         default=None, metavar="DIR", text="folder of a client whose scaling to store with the model"
     )

@@ -6,7 +6,6 @@ from typing import Any
 
 from psofed.common.disk import disk
 from psofed.federation.deploy.home import Home
-from psofed.federation.deploy.operate import state_of
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.server.clients import dominance
 from psofed.render.numbers import listed
@@ -18,7 +17,7 @@ def federation_status(home: Home) -> dict[str, Any]:
     run = None
     if request is not None:
         about = {key: value for key, value in status.items() if key not in ("nodes", "certificates")}
-        run = {"round": 0, "rounds": 0, **about, "state": state_of(home, request)}
+        run = {"round": 0, "rounds": 0, **about, "state": home.state_of(request)}
         if status.get("run") != request.number:
             run |= {"rounds": request.run_settings().num_rounds, "reason": ""}
     saved = None

@@ -1,9 +1,8 @@
 """The broker: mosquitto as a child process, and a test of any broker before it is trusted.
 
 What mosquitto 2.0 reads again when it gets SIGHUP: the access list, which counts at once also for open connections; the
-list of revoked certificates and the broker's own certificate, which count for new connections. Nothing ends an open
-connection of a revoked certificate, except that a name has only one connection: the server connects in its place
-(:meth:`Certificates.eviction`). All of that takes a fraction of a second and does not disturb others.
+list of revoked certificates and the broker's own certificate, which count for new connections. Only a new start ends an
+open connection of a revoked certificate; all others are back within a second or two.
 
 ``max_queued_messages`` is larger than any fleet: a small number loses replies and presences, and 0, which should mean
 no limit, lets mosquitto before 2.0.22 end the connection of whoever sends something that is refused.
@@ -38,7 +37,6 @@ from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoin
 _log = logging.getLogger("psofed.federation")
 _START_SECONDS = 10.0
 _PROBE_SECONDS = 10.0
-_RELOAD_SECONDS = 0.3  # mosquitto looks for signals ten times a second
 _STRANGER = "psofed-probe-stranger"  # a node that the probe is not
 ALL_ADDRESSES = ("", "0.0.0.0", "::")  # which can be listened at, and not connected to
 
@@ -200,20 +198,21 @@ class Mosquitto:
     def deny(self, names: Collection[str]) -> None:
         """Let nobody of `names` send or receive anything from now on, let all others, and read certificates again.
 
-        Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding. Open
-        connections of revoked names are ended.
+        Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding. Newly revoked
+        names lose their connections.
         """
         new = set(names) - self._denied
         self._denied = frozenset(names)
-        self.reload()
-        evict(self.endpoint, self._certificates, new & self._certificates.revoked())
+        self.reload(cut=bool(new & self._certificates.revoked()))
 
-    def reload(self) -> None:
-        """Let it read its access list, certificate and list of revoked certificates again."""
+    def reload(self, *, cut: bool = False) -> None:
+        """Let it read its access list, certificate and list of revoked certificates again; `cut` all connections."""
         write_atomically(self._access, access_list(self._topics.federation, self._denied).encode())
-        if self.pid:
+        if self.pid and cut:
+            self.stop()
+            self._launch()
+        elif self.pid:
             os.kill(self.pid, signal.SIGHUP)
-            time.sleep(_RELOAD_SECONDS)  # or an evicted node could come back before the list counts
 
     def stop(self) -> None:
         """End it."""
@@ -276,18 +275,6 @@ def access_list(federation: str, denied: Collection[str] = ()) -> str:
     """Return mosquitto's access list: a node may use its own topics only, and who is `denied` none."""
     denials = "".join(f"\nuser {name}\ntopic deny #\n" for name in sorted(set(denied) - {SERVER}))
     return _ACCESS.format(server=SERVER, federation=federation) + denials
-
-
-def evict(endpoint: Endpoint, certificates: Certificates, names: Collection[str]) -> None:
-    """End the open connections of revoked `names`, by connecting in their place for a moment."""
-    for name in sorted(names):
-        path = certificates.eviction(name)
-        if not path.exists():
-            _log.warning("%s is denied, but its open connection stays: %s is missing", name, path)
-            continue
-        with closing(Tester(endpoint, Identity(path))) as evictor:
-            if not _wait(lambda one=evictor: one.is_accepted):  # type: ignore[misc]
-                _log.warning("the open connection of %s may still be there: %s", name, evictor.problem)
 
 
 def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> None:
