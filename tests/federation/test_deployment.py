@@ -21,7 +21,7 @@ from psofed.common.files import read_json
 from psofed.common.scheduler import Scheduler, use_scheduler
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.deploy import audit, operate
-from psofed.federation.deploy.demo import DemoComparison, demo_settings, run_demo
+from psofed.federation.deploy.demo import demo_settings, run_demo
 from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
 from psofed.federation.deploy.result import FederationOutcome
@@ -423,14 +423,6 @@ def test_figures_for_prometheus_have_expiry_and_sample_lag(server):
 # --- the demo -------------------------------------------------------------------------------------------------------
 
 
-def test_a_loss_is_not_told_as_a_win():
-    lost = DemoComparison("node-0", None, {"unprotected": [0.1] * 4, "protected": [0.3] * 4}).headline
-    assert "was not caught in 4 rounds" in lost
-    assert "the protection does not pay off" in lost
-    won = DemoComparison("node-0", 2, {"unprotected": [0.3] * 4, "protected": [0.1] * 4}).headline
-    assert "pay off" not in won
-
-
 def test_without_a_broker_the_demo_says_so(home, monkeypatch):
     def missing():
         raise PsofedError("there is no MQTT broker")
@@ -438,7 +430,7 @@ def test_without_a_broker_the_demo_says_so(home, monkeypatch):
     monkeypatch.setattr("psofed.federation.transport.broker.find_mosquitto", missing)
     said = []
     run_demo(demo_settings(DemoOptions(rounds=2)), home, said.append, lambda status: None)
-    assert said == ["running 4 nodes within this process (no mosquitto is installed)"]
+    assert said[0] == "running 4 nodes within this process (no mosquitto is installed)"
 
 
 # --- options --------------------------------------------------------------------------------------------------------

@@ -36,15 +36,14 @@ class DemoHome(HomeFolder):
 def demo(options: DemoOptions, home: DemoHome, output: PlotOutput) -> None:
     """Run a federation with one Byzantine node on this machine: real processes if mosquitto is installed."""
     with ready(network=False):
-        from psofed.federation.deploy.demo import compare_unprotected, demo_settings, run_demo
+        from psofed.federation.deploy.demo import demo_settings, run_demo
 
         output.check()
         settings, place = demo_settings(options), home.open(made=False)
         follower = _Follower()
         with progress("federation", "rounds") as follower.update:
             result = run_demo(settings, place, say, follower, in_process=options.in_process)
-        say("replaying the same streams without protection")
-        _show_outcome(result, place, output, comparison=compare_unprotected(result, settings))
+        _show_outcome(result, place, output)
 
 
 def run(
@@ -203,7 +202,7 @@ class _Follower:
         self._said |= texts
 
 
-def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput, **compared: Any) -> None:
+def _show_outcome(result: dict[str, Any], home: "Home", output: PlotOutput) -> None:
     from psofed.federation.deploy.result import FederationOutcome
 
-    output.present(FederationOutcome(result, files=f"Result in {home.result}.", **compared))
+    output.present(FederationOutcome(result, files=f"Result in {home.result}."))

@@ -62,7 +62,7 @@ def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: 
     with ready():
         logs.start()
         plugins.load()
-        from psofed.federation.deploy.notify import notify
+        from psofed.federation.deploy.home import notify
         from psofed.federation.deploy.server import serve
 
         place = home.open(made=False)

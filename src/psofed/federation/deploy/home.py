@@ -6,7 +6,9 @@ moment, and a server that was killed continues as it was told last.
 """
 
 import contextlib
+import os
 import shlex
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -168,7 +170,8 @@ class Home:
         return disk().exists(self.checkpoint) and (session is None or session != request.replaces)
 
     def beat(self) -> None:
-        """Give a sign of life; it need not survive anything, so it is not synced."""
+        """Give a sign of life, also to systemd; it need not survive anything, so it is not synced."""
+        notify("WATCHDOG=1")
         with contextlib.suppress(OSError):  # a full disk: the process works all the same
             self.alive.write_text(str(scheduler().monotonic()))
 
@@ -181,6 +184,16 @@ class Home:
         except (OSError, ValueError):
             return False
         return 0 <= scheduler().monotonic() - beaten < _SILENCE  # the same clock for all processes since the boot
+
+
+def notify(*lines: str) -> None:
+    """Send lines such as ``READY=1`` to systemd (sd_notify); does nothing if it has not started this process."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address[:1] not in ("/", "@"):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(address.replace("@", "\0", 1) if address.startswith("@") else address)
+        sender.send("\n".join(lines).encode())
 
 
 def _read_table(path: Path) -> dict[str, Any]:

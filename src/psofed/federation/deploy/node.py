@@ -15,8 +15,7 @@ from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
 from psofed.federation.client.serve import serve
 from psofed.federation.client.sources import GeneratorSource, Position, open_source
-from psofed.federation.deploy.home import RUN_FILE, Home
-from psofed.federation.deploy.notify import notify
+from psofed.federation.deploy.home import RUN_FILE, Home, notify
 from psofed.federation.deploy.options import ClientOptions
 from psofed.federation.protocol.column_names import listed
 from psofed.federation.protocol.corruption import check_rehearsal
@@ -42,7 +41,6 @@ class _WatchedLink(MqttLink):
         if now - self._beaten >= _BEAT_EVERY:
             self._beaten = now
             self._home.beat()
-            notify("WATCHDOG=1")
         if self.is_connected and not self._was_connected:
             _log.info("connected to %s", self.endpoint)
         self._was_connected = self.is_connected

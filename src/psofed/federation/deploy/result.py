@@ -4,7 +4,7 @@ import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from psofed.render.charts import Chart, Scale, Series
 from psofed.render.numbers import count, counted, decibels, percent
 from psofed.results.metrics import METRIC_TITLES
 from psofed.scenario import Scenario
-
-if TYPE_CHECKING:
-    from psofed.federation.deploy.demo import DemoComparison
 
 MOST_POINTS = 10_000  # of a learning curve; more rounds are averaged, as in a simulation
 _MOST_ROWS = 25  # of a table; the result has all
@@ -214,28 +211,25 @@ class FederationOutcome(Reported):
     Attributes
     ----------
     result : dict
-        As in ``result.json``.
-    comparison : DemoComparison, optional
-        The same streams without the run's protection.
+        As in ``result.json``; that of a demo has ``payoff``, too.
     files : str
         Where its files are, in a sentence.
     """
 
     result: dict[str, Any]
-    comparison: "DemoComparison | None" = None
     files: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result with the comparison, if there is one."""
-        return self.result | ({} if self.comparison is None else {"payoff": self.comparison.to_json()})
+        """Return the result."""
+        return self.result
 
     def report(self) -> Report:
-        """Return the learning curve or the comparison, the traffic, and which nodes were dropped or are suspect."""
-        result, compared = self.result, self.comparison
+        """Return the learning curve, the traffic, and which nodes were dropped or are suspect."""
+        result = self.result
         scenario = Scenario.from_mapping(result["scenario"])
-        table = _curve(result) if compared is None else compared.table()
+        table = _curve(result)
         return Report(
-            _headline(result) if compared is None else compared.headline,
+            _headline(result),
             f"{_members(result, scenario)}, sharing {scenario.num_shared} of {scenario.dimension} parameters.",
             () if table is None else (table,),
             (*_remarks(result), *filter(None, [self.files])),
@@ -270,6 +264,9 @@ def _members(result: dict[str, Any], scenario: Scenario) -> str:
 
 def _headline(result: dict[str, Any]) -> str:
     rounds, curve = result["rounds"], result["learning_curve"]
+    if (payoff := result.get("payoff")) is not None:
+        protected, unprotected = (decibels(payoff[name], 1) for name in ("protected", "unprotected"))
+        return f"Over the last quarter, the server MSD is {protected}; without protection, {unprotected}."
     if not result["examples"]:
         return f"Nothing was learned in {counted(rounds, 'round')}: no reply with a sample was accepted."
     for metric in ("server_msd", "network_mse"):

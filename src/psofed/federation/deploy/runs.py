@@ -1,7 +1,7 @@
 """One run of the ready-made nodes over any hub: rounds, status, audit, history of runs and result."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,17 +9,18 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import write_json
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
-from psofed.federation.deploy.audit import RoundAudit, add_record
+from psofed.federation.deploy.audit import add_record
 from psofed.federation.deploy.home import FAILED, FINISHED, RUNNING, STOPPED, Home, RunRequest
 from psofed.federation.deploy.result import build_result, latest_errors, standing
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import Strikes
+from psofed.federation.server.checks import KINDS
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made
 from psofed.federation.transport.hub import Hub
 
 _log = logging.getLogger("psofed.federation")
 
+_ACCIDENTS = ("no-reply", "error")
 _WRITE_EVERY = 1.0  # seconds between two statuses, unless the run's state changes
 
 
@@ -119,18 +120,15 @@ class FederationRun:
         seconds = round(scheduler().monotonic() - began, 1)
         add_record(self.home.runs, word, run=self.request.number, **about, seconds=seconds, reason=reason)
         self.status.set(state=word, reason=reason)
-        told = f": {reason}" if reason else ""
-        _log.info("the run has %s after round %d%s", _ENDED[word], about["round"], told)
+        _log.info("the run is %s after round %d%s", word, about["round"], f": {reason}" if reason else "")
         return word
 
     def _rounds(self, hub: Hub, settings: RunSettings) -> str:
-        store = CheckpointStore(self.home.checkpoint, replaces=True)
-        strikes, suspects, awaited = Strikes(settings.limits), {}, settings.min_nodes
+        store, awaited = CheckpointStore(self.home.checkpoint, replaces=True), settings.min_nodes
         if continues := self.home.has_begun(self.request):
             saved = store.load()
-            strikes, suspects = Strikes.from_mapping(saved.strikes, settings.limits), saved.suspects
+            self.status.values |= standing(saved, settings)
             awaited = max(1, awaited - self._revoked(saved))
-        self._audit = RoundAudit(self.home.audit, strikes, suspects)
         server = ready_made_server(
             settings.replace(resume=continues, min_nodes=awaited),
             checkpoint=store,
@@ -153,13 +151,14 @@ class FederationRun:
 
     def _note(self, state: ServerState, settings: RunSettings) -> None:
         entry, now = state.history[-1], scheduler().monotonic()
-        self._audit.note(state)
+        about = standing(state, settings)
+        self._audit(entry, self.status.values, about)
         self._errors.update(latest_errors(state))
         for name in entry["accepted"]:  # a client without a new sample counts from its first reply
             if name not in self._sampled or entry["examples_by_node"].get(name):
                 self._sampled[name] = now
         self.status.values |= {
-            **standing(state, settings),
+            **about,
             "rounds": settings.num_rounds,
             "round": state.round_number,
             "last": entry,
@@ -173,11 +172,27 @@ class FederationRun:
         self.status.write()
         self.on_round(self.status.values)
 
+    def _audit(self, entry: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> None:
+        """Add a line for each strike, ban, exclusion and readmission of a round."""
+        number, path = entry["round"], self.home.audit
+        for client, kind in entry["dropped"].items():
+            if kind not in _ACCIDENTS:
+                reason = entry["reasons"].get(client) or KINDS[kind]
+                add_record(path, "strike", client=client, round=number, kind=kind, reason=reason)
+        (banned, out), (now_banned, now_out) = _excluded(before), _excluded(after)
+        for event, clients in (
+            ("banned", now_banned - banned), ("excluded", now_out - out), ("readmitted", out - now_out)
+        ):  # fmt: skip
+            for client in sorted(clients):
+                add_record(path, event, client=client, round=number)
 
-_ENDED: Mapping[str, str] = {FAILED: "failed", FINISHED: "finished", STOPPED: "been stopped"}
+
+def _excluded(about: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """Return the clients that are banned, and those that the defence excludes."""
+    return set(about.get("banned", ())), {name for name, one in about.get("suspects", {}).items() if one["out"]}
 
 
-def write_result(home: Home, settings: RunSettings, began: Mapping[str, Any]) -> None:
+def write_result(home: Home, settings: RunSettings, began: dict[str, Any]) -> None:
     """Write the result of a run up to its checkpoint; `began` has the time when the run began."""
     store = CheckpointStore(home.checkpoint)
     state, window = store.load(), (float(began["time"]), scheduler().time())

@@ -15,7 +15,6 @@ from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.audit import add_record
 from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest
-from psofed.federation.deploy.notify import notify
 from psofed.federation.deploy.operate import acknowledge_stop
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
 from psofed.federation.deploy.runs import FederationRun, RunStatus
@@ -97,7 +96,6 @@ class FederationServer:
                 add_record(self.home.audit, "refused", node=name, reason=reason)
             self.status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
             self.home.beat()
-            notify("WATCHDOG=1")
         self.status.write()
 
     def _read_request(self) -> None:

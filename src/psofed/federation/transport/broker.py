@@ -104,6 +104,16 @@ def bound_command(*words: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *words]
 
 
+def end_process(child: "subprocess.Popen[bytes]") -> None:
+    """End a child, the hard way after ten seconds."""
+    child.terminate()
+    try:
+        child.wait(10.0)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
 def find_mosquitto() -> str:
     """Return the path of mosquitto 2 or later, or raise a PsofedError that says how to get one."""
     folders = (os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
@@ -218,12 +228,7 @@ class Mosquitto:
         """End it."""
         child, self._child = self._child, None
         if child is not None:
-            child.terminate()
-            try:
-                child.wait(5.0)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+            end_process(child)
 
     def _launch(self) -> None:
         self._started = time.monotonic()
