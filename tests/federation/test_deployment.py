@@ -20,7 +20,8 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import read_json
 from psofed.common.scheduler import Scheduler, use_scheduler
 from psofed.federation.client.node_options import NodeOptions
-from psofed.federation.deploy import audit, operate
+from psofed.federation.deploy import home as audit
+from psofed.federation.deploy import runs as operate
 from psofed.federation.deploy.demo import demo_settings, run_demo
 from psofed.federation.deploy.home import FAILED, FINISHED, STOPPED, Home
 from psofed.federation.deploy.options import ClientOptions, DemoOptions, ServerOptions
@@ -191,7 +192,7 @@ def test_a_replaced_run_is_not_continued_by_its_successor_that_has_completed_no_
 def test_a_rolled_back_run_continues_from_there_to_the_same_end(home, finished):
     carry_out(home, synthetic())
     assert operate.rollback(home, 5) == 5
-    assert federation_status(home)["run"]["state"] == "rolled back"
+    assert federation_status(home)["run"]["state"] == STOPPED
     with pytest.raises(PsofedError, match="--to-round 99: must be a round with a checkpoint"):
         operate.rollback(home, 99)
     workers = nodes()

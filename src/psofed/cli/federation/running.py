@@ -60,7 +60,7 @@ def run(
     Unless options say otherwise, its nodes learn one row per round, and the run waits for all participants.
     """
     with ready(network=False):
-        from psofed.federation.deploy.operate import submit
+        from psofed.federation.deploy.runs import submit
         from psofed.federation.protocol.run_settings import RunSettings
         from psofed.render.numbers import counted
 
@@ -109,7 +109,7 @@ def resume(
     """Continue the last run from its last completed round."""
     with ready(network=False):
         plugins.load()
-        from psofed.federation.deploy.operate import resume as ask_to_resume
+        from psofed.federation.deploy.runs import resume as ask_to_resume
 
         output.check()
         place = home.open()
@@ -123,7 +123,7 @@ def rollback(options: RollbackOptions, home: HomeFolder) -> None:
     Everything learned since is discarded, by the clients too: each receives the full model when it is next selected.
     """
     with ready(network=False):
-        from psofed.federation.deploy.operate import rollback as roll_back
+        from psofed.federation.deploy.runs import rollback as roll_back
 
         place = home.open()
         done = roll_back(place, options.to_round)
@@ -134,7 +134,7 @@ def stop(home: HomeFolder) -> None:
     """Stop the current run; continue it with `resume`."""
     with ready(network=False):
         from psofed.federation.deploy.home import STOPPED
-        from psofed.federation.deploy.operate import stop as stop_run
+        from psofed.federation.deploy.runs import stop as stop_run
 
         place = home.open()
         word, done = stop_run(place)
@@ -157,7 +157,7 @@ def export(options: ExportOptions, home: HomeFolder) -> None:
 def _follow(
     home: "Home", request: "RunRequest", output: PlotOutput, remarks: Sequence[str] = (), *, detach: bool
 ) -> None:
-    from psofed.federation.deploy.operate import follow
+    from psofed.federation.deploy.runs import follow
 
     settings = request.run_settings()
     for remark in remarks:

@@ -39,7 +39,7 @@ def certs(options: CertificateOptions, home: HomeFolder) -> None:
 def revoke(node: NodeName, home: HomeFolder) -> None:
     """Revoke a node's access immediately and for good; a new certificate needs another name."""
     with ready():
-        from psofed.federation.deploy.audit import add_record
+        from psofed.federation.deploy.home import add_record
         from psofed.federation.transport.certificates import Certificates
 
         place = home.open()
@@ -83,7 +83,7 @@ def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: 
 def status(home: HomeFolder, options: StatusOptions, output: Output) -> None:
     """Show the server, its nodes and the progress of the run; or all runs, or the audit."""
     with ready(network=False):
-        from psofed.federation.deploy.audit import describe_record, read_records
+        from psofed.federation.deploy.home import describe_record, read_records
         from psofed.federation.deploy.status import federation_status, status_lines
 
         place = home.open()

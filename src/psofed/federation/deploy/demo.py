@@ -15,9 +15,8 @@ from psofed.common.files import only_one, read_json
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.deploy.home import FINISHED, Home
-from psofed.federation.deploy.operate import submit
 from psofed.federation.deploy.options import DemoOptions
-from psofed.federation.deploy.runs import FederationRun, RunStatus
+from psofed.federation.deploy.runs import FederationRun, RunStatus, submit
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made
 from psofed.federation.transport.hub import Hub

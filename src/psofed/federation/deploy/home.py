@@ -6,6 +6,9 @@ moment, and a server that was killed continues as it was told last.
 """
 
 import contextlib
+import datetime
+import json
+import logging
 import os
 import shlex
 import socket
@@ -16,21 +19,25 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import is_locked, only_one, read_json, write_json
+from psofed.common.files import is_locked, only_one, read_json, reason_of, write_json
 from psofed.common.scheduler import scheduler
+from psofed.federation.protocol.names import clean_text
 
 if TYPE_CHECKING:
     from psofed.federation.protocol.run_settings import RunSettings
 
+_log = logging.getLogger("psofed.federation")
+
 RUNNING, STOPPED = "running", "stopped"
-FINISHED, FAILED, WAITING, ROLLED_BACK = "finished", "failed", "submitted", "rolled back"
+FINISHED, FAILED, WAITING = "finished", "failed", "submitted"
 INTERRUPTED = "interrupted"  # the server has ended; it continues when it is started again
-ENDED = (FINISHED, FAILED, STOPPED, ROLLED_BACK)
+ENDED = (FINISHED, FAILED, STOPPED)
 
 RUN_FILE = "run.json"
 """In a client's folder: the description of its run."""
 
 _SILENCE = 30.0  # seconds without a sign of life
+_LARGEST = 64 << 20  # bytes, after which a file of records becomes ….1 and begins again
 _OLD_FILES = ("flower", "app", "traffic.bin", "credentials/superlink.pem")
 
 
@@ -147,7 +154,7 @@ class Home:
         status = self.read_status()
         word = str(status.get("state", WAITING)) if status.get("run") == request.number else WAITING
         if request.wanted == STOPPED:
-            return word if word in (FINISHED, ROLLED_BACK) else STOPPED
+            return word if word == FINISHED else STOPPED
         return INTERRUPTED if word == RUNNING and not self.is_served else word
 
     @contextlib.contextmanager
@@ -202,3 +209,44 @@ def _read_table(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise PsofedError(f"{path} is damaged: it holds no JSON object; move it away")
     return table
+
+
+# --- records, one JSON object per line: the audit, and all runs ----------------------------------------------------
+
+
+def add_record(path: Path, event: str, **values: Any) -> None:
+    """Add a line; a disk that is full is said in the log, and nothing else stops."""
+    plain = {key: clean_text(value) if isinstance(value, str) else value for key, value in values.items()}
+    now = datetime.datetime.fromtimestamp(scheduler().time(), datetime.UTC).isoformat(timespec="seconds")
+    line = json.dumps({"time": now, "event": event, **plain}) + "\n"
+    try:
+        if disk().exists(path) and path.stat().st_size > _LARGEST:
+            disk().rename(path, path.with_name(f"{path.name}.1"))
+        disk().append(path, line.encode())
+    except OSError as error:
+        _log.warning("%s: cannot be written (%s): %s", path, reason_of(error), line.strip())
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a file; one that was cut short is left out."""
+    records = []
+    for line in disk().read(path).splitlines() if disk().exists(path) else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
+
+
+def describe_record(record: Mapping[str, Any]) -> str:
+    """Return a record as a line for a person.
+
+    Examples
+    --------
+    >>> describe_record({"time": "2026-01-01T00:00:00+00:00", "event": "strike", "client": "north", "round": 3})
+    '2026-01-01T00:00:00+00:00  strike  client north, round 3'
+    """
+    values = [f"{key} {value}" for key, value in record.items() if key not in ("time", "event") and value != ""]
+    return f"{record.get('time', '?')}  {record.get('event', '?')}  {', '.join(values)}"

@@ -128,7 +128,7 @@ class RunSummary:
         points = -(-rounds // self.width)
         self.nodes: dict[str, dict[str, Any]] = {}
         self.totals: Counter[str] = Counter()
-        self._means: dict[str, list[float]] = {name: [0.0] * points for name in _MEANS}
+        self._means: dict[str, list[float | None]] = {name: [None] * points for name in _MEANS}
         self._counts: dict[str, list[int]] = {name: [0] * points for name in _MEANS}
         self._values: dict[str, list[int]] = {name: [0] * points for name in ("values_down", "values_up")}
         self._reported: dict[str, int] = {}
@@ -176,14 +176,9 @@ class RunSummary:
         client left out reports when it is next asked. These are the clients' own reports; a Byzantine client may report
         anything.
         """
-        points = len(self._counts["seconds"])
-        means = {
-            name: [mean if count else None for mean, count in zip(self._means[name], counts, strict=True)]
-            for name, counts in self._counts.items()
-        }
         return {
-            "round": [min((point + 1) * self.width, self.rounds) for point in range(points)],
-            **means,
+            "round": [min((point + 1) * self.width, self.rounds) for point in range(len(self._means["seconds"]))],
+            **self._means,
             "clients_reporting": [-(-count // self.width) for count in self._counts["network_mse"]],
             **self._values,
         }
@@ -192,7 +187,8 @@ class RunSummary:
         """Add a value to the mean of a point; values are not negative, so the mean cannot overflow."""
         point, means, counts = (number - 1) // self.width, self._means[name], self._counts[name]
         counts[point] += 1
-        means[point] += (value - means[point]) / counts[point]
+        mean = means[point] or 0.0
+        means[point] = mean + (value - mean) / counts[point]
 
 
 def _squared_errors(metrics: Mapping[str, Any]) -> dict[int, float]:

@@ -13,11 +13,9 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_json
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
-from psofed.federation.deploy.audit import add_record
-from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest
-from psofed.federation.deploy.operate import acknowledge_stop
+from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest, add_record
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
-from psofed.federation.deploy.runs import FederationRun, RunStatus
+from psofed.federation.deploy.runs import FederationRun, RunStatus, acknowledge_stop
 from psofed.federation.protocol.announcements import Announcement
 from psofed.federation.transport.broker import ALL_ADDRESSES, Mosquitto, probe
 from psofed.federation.transport.certificates import BROKER, SERVER, Certificates, Identity
