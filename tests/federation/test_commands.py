@@ -9,7 +9,7 @@ from deployments import COMMAND, LocalHub, LocalServer, carry_out, nodes, synthe
 
 import psofed.cli
 import psofed.cli.federation as new
-from psofed.cli.federation.running import _Follower
+from psofed.cli.federation import _Follower
 from psofed.federation.deploy.home import FINISHED, Home
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.loop import describe_model
