@@ -405,7 +405,7 @@ def test_only_one_follower_of_a_stopped_run_is_told_so(server):
 def test_figures_for_prometheus_have_expiry_and_sample_lag(server):
     import urllib.request
 
-    from psofed.federation.deploy.metrics import serve_metrics
+    from psofed.federation.deploy.status import serve_metrics
 
     server.start()
     operate.submit(server.home, synthetic(rounds=0, interval=0.01))

@@ -1,11 +1,9 @@
 """``psofed federation``: PSO-Fed with real clients over a real network."""
 
 import contextlib
-import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from psofed.scenario import Scenario
 
 HELP = "Run PSO-Fed with real clients: demo on one machine, or certs, server, client and run on several."
-_LOGGER = "psofed.federation"
 _PACKAGES = ("paho.mqtt", "cryptography")
 
 
@@ -55,7 +52,7 @@ class LogOptions(Settings):
         """Write log lines from now on."""
         from psofed.common.logs import write_log_lines
 
-        write_log_lines(_LOGGER, as_json=self.log_json)
+        write_log_lines("psofed.federation", as_json=self.log_json)
 
 
 class CertificateOptions(Settings):
@@ -145,7 +142,6 @@ class RollbackOptions(Settings):
 class StatusOptions(Settings):
     """Choice of what to look at."""
 
-    watch: bool = option(default=False, text="refresh every second until Ctrl-C")
     runs: bool = option(default=False, text="list all runs of this federation")
     audit: bool = option(default=False, text="list refused and revoked certificates and bad replies")
     health: bool = option(
@@ -198,11 +194,6 @@ def ready(*, network: bool = True) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
-
-
-def log(text: str) -> None:
-    """Write a line to the log of a command that runs for long."""
-    logging.getLogger(_LOGGER).info("%s", text)
 
 
 def say(text: str) -> None:
@@ -405,25 +396,12 @@ def server(options: ServerOptions, logs: LogOptions, home: HomeFolder, plugins: 
 
     It continues a run that an earlier server has left, unless `stop` was asked for meanwhile.
     """
-    with ready():
+    with ready(), contextlib.suppress(KeyboardInterrupt):
         logs.start()
         plugins.load()
-        from psofed.federation.deploy.home import notify
-        from psofed.federation.deploy.server import serve
+        from psofed.federation.deploy.server import run_server
 
-        place = home.open(made=False)
-        with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
-            running = stack.enter_context(serve(place, options))
-            if options.metrics_port is not None:
-                from psofed.federation.deploy.metrics import serve_metrics
-
-                port = stack.enter_context(serve_metrics(place, options.metrics_port, options.metrics_host))
-                log(f"metrics for Prometheus at http://{options.metrics_host}:{port}/metrics")
-            nodes = len(running.certificates.names())
-            log(f"serving {running.hub.endpoint} for {nodes} node{'s' * (nodes != 1)}; Ctrl-C stops")
-            notify("READY=1")
-            stack.callback(notify, "STOPPING=1")
-            running.work()
+        run_server(home.open(made=False), options)
 
 
 def status(home: HomeFolder, options: StatusOptions, output: Output) -> None:
@@ -444,16 +422,11 @@ def status(home: HomeFolder, options: StatusOptions, output: Output) -> None:
             else:
                 typer.echo("\n".join(map(describe_record, records)) or "none")
             return
-        while True:
-            current = federation_status(place)
-            if output.as_json:
-                print_json(current)
-            else:
-                clear = "\x1b[H\x1b[2J" if options.watch and sys.stdout.isatty() else ""
-                typer.echo(clear + "\n".join(status_lines(current)))
-            if not options.watch:
-                return
-            time.sleep(1.0)
+        current = federation_status(place)
+        if output.as_json:
+            print_json(current)
+        else:
+            typer.echo("\n".join(status_lines(current)))
 
 
 def _follow(

@@ -68,25 +68,6 @@ class ExportedModel:
             problem = "has values that are not finite" if self.weights.ndim == 1 else "is not a list of weights"
             raise PsofedError(f"the model of round {self.round_number} {problem}")
 
-    @classmethod
-    def of(
-        cls,
-        state: ServerState | ClientState,
-        session: str,
-        scaling: Standardiser | None,
-        settings: Mapping[str, Any] | None,
-    ) -> "ExportedModel":
-        """Return the model of a state; the `settings` of its run say how it makes features."""
-        inputs: dict[str, Any] = {}
-        if settings is not None:
-            run = RunSettings.for_client(settings)
-            if run.scenario.model.kind != "linear":
-                inputs = {"inputs": run.input_dimension, "kind": run.scenario.model.to_mapping()}
-        if [len(shape) for shape in state.layout.shapes] != [1]:
-            raise PsofedError("only a linear regression can be exported; this model has other arrays")
-        weights = np.array(state.model, dtype=np.float64)
-        return cls(weights, state.round_number, session, scaling, state.layout.columns, **inputs)
-
     def features(self) -> FeatureMap:
         """Return z, by which ŷ = wᵀz(x)."""
         size = self.weights.size
@@ -110,8 +91,8 @@ def from_server(home: Home, client: ExportedModel | None = None) -> ExportedMode
             f"the client's columns ({client.columns or 'without names'}) are not those of the model "
             f"({state.layout.columns or 'without names'})"
         )
-    scaling = None if client is None else client.scaling
-    return ExportedModel.of(state, state.session, scaling, None if request is None else request.settings)
+    model = _model_of(state, state.session, None if request is None else request.settings)
+    return model if client is None else replace(model, scaling=client.scaling)
 
 
 def from_client(folder: Path) -> ExportedModel:
@@ -121,32 +102,34 @@ def from_client(folder: Path) -> ExportedModel:
     """
     if not any((place / "state").is_dir() for place in (folder, folder.parent)):
         raise PsofedError(f"{folder}: not the folder of a client, which is psofed-NODE on the node's machine")
-    folder, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
-    memory = read_memory(folder)
+    node, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
+    files = sorted((node / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+    if not files:
+        raise PsofedError(f"{node} holds no client state")
+    memory, settings = NodeMemory.load(files[-1]), None
     if client not in memory.clients:
         names = sorted(memory.clients)
         problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
-        raise PsofedError(f"{folder} {problem}; name one of its clients ({listed(names)}): {folder / names[0]}")
-    return model_of(folder, memory, client)
-
-
-def read_memory(folder: Path) -> NodeMemory:
-    """Return what the node that works in `folder` has saved last."""
-    files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
-    if not files:
-        raise PsofedError(f"{folder} holds no client state")
-    return NodeMemory.load(files[-1])
-
-
-def model_of(folder: Path, memory: NodeMemory, client: str) -> ExportedModel:
-    """Return the own model and scaling of a client of the node that works in `folder`."""
-    kept, settings = memory.of(client), None
+        raise PsofedError(f"{node} {problem}; name one of its clients ({listed(names)}): {node / names[0]}")
+    kept = memory.of(client)
     if kept.state is None:
-        raise PsofedError(f"{folder / client} holds no model yet")
-    if (folder / RUN_FILE).exists():
-        run = RunDescription.from_bytes((folder / RUN_FILE).read_bytes())
+        raise PsofedError(f"{folder} holds no model yet")
+    if (node / RUN_FILE).exists():
+        run = RunDescription.from_bytes((node / RUN_FILE).read_bytes())
         settings = run.settings if run.session == memory.session else None
-    return ExportedModel.of(kept.state, memory.session, read_stream(kept.records).scaling, settings)
+    return replace(_model_of(kept.state, memory.session, settings), scaling=read_stream(kept.records).scaling)
+
+
+def _model_of(state: ServerState | ClientState, session: str, settings: Mapping[str, Any] | None) -> ExportedModel:
+    """Return the model of a state; the `settings` of its run say how it makes features."""
+    if [len(shape) for shape in state.layout.shapes] != [1]:
+        raise PsofedError("only a linear regression can be exported; this model has other arrays")
+    weights = np.array(state.model, dtype=np.float64)
+    model = ExportedModel(weights, state.round_number, session, columns=state.layout.columns)
+    run = None if settings is None else RunSettings.for_client(settings)
+    if run is None or run.scenario.model.kind == "linear":
+        return model
+    return replace(model, inputs=run.input_dimension, kind=run.scenario.model.to_mapping())
 
 
 def save_model(model: ExportedModel, path: Path) -> None:

@@ -23,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -51,7 +52,6 @@ log_dest stderr
 log_type error
 log_type warning
 log_timestamp false
-per_listener_settings false
 listener {port}{address}
 cafile {authority}
 certfile {certificate}
@@ -60,14 +60,11 @@ crlfile {revocations}
 require_certificate true
 use_identity_as_username true
 use_username_as_clientid true
-tls_version tlsv1.2
-allow_anonymous false
 acl_file {access}
 max_packet_size {limit}
 max_queued_messages 1000000
 max_keepalive 600
 set_tcp_nodelay true
-persistence false
 connection_messages false
 {user}"""
 
@@ -131,6 +128,7 @@ def find_mosquitto() -> str:
     return path
 
 
+@dataclass(eq=False)
 class Mosquitto:
     """Mosquitto as a child of this process, which ends with it.
 
@@ -152,20 +150,18 @@ class Mosquitto:
         Called with each line that is logged of what it says.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        certificates: Certificates,
-        federation: str,
-        port: int = PORT,
-        address: str = "",
-        max_frame: int = MAX_FRAME,
-        on_line: Callable[[str], object] = lambda _: None,
-    ) -> None:
-        self.endpoint: Endpoint = Endpoint("127.0.0.1" if address in ALL_ADDRESSES else address, port)
-        self._certificates, self._topics = certificates, Topics(federation)
-        self._address, self._max_frame, self._on_line = address, max_frame, on_line
-        self._config, self._access = folder / "mosquitto.conf", folder / "mosquitto.acl"
+    folder: Path
+    certificates: Certificates
+    federation: str
+    port: int = PORT
+    address: str = ""
+    max_frame: int = MAX_FRAME
+    on_line: Callable[[str], object] = lambda _: None
+
+    def __post_init__(self) -> None:
+        host = "127.0.0.1" if self.address in ALL_ADDRESSES else self.address
+        self.endpoint: Endpoint = Endpoint(host, self.port)
+        self._config, self._access = self.folder / "mosquitto.conf", self.folder / "mosquitto.acl"
         self._path = ""
         self._denied: frozenset[str] = frozenset()
         self._child: subprocess.Popen[bytes] | None = None
@@ -183,8 +179,8 @@ class Mosquitto:
         To be called by the main thread: Linux ends the child with the thread that started it.
         """
         self._path = self._path or find_mosquitto()
-        self._certificates.check_server()
-        self._denied |= self._certificates.revoked()
+        self.certificates.check_server()
+        self._denied |= self.certificates.revoked()
         self.reload()
         write_atomically(self._config, self._configuration().encode())
         if self._is_listening():
@@ -213,11 +209,11 @@ class Mosquitto:
         """
         new = set(names) - self._denied
         self._denied = frozenset(names)
-        self.reload(cut=bool(new & self._certificates.revoked()))
+        self.reload(cut=bool(new & self.certificates.revoked()))
 
     def reload(self, *, cut: bool = False) -> None:
         """Let it read its access list, certificate and list of revoked certificates again; `cut` all connections."""
-        write_atomically(self._access, access_list(self._topics.federation, self._denied).encode())
+        write_atomically(self._access, access_list(self.federation, self._denied).encode())
         if self.pid and cut:
             self.stop()
             self._launch()
@@ -256,7 +252,7 @@ class Mosquitto:
                 if time.monotonic() - logged > 1.0:
                     logged = time.monotonic()
                     _log.warning("mosquitto: %s", text)
-                    self._on_line(text)
+                    self.on_line(text)
 
     def _is_listening(self) -> bool:
         with socket.socket(socket.AF_INET6 if ":" in self.endpoint.host else socket.AF_INET) as caller:
@@ -266,12 +262,12 @@ class Mosquitto:
     def _configuration(self) -> str:
         return _CONFIG.format(
             port=self.endpoint.port,
-            address=f" {self._address}" if self._address else "",
-            authority=self._certificates.authority.absolute(),
-            certificate=self._certificates.bundle(BROKER).absolute(),
-            revocations=self._certificates.revocations.absolute(),
+            address=f" {self.address}" if self.address else "",
+            authority=self.certificates.authority.absolute(),
+            certificate=self.certificates.bundle(BROKER).absolute(),
+            revocations=self.certificates.revocations.absolute(),
             access=self._access.absolute(),
-            limit=self._max_frame + OVERHEAD,
+            limit=self.max_frame + OVERHEAD,
             user="user root\n" if os.geteuid() == 0 else "",
         )
 
