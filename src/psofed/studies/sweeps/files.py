@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.csv_text import csv_text
+from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
@@ -26,21 +27,18 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-    from psofed.studies.advice import Advice
-
 SWEEP_TITLE = "psofed sweep"
-ADVICE_TITLE = "psofed advice"
 SWEEP_FILE = "sweep.nc"
 TABLES = ("points", "trials")
 
 
-def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
-    """Read a result that psofed saved: a simulation (``--out result.nc``), a federation's, a sweep, or advice.
+def load_result(path: str | Path) -> SimulationResult | SweepResult:
+    """Read a result that psofed saved: a simulation (``--out result.nc``), a federation's, or a sweep.
 
     Parameters
     ----------
     path : path
-        The NetCDF file; of a sweep also the folder it was written into, of advice also the JSON file.
+        The NetCDF file; of a sweep also the folder it was written into.
 
     Examples
     --------
@@ -54,23 +52,16 @@ def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
     """
     file = Path(path)
     if file.suffix.lower() == ".json" and file.is_file():
-        what = "a saved advice, the only result that is read from JSON"
-        advice: Advice = read_back(file, file, _read_advice, what)
-        return advice
+        raise PsofedError(
+            f"{file}: JSON is not read back; results are read from NetCDF (.nc), and advice is drawn when it is made: "
+            "psofed advise --plot PICTURE"
+        )
     if file.is_dir() and (file / SWEEP_FILE).exists():
         file = file / SWEEP_FILE
     data = open_dataset(file)
-    make = {SWEEP_TITLE: _sweep_from_dataset, ADVICE_TITLE: _read_advice}
-    kind = make.get(data.attrs.get("title", ""), simulation_from_dataset)
-    result: SimulationResult | SweepResult = read_back(file, data, kind)
+    make = _sweep_from_dataset if data.attrs.get("title", "") == SWEEP_TITLE else simulation_from_dataset
+    result: SimulationResult | SweepResult = read_back(file, data, make)
     return result
-
-
-def _read_advice(source: "Path | xarray.Dataset") -> "Advice":
-    from psofed.studies.advice.advice import advice_from_json
-
-    text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.attrs["advice"]
-    return advice_from_json(json.loads(text))
 
 
 def sweep_to_dataset(result: SweepResult) -> "xarray.Dataset":
