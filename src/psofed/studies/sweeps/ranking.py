@@ -115,7 +115,7 @@ def rank(result: "SweepResult") -> Ranking:
     places = np.arange(len(result.cells)).reshape(shape).transpose(order)
     places = places.reshape(math.prod(shape[place] for place in first), -1)
     metric = result.grid.ranked_by
-    typical = np.array([cell.estimate(metric).typical[0] for cell in result.cells])
+    typical = np.array([value.typical[0] for value in result.estimates(metric)])
     levels = np.where(np.isfinite(typical), typical, math.inf)
     return Ranking([axes[at] for at in first], [axes[at] for at in then], places, levels[places], label_of(metric))
 

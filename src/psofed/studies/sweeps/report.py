@@ -1,13 +1,17 @@
-"""Report of a sweep: the best design, all steady states with intervals, and remarks."""
+"""Report of a sweep: the best design, all steady states with intervals, and remarks; and its LaTeX table."""
 
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from psofed.common.validation import check_choice
 from psofed.render import Column, Kind, NextStep, Report, Table
+from psofed.render.markup import table_to_latex
 from psofed.render.numbers import count, counted
 from psofed.results.metrics import label_of
 from psofed.results.reports import measured
-from psofed.scenario.describe import describe_scenario
+from psofed.scenario.describe import describe_scenario, field_title
 from psofed.studies.sweeps.chart import sweep_chart
 from psofed.studies.sweeps.ranking import rank
 
@@ -54,9 +58,33 @@ def sweep_report(result: "SweepResult") -> Report:
     )
 
 
+def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> str:
+    """Return one metric's steady states, rows by columns; see :meth:`psofed.SweepResult.to_latex`."""
+    check_choice("metric", metric, result.titles)
+    axes, shape, title = result.grid.axes, result.grid.shape, result.titles[metric]
+    across = result.grid.place(columns) if columns is not None else len(axes) - 1 if len(axes) > 1 else None
+    down = [number for number in range(len(axes)) if number != across]
+    places = np.arange(len(result.cells)).reshape(shape).transpose(*down, *(() if across is None else (across,)))
+    places = places.reshape(-1, 1 if across is None else shape[across])
+    headings = [title]
+    if across is not None:
+        headings = [f"{field_title(axes[across].name)} = {label}" for label in axes[across].labels]
+    names, labels, estimates = [axes[number].name for number in down], result.labels(), result.estimates(metric)
+    kind = Kind.LEVEL if label_of(metric).in_decibels else Kind.NUMBER
+    columns_shown = (*map(Column, map(field_title, names)), *(Column(heading, kind) for heading in headings))
+    rows = tuple(
+        (*(str(labels[row[0]][name]) for name in names), *(measured(estimates[at]) for at in row)) for row in places
+    )
+    note = "Lower is better; bold: the lowest of each column."
+    table = Table(f"Steady-state {title} with 95 % intervals", columns_shown, rows, (note,))
+    levels = np.array([value.typical[0] for value in estimates])[places]
+    best = np.where(np.isfinite(levels), levels, np.inf).argmin(axis=0)
+    return table_to_latex(table, bold=frozenset((int(row), len(down) + at) for at, row in enumerate(best)))
+
+
 def _remarks(result: "SweepResult") -> tuple[str, ...]:
     metric, total = result.grid.ranked_by, len(result.cells)
-    estimates, title = [cell.estimate(metric) for cell in result.cells], label_of(metric).title
+    estimates, title = result.estimates(metric), label_of(metric).title
     wide = [value.margin > float(result.grid.precision or math.inf) for value in estimates]
     problems = {
         "diverged trials": [cell.num_diverged > 0 for cell in result.cells],
