@@ -2,7 +2,8 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 
 from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
 from psofed.common.toml import read_toml
+from psofed.common.types import IntArray
 from psofed.common.validation import check_tail
 from psofed.parts.metric import Metric
 from psofed.parts.part import Part
+from psofed.render.numbers import significant
 from psofed.results.metrics import find_metrics, is_measured_by_client, metric_name
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
@@ -151,6 +154,11 @@ class Grid:
             Cell(s, self.trials, self.seed, check_tail(self.tail, s.iterations), metrics, precision)
             for s in self.scenarios()
         ]
+
+    def places(self, down: Sequence[int], across: Sequence[int]) -> IntArray:
+        """Return the numbers of all points as a matrix: its rows are all values of some axes, its columns of others."""
+        places = np.arange(math.prod(self.shape)).reshape(self.shape).transpose(*down, *across)
+        return places.reshape(-1, math.prod(self.shape[axis] for axis in across))
 
     def checked(self) -> "Grid":
         """Return the grid if every point of it is a valid scenario, before the first is computed."""
@@ -304,3 +312,14 @@ def _axis(key: str | tuple[str, ...], values: Any) -> Axis:
         if not isinstance(point, list | tuple) or len(point) != len(fields):
             raise InvalidValueError(name, point, f"a list with {len(fields)} values in each entry, one for each field")
     return Axis(fields, tuple(map(tuple, points)))
+
+
+def name_point(labels: Mapping[str, Any]) -> str:
+    """Name a point by its fields.
+
+    Examples
+    --------
+    >>> name_point({"num_shared": 1, "stepsize": 0.05})
+    'num_shared = 1, stepsize = 0.05'
+    """
+    return ", ".join(f"{name} = {significant(x) if isinstance(x, float) else x}" for name, x in labels.items())

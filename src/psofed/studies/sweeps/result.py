@@ -29,8 +29,7 @@ from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
 from psofed.studies.sweeps.execute import run_cells
-from psofed.studies.sweeps.grid import RUN, Axis, Grid, make_grid
-from psofed.studies.sweeps.ranking import name_point
+from psofed.studies.sweeps.grid import RUN, Axis, Grid, make_grid, name_point
 from psofed.studies.sweeps.store import CellStore
 
 if TYPE_CHECKING:
