@@ -17,7 +17,7 @@ from psofed.common.files import write_atomically
 from psofed.paper import report
 from psofed.paper.claims import HOLDS, PARTLY, Claim
 from psofed.paper.model import Reproduction
-from psofed.render.html import table_to_html
+from psofed.render.markup import table_to_html
 from psofed.render.numbers import counted
 from psofed.scenario import UPLINKS
 
