@@ -13,7 +13,7 @@ from psofed.common.files import write_atomically
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
 from psofed.results import SimulationResult
-from psofed.results.dataset import check_size, metric_variable, numbers, read_metrics, simulation_from_dataset, variable
+from psofed.results.dataset import check_size, metric_variable, numbers, read_metrics, variable
 from psofed.results.metrics import metric_name
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
@@ -61,7 +61,7 @@ def load_result(path: str | Path) -> "SimulationResult | SweepResult | Advice":
         file = file / SWEEP_FILE
     data = open_dataset(file)
     make = {SWEEP_TITLE: _sweep_from_dataset, ADVICE_TITLE: _read_advice}
-    kind = make.get(data.attrs.get("title", ""), simulation_from_dataset)
+    kind = make.get(data.attrs.get("title", ""), SimulationResult.from_dataset)
     result: SimulationResult | SweepResult = read_back(file, data, kind)
     return result
 
