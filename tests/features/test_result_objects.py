@@ -42,14 +42,13 @@ def every(few, grid):
         "simulation": few,
         "difference": few - simulate(FLEET.replace(num_shared=4), trials=20, seed=4),
         "prediction": predict(FLEET),
-        "stepsizes": psofed.predict_stepsizes(FLEET, [0.05, 0.1, 2.0]),
         "tuning": tune(FLEET, shared=[1, 4]),
         "comparison": compare(FLEET, trials=8),
         "sweep": grid,
     }
 
 
-NAMES = ("simulation", "difference", "prediction", "stepsizes", "tuning", "comparison", "sweep")
+NAMES = ("simulation", "difference", "prediction", "tuning", "comparison", "sweep")
 
 
 @pytest.mark.parametrize("name", NAMES)

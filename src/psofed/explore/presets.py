@@ -5,7 +5,7 @@ from psofed.scenario import Scenario
 
 def readme_fleet() -> Scenario:
     """Return the README's fleet, at its best stepsize."""
-    from psofed.parts.attacks.gaussian import Gaussian
+    from psofed.parts.attacks.by_value import Gaussian
 
     return Scenario(num_clients=50, dimension=5, stepsize=0.077, attack=Gaussian(num_byzantine=15))
 

@@ -14,7 +14,7 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
 from psofed.paper.model import CellResults, FigureData, FigureSeries, FigureSubject, Quality
-from psofed.parts.attacks.gaussian import Gaussian
+from psofed.parts.attacks.by_value import Gaussian
 from psofed.results import METRIC_TITLES
 from psofed.scenario import UPLINKS, Data, Scenario
 from psofed.scenario.changes import with_values

@@ -19,7 +19,7 @@ from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.masks import Indices
 from psofed.federation.protocol.names import check_client_names, clean_text, client_number, node_number
 from psofed.federation.protocol.replies import FAILED, LEARNED, LEFT, LOST, NodeReply, Reply
-from psofed.parts.channels.private import Private
+from psofed.parts.channels.built_in import Private
 from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")

@@ -14,7 +14,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.federation.protocol.replies import Reply
-from psofed.parts.channels.private import Private
+from psofed.parts.channels.built_in import Private
 from psofed.parts.contexts import Transmission
 
 PRIVACY = "psofed.privacy"

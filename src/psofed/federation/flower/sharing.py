@@ -16,7 +16,7 @@ from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.column_names import ColumnNames
 from psofed.federation.protocol.instructions import decode_instruction
 from psofed.federation.protocol.replies import NodeReply, encode_reply
-from psofed.parts.channels.private import Private
+from psofed.parts.channels.built_in import Private
 
 _log = logging.getLogger("psofed.federation")
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
-from psofed.parts.aggregations.mean import Mean
+from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Aggregation, Defence, PreAggregation
 from psofed.parts.plain import combine_uploads, mix_uploads
 

@@ -19,9 +19,8 @@ from psofed.federation.protocol.aggregate import Upload, aggregate, check_rule
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, derive_words
 from psofed.federation.server.suspects import Suspects
-from psofed.parts.aggregations.centred_clipping import CentredClipping
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.aggregations.remembered_clipping import RememberedClipping
+from psofed.parts.aggregations.by_entry import Mean
+from psofed.parts.aggregations.clipping import CentredClipping, RememberedClipping
 from psofed.parts.base import Aggregation, PreAggregation
 from psofed.parts.part import takes_memory
 from psofed.scenario.accepted import as_part

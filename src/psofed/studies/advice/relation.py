@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from psofed.parts.models.rff import Rff
+from psofed.parts.models.built_in import Rff
 from psofed.studies.advice.judging import Way
 from psofed.studies.advice.running import Runner
 

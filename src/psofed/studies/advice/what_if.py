@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from psofed.common.errors import InvalidValueError
-from psofed.parts.attacks.sign_flip import SignFlip
+from psofed.parts.attacks.by_value import SignFlip
 from psofed.parts.base import Aggregation, Attack
 from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings

@@ -12,7 +12,7 @@ import numpy as np
 from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
 from psofed.common.toml import read_toml
 from psofed.common.validation import check_tail
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.parts.part import Part
 from psofed.results.metrics import find_metrics, is_measured_by_client, metric_name
 from psofed.scenario import Scenario
