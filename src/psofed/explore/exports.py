@@ -10,12 +10,7 @@ from urllib.parse import urlencode
 from psofed.common.csv_text import csv_text
 from psofed.explore.answers import Answer, State
 from psofed.explore.theory import theory_of
-<<<<<<< HEAD
-from psofed.parts.attacks.gaussian import Gaussian
-=======
-from psofed.explore.words import Side
 from psofed.parts.attacks.by_value import Gaussian
->>>>>>> main
 from psofed.scenario import Scenario
 
 _FILE = "scenario.toml"

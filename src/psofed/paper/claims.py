@@ -13,10 +13,6 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.paper.model import FigureData
-<<<<<<< HEAD
-=======
-from psofed.parts.algorithms.updates import CSFed
->>>>>>> main
 from psofed.results.metric_difference import ratio_of_means
 
 HOLDS, PARTLY = "holds", "holds in part"

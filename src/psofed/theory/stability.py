@@ -11,7 +11,7 @@ The true limit is the μ with ρ(𝓕(μ)) = 1, found from ``growth(μ)``, which
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def stability_limit(growth: Callable[[float], float], guess: float, tolerance: f
     """
     from scipy.optimize import brentq
 
-    @lru_cache(maxsize=None)
+    @cache
     def excess(stepsize: float) -> float:
         value = growth(stepsize)
         return min(math.log(max(value, 1e-300)), 1.0) if value != 1.0 else 1e-12
