@@ -372,7 +372,7 @@ def test_a_simulation_is_not_saved_under_a_name_that_promises_something_else(tmp
 
 
 def test_nothing_against_something_is_infinitely_less() -> None:
-    from psofed.results.metric_difference import paired_difference
+    from psofed.results.differences import paired_difference
 
     nothing, something = np.zeros(8), np.linspace(0.9, 1.1, 8)
     assert paired_difference(nothing, something).decibels == -math.inf

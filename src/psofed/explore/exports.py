@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from psofed.common.csv_text import csv_text
 from psofed.explore.answers import Answer, State
-from psofed.explore.theory import theory_of
+from psofed.explore.steps import theory_of
 from psofed.parts.attacks.by_value import Gaussian
 from psofed.scenario import Scenario
 

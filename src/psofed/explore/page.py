@@ -15,8 +15,7 @@ import panel as pn
 
 from psofed.common.errors import PsofedError
 from psofed.explore import exports
-from psofed.explore.answers import Answer, Simulation, State, Theory
-from psofed.explore.controls import Control, shape_of
+from psofed.explore.answers import Answer, Simulation, State, Theory, note, sentence, table
 from psofed.explore.drafts import (
     Limits,
     changed,
@@ -28,8 +27,7 @@ from psofed.explore.drafts import (
     with_dependents,
 )
 from psofed.explore.form import ESSENTIALS, form_groups
-from psofed.explore.view import View
-from psofed.explore.words import note, sentence, table
+from psofed.explore.view import Control, View, shape_of
 from psofed.explore.workers import Question, Worker
 from psofed.results.metrics import LABELS
 from psofed.scenario import Scenario

@@ -8,7 +8,7 @@ import numpy as np
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Scale, Series, Span
 from psofed.render.numbers import fixed, percent, sentence_case, significant
-from psofed.results.metric_difference import MetricDifference
+from psofed.results.differences import MetricDifference
 from psofed.results.metrics import label_of
 
 if TYPE_CHECKING:
