@@ -126,7 +126,7 @@ class Simulation(Answer):
 
 
 @dataclass
-class State:
+class PageState:
     """The state of a page: what was typed, what is valid of it, and what is known about it.
 
     Attributes
@@ -177,14 +177,14 @@ class State:
         return next((mean for point in points if point and (mean := point.mean(metric)) is not None), None)
 
 
-def sentence(state: State, metric: str) -> str:
+def sentence(state: PageState, metric: str) -> str:
     """Return the answer in a sentence.
 
     Examples
     --------
     >>> fleet = Scenario(num_clients=50, dimension=5, stepsize=0.077)
     >>> present, best = (Point(mu, {"network_mse": ErrorLevel(mse)}) for mu, mse in ((0.077, 0.0229), (0.2, 0.068)))
-    >>> sentence(State({}, fleet, theory=Theory(present, full_best=best)), "network_mse")[46:]
+    >>> sentence(PageState({}, fleet, theory=Theory(present, full_best=best)), "network_mse")[46:]
     'gives −16.4 dB; sharing all gives −11.7 dB at its best stepsize, 0.2.'
     """
     scenario, theory, simulation = state.scenario, state.theory, state.simulation
@@ -204,7 +204,7 @@ def sentence(state: State, metric: str) -> str:
     return f"{text} gives {decibels(value, 1)}{_better(state, metric)}{_full(state, metric)}."
 
 
-def note(state: State) -> str:
+def note(state: PageState) -> str:
     """Return what the page is doing about the answer, or what the user can do."""
     theory, simulation = state.theory, state.simulation
     if theory.error or simulation.error:
@@ -233,7 +233,7 @@ class Row:
     is_minor: bool = False
 
 
-def table(state: State) -> tuple[tuple[str, ...], list[Row]]:
+def table(state: PageState) -> tuple[tuple[str, ...], list[Row]]:
     """Return the columns, a source each, and the rows: errors, what contributes to them, stepsizes and traffic."""
     theory, simulated = state.theory, state.simulation.present
     columns = () if theory.refusal else ("theory",)
@@ -315,7 +315,7 @@ def _instability(theory: Theory) -> str:
     )
 
 
-def _better(state: State, metric: str) -> str:
+def _better(state: PageState, metric: str) -> str:
     """Return what the best stepsize would give, unless it is the current one."""
     best = state.theory.best
     value = None if best is None else best.mean(metric)
@@ -324,7 +324,7 @@ def _better(state: State, metric: str) -> str:
     return f" ({decibels(value, 1)} at its best stepsize, {best.x:.3g})"
 
 
-def _full(state: State, metric: str) -> str:
+def _full(state: PageState, metric: str) -> str:
     """Return what sharing all parameters gives at its best stepsize."""
     best = state.theory.full_best
     value = None if best is None else best.mean(metric)
@@ -333,7 +333,7 @@ def _full(state: State, metric: str) -> str:
     return f"; sharing all gives {decibels(value, 1)} at its best stepsize, {best.x:.3g}"
 
 
-def _simulated(text: str, state: State, metric: str) -> str:
+def _simulated(text: str, state: PageState, metric: str) -> str:
     """Return what simulation shows."""
     point, separator = state.simulation.present, "" if text.endswith(".") else ":"
     if point is None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.files import atomic_path
-from psofed.render.charts import AnyChart, Chart, Panels, RowChart, Scale, Series, Span
+from psofed.render.charts import AnyChart, Chart, Panels, RowChart, Scale, Series
 from psofed.render.numbers import fixed, shortened
 from psofed.render.style import (
     COLOURS,
@@ -256,8 +256,6 @@ def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
     top = _top(chart)
     for series in chart.series:
         _draw_one(axes, series, top)
-    for span in chart.spans:
-        _draw_span(axes, span)
     _scale(axes, chart.x, chart.y, space)
 
 
@@ -299,17 +297,6 @@ def _flags(series: Series, top: float) -> dict[str, NDArray[np.bool_]]:
     lost, beyond = none if series.is_lost is None else series.is_lost, series.y > top
     medians = none if series.is_median is None else series.is_median
     return {_LOST: lost, _BEYOND: beyond & ~lost, _MEDIAN: medians & np.isfinite(series.y) & ~beyond}
-
-
-def _draw_span(axes: Axes, span: Span) -> None:
-    colour, label = _colour(span.colour), with_symbols(span.label) or None
-    if span.low == span.high:
-        draw = axes.axvline if span.axis == "x" else axes.axhline
-        draw(span.low, color=colour, lw=1.2, zorder=1, label=label)
-    else:
-        alpha = None if isinstance(span.colour, str) else 0.2
-        shade = axes.axvspan if span.axis == "x" else axes.axhspan
-        shade(span.low, span.high, color=colour, lw=0, alpha=alpha, zorder=0.5, label=label)
 
 
 def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:

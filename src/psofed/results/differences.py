@@ -12,7 +12,7 @@ the pairs are far less uncertain than either result. What is estimated:
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,7 +29,7 @@ from psofed.scenario.describe import dotted_fields
 if TYPE_CHECKING:
     import pandas
 
-    from psofed.render.charts import Chart
+    from psofed.render.charts import RowChart
     from psofed.results.simulation import SimulationResult
     from psofed.scenario import Scenario
 
@@ -183,7 +183,6 @@ class Difference(Reported):
     metrics: dict[str, MetricDifference]
     trials: tuple[int, int]
     names: tuple[str, str] = ("the first", "the second")
-    _values: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False)
 
     @property
     def network_mse(self) -> MetricDifference:
@@ -246,15 +245,11 @@ class Difference(Reported):
         ]
         return pandas.DataFrame(rows)
 
-    def chart(self, metric: str = "network_mse") -> "Chart":
-        """Return every pair's difference in dB, in order, with the estimate and its interval."""
+    def chart(self) -> "RowChart":
+        """Return the difference of every metric with its interval."""
         from psofed.results.reports.difference import difference_chart
 
-        return difference_chart(self, metric)
-
-    def pairs(self, metric: str = "network_mse") -> FloatArray:
-        """Return 10 log₁₀(a_i/b_i) of every pair; infinite where one diverged, NaN where both did."""
-        return pair_decibels(*self._values[metric])
+        return difference_chart(self)
 
 
 def difference(a: "SimulationResult", b: "SimulationResult") -> Difference:
@@ -303,13 +298,13 @@ def paired_metrics(
     confidence: float = CONFIDENCE,
 ) -> Difference:
     """Compare steady states by metric, pair by pair: trials have numbers, and those that both have are pairs."""
-    metrics, values = {}, {}
-    for metric in first:
-        if metric in second:
-            common = min(len(first[metric]), len(second[metric]))
-            values[metric] = first[metric][:common], second[metric][:common]
-            metrics[metric] = paired_difference(*values[metric], confidence)
-    return Difference(metrics, (common, common), names, values)
+    common = min(len(next(iter(first.values()))), len(next(iter(second.values()))))
+    metrics = {
+        metric: paired_difference(first[metric][:common], second[metric][:common], confidence)
+        for metric in first
+        if metric in second
+    }
+    return Difference(metrics, (common, common), names)
 
 
 def name_by_settings(first: "Scenario", second: "Scenario") -> tuple[str, str]:
