@@ -15,7 +15,7 @@ import psofed
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.numbers import to_decibels
 from psofed.explore import exports
-from psofed.explore.answers import ErrorLevel, Point, Simulation, State, Theory
+from psofed.explore.answers import ErrorLevel, PageState, Point, Simulation, Theory, note, sentence, table
 from psofed.explore.drafts import (
     LIMITS,
     changed,
@@ -28,9 +28,7 @@ from psofed.explore.drafts import (
 )
 from psofed.explore.form import ESSENTIALS, form_groups
 from psofed.explore.presets import make_presets, readme_fleet
-from psofed.explore.simulating import TRIALS, simulation_steps
-from psofed.explore.theory import fleet_of, theory_steps
-from psofed.explore.words import note, sentence, table
+from psofed.explore.steps import TRIALS, fleet_of, simulation_steps, theory_steps
 from psofed.explore.workers import Question, Worker
 from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
@@ -229,8 +227,8 @@ def test_simulated_points_are_what_simulate_says() -> None:
 # Sentence and table
 
 
-def state_of(scenario: Scenario, simulation: Simulation | None = None) -> State:
-    state = State(scenario.to_mapping(), scenario, simulation=simulation or Simulation())
+def state_of(scenario: Scenario, simulation: Simulation | None = None) -> PageState:
+    state = PageState(scenario.to_mapping(), scenario, simulation=simulation or Simulation())
     state.theory = state.drawn = final_theory(scenario)
     return state
 

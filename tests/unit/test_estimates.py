@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from psofed.results import estimate
+from psofed.results.differences import paired_difference
 from psofed.results.estimates import is_heavy_tailed, lower_bound_of_mean, median_interval, sign_test_rank
-from psofed.results.metric_difference import paired_difference
 
 pytestmark = pytest.mark.results
 

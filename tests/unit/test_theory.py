@@ -13,9 +13,9 @@ import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.availabilities import Bernoulli
 from psofed.cli import app
+from psofed.explore.answers import Side, sentence
 from psofed.explore.exports import as_command
-from psofed.explore.theory import theory_steps
-from psofed.explore.words import Side, sentence
+from psofed.explore.steps import theory_steps
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune

@@ -9,7 +9,7 @@ from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
 from psofed.common.numbers import to_decibels
-from psofed.explore.answers import AXES, Point, State
+from psofed.explore.answers import AXES, PageState, Point
 from psofed.render.numbers import sentence_case
 from psofed.results.metrics import LABELS
 
@@ -50,7 +50,7 @@ class AxisChart:
             HoverTool(renderers=[dots], tooltips=[("", "@trials simulated trials"), place, ("dB", interval)]),
         )
 
-    def show(self, state: State, metric: str) -> None:
+    def show(self, state: PageState, metric: str) -> None:
         """Draw the answers so far."""
         for name, data in self._sources.items():
             columns = _columns(_marks(state, name, self.axis, metric))
@@ -97,7 +97,7 @@ class AxisChart:
         _move(self.figure.x_range, 1 if is_time else 0.5 if is_count else 0, right + 0.5 if is_count else 1.06 * right)
 
 
-def _marks(state: State, source: str, axis: str, metric: str) -> list[tuple[float, float, float, float, int]]:
+def _marks(state: PageState, source: str, axis: str, metric: str) -> list[tuple[float, float, float, float, int]]:
     """Return x, level, both ends of a range and the number of trials for what one source draws."""
     theory, level = state.theory, state.shown(metric)
     match source:

@@ -8,14 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from psofed.common.csv_text import csv_text
-from psofed.explore.answers import Answer, State
-from psofed.explore.theory import theory_of
-<<<<<<< HEAD
-from psofed.parts.attacks.gaussian import Gaussian
-=======
-from psofed.explore.words import Side
+from psofed.explore.answers import Answer, PageState
+from psofed.explore.steps import theory_of
 from psofed.parts.attacks.by_value import Gaussian
->>>>>>> main
 from psofed.scenario import Scenario
 
 _FILE = "scenario.toml"
@@ -80,7 +75,7 @@ def playground_address(scenario: Scenario) -> str:
     return f"{site}/playground/#{fragment}" if site and fragment else ""
 
 
-def numbers_as_csv(state: State) -> str:
+def numbers_as_csv(state: PageState) -> str:
     """Return the points of all charts as one long table: source, axis, x, metric, mean, interval, trials."""
     rows: list[tuple[Any, ...]] = [("source", "axis", "x", "metric", "mean", "low", "high", "trials")]
     for source, answer in (("theory", state.theory), ("simulation", state.simulation)):

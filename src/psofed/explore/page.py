@@ -15,8 +15,7 @@ import panel as pn
 
 from psofed.common.errors import PsofedError
 from psofed.explore import exports
-from psofed.explore.answers import Answer, Simulation, State, Theory
-from psofed.explore.controls import Control, shape_of
+from psofed.explore.answers import Answer, PageState, Simulation, Theory, note, sentence, table
 from psofed.explore.drafts import (
     Limits,
     changed,
@@ -28,8 +27,7 @@ from psofed.explore.drafts import (
     with_dependents,
 )
 from psofed.explore.form import ESSENTIALS, form_groups
-from psofed.explore.view import View
-from psofed.explore.words import note, sentence, table
+from psofed.explore.view import Control, View, shape_of
 from psofed.explore.workers import Question, Worker
 from psofed.results.metrics import LABELS
 from psofed.scenario import Scenario
@@ -73,7 +71,7 @@ class Session:
 
     def __init__(self, explored: Explored, arguments: dict[str, list[bytes]]) -> None:
         self._explored = explored
-        self._state: State = State({}, next(iter(explored.presets.values())))
+        self._state: PageState = PageState({}, next(iter(explored.presets.values())))
         self._metric, self._refused = "network_mse", ""
         self._count = 0
         self._is_filling = False
@@ -124,7 +122,7 @@ class Session:
 
     def _open(self, scenario: Scenario) -> None:
         self._stop()
-        self._state = State(form_mapping(scenario), scenario)
+        self._state = PageState(form_mapping(scenario), scenario)
         self._ask_theory()
         self._show_all()
 

@@ -67,7 +67,7 @@ def process_context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["psofed.explore.simulating", "psofed.simulation.monte_carlo"])
+    context.set_forkserver_preload(["psofed.explore.steps", "psofed.simulation.monte_carlo"])
     forkserver.ensure_running()
     return context
 
@@ -209,8 +209,7 @@ def _answer(connection: Connection, number: int, question: Question) -> None:
 
 
 def _steps(connection: Connection, number: int, question: Question) -> Iterator[Answer]:
-    from psofed.explore.simulating import simulation_steps
-    from psofed.explore.theory import theory_steps
+    from psofed.explore.steps import simulation_steps, theory_steps
 
     if question.scenario is None:
         return

@@ -13,11 +13,7 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.paper.model import FigureData
-<<<<<<< HEAD
-=======
-from psofed.parts.algorithms.updates import CSFed
->>>>>>> main
-from psofed.results.metric_difference import ratio_of_means
+from psofed.results.differences import ratio_of_means
 
 HOLDS, PARTLY = "holds", "holds in part"
 THEORY_FIGURES = tuple(f"fig{number}" for number in range(2, 9))

@@ -22,7 +22,7 @@ from psofed._version import __version__
 from psofed.common.files import write_atomically
 from psofed.paper.charts import BAND, KINDS, kind_of, ordinate, shown_kinds
 from psofed.paper.claims import HOLDS, PARTLY, Claim
-from psofed.paper.curves import published_table
+from psofed.paper.figures import published_table
 from psofed.paper.model import FigureData, Reproduction
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.markup import table_to_html

@@ -5,7 +5,6 @@ thing that is compared. `Panels` are charts side by side.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,17 +61,6 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Span:
-    """A shaded range along one axis; a line where both ends are equal."""
-
-    low: float
-    high: float
-    axis: Literal["x", "y"] = "x"
-    label: str = ""
-    colour: int | str = "0.9"
-
-
-@dataclass(frozen=True)
 class Scale:
     """An axis.
 
@@ -104,7 +92,6 @@ class Chart:
     title : str
     x, y : Scale
     series : tuple of Series
-    spans : tuple of Span
     size : (float, float)
         Width and height in inches.
     """
@@ -113,7 +100,6 @@ class Chart:
     x: Scale
     y: Scale
     series: tuple[Series, ...]
-    spans: tuple[Span, ...] = ()
     size: tuple[float, float] = (7.2, 4.2)
 
 
