@@ -16,13 +16,7 @@ from psofed.parts.part import Part
 from psofed.parts.registry import FAMILIES, built_in_parts
 
 # Values that stand on the page of what returns or takes them, and settings, which have a page of their own.
-ON_PAGE = {
-    "Difference": "difference",
-    "LearningCurve": "Prediction",
-    "Terms": "Prediction",
-    "StepsizeCurve": "predict_stepsizes",
-    "TrialState": "Metric",
-}
+ON_PAGE = {"Difference": "difference", "LearningCurve": "Prediction", "Terms": "Prediction", "TrialState": "Metric"}
 SETTINGS = {"Scenario": "scenario", "Selection": "selection-selection", "Data": "data-data", "Links": "links-channel"}
 SETTINGS["Uniform"] = SETTINGS["Data"]
 RESULTS = ("Prediction",)  # made by functions, with arguments of no concern to a reader
