@@ -1,6 +1,6 @@
 """Samples as arrays: inputs and labels that the kernel receives in chunks instead of drawing them.
 
-With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
+With w° the model that errors are measured from (:mod:`psofed.fleet.measured`), the kernel is given the features z and
 the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
 as for linear streams, where the residual is the noise.
 """
