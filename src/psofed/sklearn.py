@@ -94,6 +94,8 @@ class FederatedRegressor(_Estimator):
     ([1.0, -2.0, 0.5], 3.0)
     """
 
+    n_features_in_: ClassVar[int]  # set by scikit-learn in each instance
+
     # Requested by default, so that pipelines and searches pass `clients` on (metadata routing).
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"clients": True}
     __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {"clients": True}

@@ -104,13 +104,7 @@ class OwnData(Reported):
             f"{counted(self.num_clients, 'client')} with {counted(sum(self.samples), 'sample')} of "
             f"{counted(self.num_columns, 'feature')}.",
             f"{Path(table.path).name}: {table.target_column} from {listed(table.features)}.",
-            (
-                Table(
-                    "",
-                    (Column("client"), Column("samples", Kind.COUNT)),
-                    tuple(zip(self.clients, self.samples, strict=True)),
-                ),
-            ),
+            (Table("", columns, tuple(rows)),),
             tuple(self.notes()),
         )
 

@@ -62,7 +62,7 @@ class Standardiser:
         sample = None
         if self.is_ready:
             deviation = np.sqrt(self.squares[-1] / self.rows)
-            sample = _scaled(inputs, *(of[:-1] for of in following), self.clip), (target - self.target_mean) / deviation
+            sample = _scaled(inputs, following, self.clip), (target - self.target_mean) / deviation
         self.counts, self.means, self.squares = following
         return sample
 
@@ -83,7 +83,7 @@ class Standardiser:
 
     def scale(self, inputs: FloatArray) -> FloatArray:
         """Scale inputs as those of the next row, without adding them; shape (d,)."""
-        return _scaled(inputs, *(of[:-1] for of in self._with(inputs, np.nan)), self.clip)
+        return _scaled(inputs, self._with(inputs, np.nan), self.clip)
 
     def restore(self, prediction: float) -> float:
         """Return a scaled prediction in the unit of the target."""
@@ -152,7 +152,7 @@ def standardise(
     is_sample[: max(warmup, 0)] = False
     before = np.flatnonzero(is_sample) - 1
     deviations = np.sqrt(squares[before, -1] / counts[before, -1])
-    scaled = _scaled(inputs[is_sample], *(of[is_sample, :-1] for of in (counts, means, squares)), np.inf)
+    scaled = _scaled(inputs[is_sample], (counts[is_sample], means[is_sample], squares[is_sample]), np.inf)
     clipped = int(np.count_nonzero(np.abs(scaled) > clip))
     return np.clip(scaled, -clip, clip), (targets[is_sample] - means[before, -1]) / deviations, clipped
 
@@ -180,7 +180,9 @@ def _running(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return counts, first + means, squares
 
 
-def _scaled(inputs: FloatArray, counts: FloatArray, means: FloatArray, squares: FloatArray, clip: float) -> FloatArray:
+def _scaled(inputs: FloatArray, statistics: tuple[FloatArray, FloatArray, FloatArray], clip: float) -> FloatArray:
+    """Scale inputs (…, d) with counts, means and squares (…, d + 1), whose last column is the target's."""
+    counts, means, squares = (of[..., :-1] for of in statistics)
     is_present = ~np.isnan(inputs) & (squares > 0.0)
     deviations = np.sqrt(np.where(is_present, squares, 1.0) / np.maximum(counts, 1.0))
     return np.clip(np.where(is_present, (inputs - means) / deviations, 0.0), -clip, clip)

@@ -75,7 +75,9 @@ class ClientTable:
     def only(self, clients: Sequence[int]) -> "ClientTable":
         """Return the rows of some clients, by number."""
         per_client = ("clients", "inputs", "targets", "dropped", "times")
-        chosen = {name: tuple(of[k] for k in clients) for name in per_client if (of := getattr(self, name))}
+        chosen: dict[str, Any] = {
+            name: tuple(of[k] for k in clients) for name in per_client if (of := getattr(self, name))
+        }
         return replace(self, **chosen)
 
     @property
