@@ -11,7 +11,7 @@ from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.fleet import draw_inputs
 from psofed.fleet.nonlinear import draw_sample
-from psofed.parts.models.rff import Rff
+from psofed.parts.models.built_in import Rff
 from psofed.results import Estimate, estimate
 from psofed.scenario import Scenario
 

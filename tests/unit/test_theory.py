@@ -345,8 +345,6 @@ def test_theory_refuses_fleets_that_learn_nothing() -> None:
     slow = psofed.Scenario(num_clients=1, dimension=2, stepsize=1e-17)
     with pytest.raises(psofed.NotCoveredError, match=r"stepsize = 1e-17 is so small .* at least 8\.7e-14"):
         _ = psofed.predict(slow).network_mse
-    with pytest.raises(psofed.NotCoveredError, match="so small"):
-        psofed.predict_stepsizes(slow, [0.1, 1e-17])
 
 
 def test_a_stepsize_far_beyond_the_limit_is_unstable_and_numpy_says_nothing() -> None:

@@ -7,9 +7,10 @@ before. Sentence, table, chart and files are made from these values.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from psofed.results.metrics import LABELS
+from psofed.scenario import Scenario
 
 METRICS = tuple(LABELS)
 # What the chart can be drawn over, and the label of its axis.
@@ -116,3 +117,55 @@ class Simulation(Answer):
     """The simulation's answer; `progress` is the finished fraction of the plan."""
 
     progress: float = 0.0
+
+
+@dataclass
+class State:
+    """The state of a page: what was typed, what is valid of it, and what is known about it.
+
+    Attributes
+    ----------
+    draft : dict
+        Values in the form, in the layout of a scenario file; they may be invalid.
+    scenario : Scenario
+        The last valid scenario.
+    error : str
+        Why the draft is invalid.
+    theory, drawn : Theory
+        The answer about `scenario`; and the same with the curves of earlier settings, for the chart.
+    simulation : Simulation
+        The simulation of `scenario`.
+    simulating : bool
+        Whether more of it will come.
+    theory_number, simulation_number : int
+        Numbers of the newest questions.
+    """
+
+    draft: dict[str, Any]
+    scenario: Scenario
+    error: str = ""
+    theory: Theory = field(default_factory=Theory)
+    drawn: Theory = field(default_factory=Theory)
+    simulation: Simulation = field(default_factory=Simulation)
+    simulating: bool = False
+    theory_number: int = 0
+    simulation_number: int = 0
+
+    @property
+    def name(self) -> str:
+        """``"failed"``, ``"unstable"``, ``"simulating"``, ``"uncovered"``, ``"computing"`` or ``"ready"``."""
+        theory = self.theory
+        if theory.error or self.simulation.error:
+            return "failed"
+        if theory.present is not None and not math.isfinite(theory.present.levels["network_mse"].mean):
+            return "unstable"
+        if self.simulating:
+            return "simulating"
+        if theory.refusal:
+            return "uncovered"
+        return "ready" if theory.present is not None else "computing"
+
+    def shown(self, metric: str) -> float | None:
+        """Return the error by theory, or else the simulated one."""
+        points = (self.theory.present, self.simulation.present)
+        return next((mean for point in points if point and (mean := point.mean(metric)) is not None), None)

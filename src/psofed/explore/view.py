@@ -10,9 +10,8 @@ from typing import Any
 import panel as pn
 
 from psofed.explore.chart import AxisChart
-from psofed.explore.drafts import SIDES
 from psofed.explore.form import ESSENTIALS
-from psofed.explore.words import ErrorTable
+from psofed.explore.words import Row
 from psofed.results.metrics import LABELS
 
 _CSS = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
@@ -34,22 +33,18 @@ class View:
 
     def __init__(self, presets: Iterable[str], files: Mapping[str, Callable[[], str]]) -> None:
         button, menu, pane = pn.widgets.Button, pn.widgets.Select, partial(pn.pane.HTML, stylesheets=[_CSS])
-        switch = pn.widgets.RadioButtonGroup
         titles = {label.title: name for name, label in LABELS.items()}
         starts = {"your settings": "", **{title: title for title in presets}}
         self.preset: Any = menu(name="Start from", options=starts, width=290)
         self.metric: Any = menu(name="Metric", options=titles, width=150)
-        self.compare: Any = button(name="Compare with B", align="end", width=140)
-        self.undo: Any = button(name="Undo", align="end", width=70)
         self.simulate: Any = button(name="Simulate", align="end", width=110, button_type="primary")
         self.sentence: Any = pane(css_classes=["sentences"], **_WIDE)
-        self.side: Any = switch(options={f"Settings of {side}": side for side in SIDES}, **_WIDE)
         self.group: Any = menu(name="Settings", options=[ESSENTIALS], **_WIDE)
         self.error: Any = pane(css_classes=["error"], **_WIDE)
         self.fields: Any = pn.Column(**_WIDE)
         self.best: Any = button(name="Use the best stepsize", **_WIDE)
-        self.axis: Any = switch(options=_AXES)
-        self.chart: AxisChart = AxisChart("stepsize", SIDES)
+        self.axis: Any = pn.widgets.RadioButtonGroup(options=_AXES)
+        self.chart: AxisChart = AxisChart("stepsize")
         self._figure: Any = pn.pane.Bokeh(self.chart.figure, **_WIDE)
         self.caption: Any = pane(css_classes=["caption"], **_WIDE)
         self.table: Any = pane(**_WIDE)
@@ -58,12 +53,12 @@ class View:
         self.address: Any = pn.widgets.TextInput(visible=False)
         self.address.jscallback(value=_SHOW_ADDRESS)
         title = pane("<h1>psofed <span>explorer</span></h1>", align="center", width=160)
-        settings = (self.side, self.group, self.error, self.fields, self.best)
+        settings = (self.group, self.error, self.fields, self.best)
         answers = (self.axis, self._figure, self.caption, self.table, self._downloads(files))
         self.root: Any = _box(
             pn.Column,
             "page",
-            _box(pn.Row, "row", title, self.preset, self.metric, self.compare, self.undo, self.simulate),
+            _box(pn.Row, "row", title, self.preset, self.metric, self.simulate),
             self.sentence,
             _box(pn.Row, "row", _box(pn.Column, "form", *settings), _box(pn.Column, "answers", *answers)),
             self.address,
@@ -85,14 +80,14 @@ class View:
 
     def draw_over(self, axis: str) -> None:
         """Begin a chart over another axis."""
-        self.chart = AxisChart(axis, SIDES)
+        self.chart = AxisChart(axis)
         self._figure.object = self.chart.figure
 
-    def show_table(self, table: ErrorTable, title: str) -> None:
+    def show_table(self, columns: tuple[str, ...], table: list[Row], title: str) -> None:
         """Show the table; the row with this title is the selected metric."""
-        head = "".join(f"<th scope=col>{escape(column)}</th>" for column in ("", *table.columns))
+        head = "".join(f"<th scope=col>{escape(column)}</th>" for column in ("", *columns))
         rows = []
-        for row in table.rows:
+        for row in table:
             kind = "minor" if row.is_minor else "shown" if row.title == title else ""
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
             rows.append(f'<tr class="{kind}"><th scope=row>{escape(row.title)}</th>{cells}</tr>')

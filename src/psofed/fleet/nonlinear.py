@@ -135,7 +135,7 @@ def draw_sample(
 
 def evaluate_function(scenario: Scenario, inputs: FloatArray) -> FloatArray:
     """Return f of inputs (count, d), shape (count,)."""
-    from psofed.engine.functions import evaluate
+    from psofed.engine.samples import evaluate
 
     assert scenario.data.function is not None
     return evaluate(scenario.data.function, inputs)

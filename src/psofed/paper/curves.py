@@ -14,7 +14,7 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.fleet import draw_fleet
 from psofed.paper.model import CellResults, FigureData, FigureSeries, FigureSubject, Quality
-from psofed.parts.attacks.gaussian import Gaussian
+from psofed.parts.attacks.by_value import Gaussian
 from psofed.results import METRIC_TITLES
 from psofed.scenario import UPLINKS, Data, Scenario
 from psofed.scenario.changes import with_values
@@ -166,13 +166,11 @@ class FigurePlan(FigureSubject):
             unsteady=tuple(unsteady),
         )
 
-    def examples(self) -> tuple[Scenario, Scenario]:
-        """Return a point of the first and of the last curve that theory predicts, under the strongest attack."""
-        predicted = [curve.equivalent for curve in self.curves if curve.equivalent is not None]
+    def example(self) -> Scenario:
+        """Return a point of the first curve that theory predicts, under the strongest attack."""
+        changes = next(curve.equivalent for curve in self.curves if curve.equivalent is not None)
         name, values = self.x_axis.name, self.x_axis.labels
-        strongest = {name: values[-1]} if name.startswith("attack.") else {}
-        first, last = (with_values(self.base, {**predicted[at], **strongest}) for at in (0, -1))
-        return first, last
+        return with_values(self.base, {**changes, **({name: values[-1]} if name.startswith("attack.") else {})})
 
     def _simulated(self) -> Iterator[tuple[int, str]]:
         """Yield the number of every simulated curve with its uplink."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from psofed.common.validation import check_choice
 from psofed.paper.curves import FigurePlan, PlannedCurve, axis, curves_over, paper_scenario, stepsize_axis
-from psofed.parts.attacks.gaussian import Gaussian
+from psofed.parts.attacks.by_value import Gaussian
 from psofed.scenario import Scenario
 
 __all__ = ["figure_names", "load_figure"]

@@ -1,4 +1,4 @@
-"""Charts drawn into Matplotlib axes: curves, rows with intervals, and heat maps."""
+"""Charts drawn into Matplotlib axes: curves, and rows with intervals."""
 
 import itertools
 import math
@@ -14,11 +14,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from psofed.render.charts import Chart, RowChart, Rows, Scale, Series, Span
+from psofed.render.charts import Chart, RowChart, Scale, Series, Span
 from psofed.render.numbers import fixed, shortened
 from psofed.render.style import COLOURS
 
-_FLAG = COLOURS[1]
 _SYMBOL = re.compile(r"(?<!\w)(\w)_(\w)(²?)(?!\w)")
 # Marks at the upper edge: of what diverged, and of what lies above the picture. No series has them.
 _LOST, _BEYOND = r"$\infty$", r"$\uparrow$"
@@ -129,54 +128,33 @@ def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
 
 
 def _draw_rows(axes: Axes, chart: RowChart, space: tuple[float, float], longest: int) -> None:
-    places = np.arange(len(chart.names))
-    if chart.zero:
-        axes.axvline(0.0, color="black", lw=0.9)
-    if chart.joined:
-        first, second = (rows.values for rows in chart.rows[:2])
-        colours = [_FLAG if at in chart.flagged else "0.6" for at in places]
-        axes.hlines(places, first, second, color=colours, lw=1.6, zorder=1)
-    for number, rows in enumerate(chart.rows):
-        _draw_row_values(axes, chart, rows, 48 * number * chart.joined)
+    """Draw every value with its interval: an arrow and the number where it lies off the axis."""
+    values, places = chart.values, np.arange(len(chart.names))
+    axes.axvline(0.0, color="black", lw=0.9)
+    shown = np.isfinite(chart.low) & np.isfinite(values)
+    axes.hlines(places[shown], chart.low[shown], chart.high[shown], color=COLOURS[0], lw=2.2, alpha=0.55, zorder=1)
+    left, right = chart.x.limits or (-math.inf, math.inf)
+    for at, value in enumerate(values.tolist()):
+        is_low, is_inside = value < left, left <= value <= right
+        marker, size = ("*", 10.0) if at in chart.starred else ("o", 5.5)
+        if math.isinf(value):
+            axes.annotate("diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=COLOURS[0])
+        elif is_inside:
+            axes.plot([value], [at], marker=marker, ms=size, color=COLOURS[0], zorder=3)
+        elif math.isfinite(value):
+            edge, marker, side = (left, "<", "left") if is_low else (right, ">", "right")
+            axes.plot([edge], [at], marker=marker, ms=size, color=COLOURS[0], zorder=3, clip_on=False)
+            end = float((chart.high if is_low else chart.low)[at])  # the number stands inside of the interval
+            end = float(np.clip(end if math.isfinite(end) else value, left, right))
+            number = fixed(value, 2 if abs(value) < 10 else int(abs(value) < 100))
+            axes.annotate(
+                number, (end, at), xytext=(6 if is_low else -6, 0), textcoords="offset points",
+                ha=side, va="center", fontsize=8,
+            )  # fmt: skip
     axes.set_yticks(places, [with_symbols(shortened(name, longest)) for name in chart.names])
-    for at, label in enumerate(axes.get_yticklabels()):
-        if at in chart.flagged:
-            label.set(color=_FLAG, fontweight="bold")
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     _scale(axes, chart.x, Scale(), space)
-
-
-def _draw_row_values(axes: Axes, chart: RowChart, rows: Rows, shift: int) -> None:
-    """Draw a value for each row with its interval: a star where it is starred, an arrow where it is off the axis."""
-    colour, places, values = _colour(rows.colour), np.arange(len(rows.values)), rows.values
-    style: dict[str, Any] = {"mfc": "white" if rows.hollow else colour, "ms": 5.5, "mew": 1.2}
-    style |= {"ls": "none", "marker": rows.marker, "color": colour, "mec": colour, "zorder": 3}
-    low, high = chart.x.limits or (-math.inf, math.inf)
-    ends = [values if end is None else end for end in (rows.low, rows.high)]
-    if rows.low is not None and rows.high is not None:
-        shown = np.isfinite(rows.low) & np.isfinite(values)
-        lines = places[shown], rows.low[shown], rows.high[shown]
-        axes.hlines(*lines, color=colour, lw=2.2, alpha=0.55, capstyle="butt", zorder=1)
-    inside = np.isfinite(values) & (values >= low) & (values <= high)
-    starred = inside & np.isin(places, list(chart.starred))
-    plain = inside & ~starred
-    axes.plot(values[plain], places[plain], label=with_symbols(rows.label) or None, **style)
-    axes.plot(values[starred], places[starred], **(style | {"marker": "*", "ms": 10}))
-    for at in places[np.isinf(values)]:
-        axes.annotate("diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=colour)
-    for at in places[np.isfinite(values) & ~inside]:
-        value = float(values[at])
-        is_low = value < low
-        arrow = style | {"marker": "<" if is_low else ">"}
-        axes.plot([low if is_low else high], [at], clip_on=False, **arrow)
-        inner = ends[int(is_low)][at]  # the number stands inside of the interval
-        inner = float(np.clip(inner if math.isfinite(inner) else value, low, high))
-        number = f"{rows.label} {fixed(value, 2 if abs(value) < 10 else int(abs(value) < 100))}".strip()
-        axes.annotate(
-            number, (inner, at), xytext=(6 + shift if is_low else -6 - shift, 0), textcoords="offset points",
-            ha="left" if is_low else "right", va="center", fontsize=8,
-        )  # fmt: skip
 
 
 def legend_of(every: Iterable[Axes], charts: Iterable[Chart | RowChart]) -> list[Any]:

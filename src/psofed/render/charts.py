@@ -118,34 +118,16 @@ class Chart:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """A value for each row of a row chart, with its interval where there is one."""
-
-    label: str
-    values: FloatArray
-    low: FloatArray | None = None
-    high: FloatArray | None = None
-    marker: str = "o"
-    colour: int | str = 0
-    hollow: bool = False
-
-
-@dataclass(frozen=True, eq=False)
 class RowChart:
-    """Named rows from top to bottom.
+    """A value with its interval for each of some named rows, from top to bottom, on both sides of zero.
 
     Attributes
     ----------
     title : str
     x : Scale
     names : tuple of str
-    rows : tuple of Rows
-    zero : bool
-        Whether a line is drawn at zero.
-    joined : bool
-        Whether the first two values of a row are joined by a line.
-    flagged : frozenset of int
-        Rows that stand out.
+    values, low, high : array (rows,)
+        Values and the ends of their intervals; infinite where it diverged, NaN where there is none.
     starred : frozenset of int
         Rows marked by a star.
     size : (float, float)
@@ -154,10 +136,9 @@ class RowChart:
     title: str
     x: Scale
     names: tuple[str, ...]
-    rows: tuple[Rows, ...]
-    zero: bool = False
-    joined: bool = False
-    flagged: frozenset[int] = frozenset()
+    values: FloatArray
+    low: FloatArray
+    high: FloatArray
     starred: frozenset[int] = frozenset()
     size: tuple[float, float] = (6.0, 4.0)
 

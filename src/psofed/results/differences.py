@@ -1,8 +1,8 @@
-"""Differences between two results, metric by metric, and whether their trials are pairs on equal draws."""
+"""Differences between two results, metric by metric, from trials that are pairs on equal draws."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.types import FloatArray
 from psofed.render import Report, Reported
 from psofed.results.estimates import CONFIDENCE
-from psofed.results.metric_difference import MetricDifference, pair_decibels, paired_difference, unpaired_difference
+from psofed.results.metric_difference import MetricDifference, pair_decibels, paired_difference
 from psofed.results.metrics import label_of
 from psofed.scenario.describe import dotted_fields
 
@@ -34,20 +34,16 @@ class Difference(Reported):
     Attributes
     ----------
     network_mse, server_msd, test_mse : MetricDifference
-    paired : bool
-        Whether trials are pairs on equal draws.
     trials : (int, int)
         How many of each result were used.
-    reasons : tuple of str
-        Why they are not pairs.
     names : (str, str)
         What the results are called: by default the settings in which they differ.
     """
 
+    paired: ClassVar[bool] = True  # others are refused
+
     metrics: dict[str, MetricDifference]
-    paired: bool
     trials: tuple[int, int]
-    reasons: tuple[str, ...] = ()
     names: tuple[str, str] = ("the first", "the second")
     _values: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict, repr=False)
 
@@ -91,7 +87,6 @@ class Difference(Reported):
             **{metric: value.to_json() for metric, value in self.metrics.items()},
             "paired": self.paired,
             "trials": list(self.trials),
-            "not_paired_because": list(self.reasons),
             "names": list(self.names),
         }
 
@@ -121,28 +116,17 @@ class Difference(Reported):
 
     def pairs(self, metric: str = "network_mse") -> FloatArray:
         """Return 10 log₁₀(a_i/b_i) of every pair; infinite where one diverged, NaN where both did."""
-        if not self.paired:
-            raise PsofedError(f"no pairs: {'; '.join(self.reasons)}")
         return pair_decibels(*self._values[metric])
 
-    @property
-    def basis(self) -> str:
-        """Basis of the comparison: pairs on equal draws, or why there are none."""
-        if self.paired:
-            return f"{self.trials[0]} pairs of trials on equal draws"
-        return f"not paired, {self.trials[0]} and {self.trials[1]} trials: {'; '.join(self.reasons)}"
 
-
-def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None = None) -> Difference:
+def difference(a: "SimulationResult", b: "SimulationResult") -> Difference:
     """Compare two simulations: by how much `a` lies above (+) or below (−) `b`, in dB and per cent, with intervals.
 
     Parameters
     ----------
     a, b : SimulationResult
-        Of any two scenarios. Equal seeds and fleets make the trials pairs on equal draws.
-    paired : bool, optional
-        True refuses results that are not pairs, by name; False takes them as unrelated; by default pairs are used
-        where there are some, and otherwise :attr:`Difference.reasons` says why not.
+        Of two scenarios with equal seeds and fleets, so that their trials are pairs on equal draws. Others are refused
+        by name.
 
     Returns
     -------
@@ -155,23 +139,23 @@ def difference(a: "SimulationResult", b: "SimulationResult", paired: bool | None
     >>> fleet = Scenario(num_clients=10, dimension=4, iterations=300, attack=Gaussian(num_byzantine=3))
     >>> few, all_ = (simulate(fleet.replace(num_shared=m), trials=24) for m in (1, 4))
     >>> saving = difference(few, all_)
-    >>> saving.paired, saving.network_mse.is_significant, saving.network_mse.decibels < 0
-    (True, True, True)
+    >>> saving.network_mse.is_significant, saving.network_mse.decibels < 0
+    (True, True)
     """
     from psofed.results.simulation import SimulationResult
 
     for name, value in (("a", a), ("b", b)):
         if not isinstance(value, SimulationResult):
             raise InvalidValueError(name, value, "a psofed.SimulationResult, as psofed.simulate returns")
-    reasons = why_not_paired(a, b) if paired is not False else ("as asked",)
-    if paired and reasons:
-        raise PsofedError(f"these results are not pairs: {'; '.join(reasons)}")
-    first, second = a.steady_state, b.steady_state
-    names = name_by_settings(a.scenario, b.scenario)
-    if not reasons:
-        return paired_metrics(first, second, names)
-    metrics = {metric: unpaired_difference(first[metric], second[metric]) for metric in first if metric in second}
-    return Difference(metrics, False, (a.trials, b.trials), tuple(reasons), names)
+    check_pairs(a.scenario, b.scenario)
+    if a.seed != b.seed:
+        raise _not_pairs(f"seeds {a.seed} and {b.seed} differ")
+    if a.scenario.iterations == b.scenario.iterations and a.tail != b.tail:
+        raise _not_pairs(f"they average over the last {a.tail} and {b.tail} iterations")
+    for name, title in (("input_variance", "inputs"), ("noise_variance", "noise"), ("target", "targets")):
+        if not np.array_equal(getattr(a.fleet, name), getattr(b.fleet, name)):
+            raise _not_pairs(f"the fleets' {title} differ")
+    return paired_metrics(a.steady_state, b.steady_state, name_by_settings(a.scenario, b.scenario))
 
 
 def paired_metrics(
@@ -187,7 +171,7 @@ def paired_metrics(
             common = min(len(first[metric]), len(second[metric]))
             values[metric] = first[metric][:common], second[metric][:common]
             metrics[metric] = paired_difference(*values[metric], confidence)
-    return Difference(metrics, True, (common, common), (), names, values)
+    return Difference(metrics, (common, common), names, values)
 
 
 def name_by_settings(first: "Scenario", second: "Scenario") -> tuple[str, str]:
@@ -217,28 +201,18 @@ def _plain(value: Any) -> str:
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 
-def why_not_paired(a: "SimulationResult", b: "SimulationResult") -> tuple[str, ...]:
-    """Return what keeps trials from being pairs on equal draws; nothing if they are."""
-    reasons = []
-    if a.seed != b.seed:
-        reasons.append(f"seeds {a.seed} and {b.seed} differ")
+def check_pairs(first: "Scenario", second: "Scenario") -> None:
+    """Refuse, by name, two scenarios whose trials cannot be pairs on equal draws."""
     for name, title in (("num_clients", "clients"), ("dimension", "entries")):
-        first, second = getattr(a.scenario, name), getattr(b.scenario, name)
-        if first != second:
-            reasons.append(f"{first} and {second} {title}")
-    if a.scenario.iterations == b.scenario.iterations and a.tail != b.tail:
-        reasons.append(f"they average over the last {a.tail} and {b.tail} iterations")
-    if (a.scenario.data.rows is None) != (b.scenario.data.rows is None):
-        reasons.append("one has data of its own, the other a drawn fleet")
-    elif a.scenario.data != b.scenario.data:
-        names = [
-            f"data.{name}"
-            for name in type(a.scenario.data).__dataclass_fields__
-            if getattr(a.scenario.data, name) != getattr(b.scenario.data, name)
-        ]
-        reasons.append(f"{' and '.join(names)} differ")
-    if not reasons:
-        for name, title in (("input_variance", "inputs"), ("noise_variance", "noise"), ("target", "targets")):
-            if not np.array_equal(getattr(a.fleet, name), getattr(b.fleet, name)):
-                reasons.append(f"the fleets' {title} differ")
-    return tuple(reasons)
+        a, b = getattr(first, name), getattr(second, name)
+        if a != b:
+            raise _not_pairs(f"{a} and {b} {title}")
+    if (first.data.rows is None) != (second.data.rows is None):
+        raise _not_pairs("one has data of its own, the other a drawn fleet")
+    names = [name for name in type(first.data).options() if getattr(first.data, name) != getattr(second.data, name)]
+    if names:
+        raise _not_pairs(f"{' and '.join(f'data.{name}' for name in names)} differ")
+
+
+def _not_pairs(reason: str) -> PsofedError:
+    return PsofedError(f"differences need trials on equal draws, but these results are not pairs: {reason}.")

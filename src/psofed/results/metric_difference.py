@@ -8,8 +8,6 @@ the pairs are far less uncertain than either result. What is estimated:
 - where either sample, or the influence, is heavy-tailed, or a trial diverged, the *median of the pairs' ratios*,
   10 log₁₀(a_i/b_i), with the interval of the sign test, which holds for every distribution. Pairs of which both
   diverged could lie on either side, and widen the interval on both.
-
-Without pairs the intervals of both means are combined, or those of two medians (each with half of the error).
 """
 
 import math
@@ -21,17 +19,9 @@ import numpy as np
 
 from psofed.common.numbers import json_object, to_decibels
 from psofed.common.types import FloatArray
-from psofed.results.estimates import (
-    CONFIDENCE,
-    estimate,
-    is_heavy_tailed,
-    is_unfair,
-    median_interval,
-    sign_test_rank,
-    students_factor,
-)
+from psofed.results.estimates import CONFIDENCE, is_heavy_tailed, is_unfair, sign_test_rank, students_factor
 
-Statistic = Literal["ratio of means", "median of ratios", "ratio of medians"]
+Statistic = Literal["ratio of means", "median of ratios"]
 DECIBELS_PER_NEPER = 10 / math.log(10)
 
 
@@ -46,10 +36,9 @@ class MetricDifference:
     interval, percent_interval : (float, float)
         Confidence interval in dB and per cent; ends are NaN if there are too few trials.
     statistic : str
-        What is compared: ``"ratio of means"``, or for heavy tails ``"median of ratios"``; ``"ratio of medians"``
-        without pairs.
+        What is compared: ``"ratio of means"``, or for heavy tails ``"median of ratios"``.
     lower, higher : int
-        Pairs in which the first result is the lower, and the higher one; 0 without pairs.
+        Pairs in which the first result is the lower, and the higher one.
     diverged : (int, int)
         Diverged trials of the first and the second result.
     confidence : float
@@ -114,7 +103,7 @@ def paired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDEN
     lower, higher = int(np.sum(a < b)), int(np.sum(a > b))
     compared = partial(MetricDifference, lower=lower, higher=higher, diverged=diverged, confidence=confidence)
     if len(a) < 2:
-        return compared(_ratio(a, b), (math.nan, math.nan), "ratio of means")
+        return compared(float(np.mean(pair_decibels(a, b))), (math.nan, math.nan), "ratio of means")
     if not any(diverged) and not (is_heavy_tailed(a) or is_heavy_tailed(b)):
         mean_a, mean_b = float(a.mean()), float(b.mean())
         if mean_a > 0 and mean_b > 0 and not is_unfair(a / mean_a - b / mean_b):
@@ -145,47 +134,11 @@ def ratio_of_means(a: FloatArray, b: FloatArray) -> tuple[float, float]:
     return to_decibels(mean_a / mean_b), DECIBELS_PER_NEPER * error
 
 
-def unpaired_difference(a: FloatArray, b: FloatArray, confidence: float = CONFIDENCE) -> MetricDifference:
-    """Compare two unrelated samples of positive values.
-
-    The interval of the ratio of means follows from those of both: to each side the root of the sum of squares of the
-    distances, in dB, by which a may be further and b nearer (Zou and Donner, "Construction of confidence limits about
-    effect measures", Statistics in Medicine 27, 2008).
-    """
-    diverged = int(np.sum(~np.isfinite(a))), int(np.sum(~np.isfinite(b)))
-    compared = partial(MetricDifference, diverged=diverged, confidence=confidence)
-    if min(len(a), len(b)) < 2:
-        return compared(_ratio(a, b), (math.nan, math.nan), "ratio of means")
-    first, second = estimate(a, confidence), estimate(b, confidence)
-    if first.is_typical and second.is_typical and min(first.mean, second.mean) > 0:
-        value, (low_a, high_a), (low_b, high_b) = _ratio(a, b), first.interval, second.interval
-        below = math.hypot(_decibels(first.mean, low_a), _decibels(high_b, second.mean))
-        above = math.hypot(_decibels(high_a, first.mean), _decibels(second.mean, low_b))
-        return compared(value, (value - below, value + above), "ratio of means")
-    (middle_a, ends_a), (middle_b, ends_b) = (median_interval(x, (1 + confidence) / 2) for x in (a, b))
-    low, high = _decibels(ends_a[0], ends_b[1]), _decibels(ends_a[1], ends_b[0])
-    if not any(map(math.isnan, (*ends_a, *ends_b))):  # both infinite: on either side
-        low, high = -math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high
-    return compared(_decibels(middle_a, middle_b), (low, high), "ratio of medians")
-
-
 def pair_decibels(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return 10 log₁₀(a_i/b_i): infinite where one diverged, NaN where both did, 0 where both are 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = to_decibels(a / b)
     return np.where((a == b) & np.isfinite(a), 0.0, ratios)
-
-
-def _ratio(a: FloatArray, b: FloatArray) -> float:
-    return _decibels(float(np.mean(a)), float(np.mean(b)))
-
-
-def _decibels(a: float, b: float) -> float:
-    if math.isnan(a) or math.isnan(b) or a == b:
-        return 0.0 if a == b and math.isfinite(a) else math.nan
-    if b == 0 or math.isinf(a):
-        return math.inf
-    return -math.inf if a == 0 or math.isinf(b) else to_decibels(a / b)
 
 
 def _to_percent(decibels: float) -> float:

@@ -38,17 +38,17 @@ def difference_report(compared: "Difference") -> Report:
     notes = (f"Negative: {first} has the lower error, which is better.",)
     table = Table(f"{first} relative to {second}", columns, rows, notes)
     is_clear = any(value.is_significant for value in compared.metrics.values())
-    step = None if is_clear or not compared.paired else NextStep(
+    step = None if is_clear else NextStep(
         "Narrow the interval with more trials", f"psofed.simulate(scenario, trials={4 * compared.trials[0]})",
         f"psofed simulate FILE --trials {4 * compared.trials[0]}",
     )  # fmt: skip
     return Report(
         describe_difference(compared.network_mse, "network MSE", first, second),
-        sentence_case(compared.basis) + ".",
+        f"{compared.trials[0]} pairs of trials on equal draws.",
         (table,),
         (),
         step,
-        lambda: (difference_chart(compared),) if compared.paired else (),
+        lambda: (difference_chart(compared),),
     )
 
 
@@ -67,8 +67,7 @@ def describe_difference(
         counts = [f"{n} of {name}" for name, n in zip((first, second), compared.diverged, strict=True) if n]
         tail = f" Diverged trials: {' and '.join(counts)}."
     if compared.is_heavy_tailed:
-        what = "pairs" if compared.statistic == "median of ratios" else "trials"
-        tail = f" Medians over the {what} are compared, because a few extreme trials dominate the means." + tail
+        tail = " Medians over the pairs are compared, because a few extreme trials dominate the means." + tail
     if math.isnan(compared.decibels):
         return f"The {title} cannot be compared: most trials of both diverged.{tail}"
     if math.isinf(compared.decibels):
