@@ -1,14 +1,15 @@
 """The server's memory: all that a killed run needs to continue, and the way back to an earlier round.
 
-After each round the state goes to ``checkpoint.npz``, the round's entry of the history to files beside it
-(:mod:`psofed.federation.server.checkpoint`).
-Older states are kept in ``checkpoints/``: the last k, the last k of every tenth round, of every hundredth, and so on.
+After each round the state goes to ``checkpoint.npz``. Older states are kept in ``checkpoints/``: the last k, the last k
+of every tenth round, of every hundredth, and so on.
+
+The round's entry of the history goes to files of 1,000 rounds beside it: ``checkpoint.history-SESSION-NUMBER.jsonl``,
+with one line for each round. Lines are only ever appended. The line of a round replaces those of this and of later
+rounds before it, as after a rollback.
 """
 
 import contextlib
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.server.clients import Strikes
 from psofed.federation.server.step import RuleMemory
 
+CHECKPOINT_FORMAT = 6
+KEEP = 10
 ROUNDS_PER_FILE = 1000
 RECENT_ROUNDS = 1000
 _RECENT_PARTICIPANTS = 20_000  # in the entries in memory, each of which takes some 2 kB
@@ -60,36 +63,35 @@ class RoundHistory:
         self.checkpoint = checkpoint
         self.rounds_per_file = rounds_per_file
         self._saved = ("", 0)  # session and number of the last round that was written or read
-        self._is_whole = False  # whether the last line certainly ends with a line feed
 
     def paths(self) -> list[Path]:
         """Return all files, including those of sessions that are about to be removed."""
         begin = f"{self.checkpoint.stem}.history-"
         names = [name for name in disk().names(self.checkpoint.parent) if name.startswith(begin)]
-        return [self.checkpoint.with_name(name) for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
+        return [self.checkpoint.with_name(name) for name in names if name.endswith(".jsonl")]
 
     def save(self, state: "ServerState") -> None:
         """Write the entries of new rounds, ahead of the checkpoint: an entry too many is not read."""
         last = self._saved[1] if self._saved[0] == state.session else 0
         new = [entry for entry in state.history if entry["round"] > last]
-        data = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in new).encode()
-        path = self._path(state, self._number(state))
+        # A line feed comes before each line: the last one may have been cut short.
+        data = "".join("\n" + json.dumps(entry, allow_nan=False) for entry in new).encode()
+        path = self._files(state)[-1]
         if not disk().exists(path):
             write_atomically(path, data)
         else:
-            was_whole, self._is_whole = self._is_whole, False
             try:
-                disk().append(path, data if was_whole else b"\n" + data)
+                disk().append(path, data)
                 disk().sync(path)
             except OSError as error:
                 raise PsofedError(f"{path}: cannot be written ({reason_of(error)})") from error
-        self._saved, self._is_whole = (state.session, state.round_number), True
+        self._saved = state.session, state.round_number
 
     def load_recent(self, state: "ServerState") -> list[dict[str, Any]]:
         """Return the entries of the latest completed rounds."""
         recent: list[dict[str, Any]] = []
-        for number in range(self._number(state), -1, -1):
-            recent = self._entries_of(state, number) + recent
+        for path in reversed(self._files(state)):
+            recent = _entries_of(path, state.round_number) + recent
             if len(recent) >= RECENT_ROUNDS:
                 break
         forget_old(recent)
@@ -98,55 +100,37 @@ class RoundHistory:
 
     def entries(self, state: "ServerState") -> Iterator[dict[str, Any]]:
         """Yield the entries of all completed rounds; one file at a time is held in memory."""
-        for number in range(self._number(state) + 1):
-            yield from self._entries_of(state, number)
+        for path in self._files(state):
+            yield from _entries_of(path, state.round_number)
 
     def tidy(self, state: "ServerState") -> None:
-        """Compress complete files and remove those that no checkpoint needs; what fails is tried again next round."""
-        current, needed = self._number(state), set()
-        for number in range(current + 1):
-            path, packed = self._path(state, number), self._path(state, number, ".gz")
-            needed |= {path, packed}
-            if number < current and disk().exists(path):
-                with contextlib.suppress(PsofedError, OSError):
-                    earlier = disk().read(packed) if disk().exists(packed) else b""
-                    write_atomically(packed, earlier + gzip.compress(disk().read(path), mtime=0))
-                    needed.remove(path)
-        for path in self.paths():
-            if path not in needed:
-                with contextlib.suppress(OSError):
-                    disk().unlink(path)
+        """Remove the files that no checkpoint needs; what fails is tried again next round."""
+        for path in set(self.paths()) - set(self._files(state)):
+            with contextlib.suppress(OSError):
+                disk().unlink(path)
 
-    def _number(self, state: "ServerState") -> int:
-        return max(0, state.round_number - 1) // self.rounds_per_file
-
-    def _path(self, state: "ServerState", number: int, suffix: str = "") -> Path:
-        session = "".join(filter(str.isalnum, state.session))[:16]
-        return self.checkpoint.with_name(f"{self.checkpoint.stem}.history-{session}-{number:06d}.jsonl{suffix}")
-
-    def _entries_of(self, state: "ServerState", number: int) -> list[dict[str, Any]]:
-        """Return the entries of one file, of rounds up to the state's."""
-        data, packed, path = b"", self._path(state, number, ".gz"), self._path(state, number)
-        try:
-            if disk().exists(packed):
-                data = gzip.decompress(disk().read(packed))
-            if disk().exists(path):
-                data += disk().read(path)
-        except (OSError, EOFError, zlib.error) as error:
-            raise PsofedError(f"{packed} is damaged ({error}); move it away") from None
-        entries: list[dict[str, Any]] = []
-        for line in data.splitlines():
-            with contextlib.suppress(ValueError):  # a line that was cut short is left out
-                entry = json.loads(line)
-                if isinstance(entry, dict) and isinstance(entry.get("round"), int):
-                    while entries and entries[-1]["round"] >= entry["round"]:
-                        entries.pop()
-                    entries.append(entry)
-        return [entry for entry in entries if entry["round"] <= state.round_number]
+    def _files(self, state: "ServerState") -> list[Path]:
+        """Return the files of a session up to the one of the last completed round."""
+        begin = f"{self.checkpoint.stem}.history-{''.join(filter(str.isalnum, state.session))[:16]}"
+        count = max(0, state.round_number - 1) // self.rounds_per_file + 1
+        return [self.checkpoint.with_name(f"{begin}-{number:06d}.jsonl") for number in range(count)]
 
 
-CHECKPOINT_FORMAT = 5
-KEEP = 10
+def _entries_of(path: Path, last: int) -> list[dict[str, Any]]:
+    """Return the entries in one file, of rounds up to the last completed one."""
+    try:
+        data = disk().read(path) if disk().exists(path) else b""
+    except OSError as error:
+        raise PsofedError(f"{path} is damaged ({error}); move it away") from None
+    entries: list[dict[str, Any]] = []
+    for line in data.splitlines():
+        with contextlib.suppress(ValueError):  # a line that was cut short is left out
+            entry = json.loads(line)
+            if isinstance(entry, dict) and isinstance(entry.get("round"), int):
+                while entries and entries[-1]["round"] >= entry["round"]:
+                    entries.pop()
+                entries.append(entry)
+    return [entry for entry in entries if entry["round"] <= last]
 
 
 @dataclass
