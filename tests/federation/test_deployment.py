@@ -30,7 +30,7 @@ from psofed.federation.deploy.runs import FederationRun, RunStatus
 from psofed.federation.deploy.server import serve
 from psofed.federation.deploy.status import federation_status, status_lines
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.federation.server.suspects import with_threshold
+from psofed.federation.server.step import with_threshold
 from psofed.federation.transport.certificates import Certificates
 
 pytestmark = pytest.mark.federation

@@ -6,11 +6,9 @@ import pytest
 
 from psofed.common.errors import PsofedError
 from psofed.federation.client import mqtt
-from psofed.federation.client.columns import TableSource
-from psofed.federation.client.mqtt import MqttFeed, MqttTopic
-from psofed.federation.client.mqtt_samples import read_payload
+from psofed.federation.client.mqtt import MqttFeed, MqttTopic, read_payload
 from psofed.federation.client.node_options import NodeOptions
-from psofed.federation.client.sources import Position
+from psofed.federation.client.sources import Position, TableSource
 
 pytestmark = pytest.mark.federation
 

@@ -6,10 +6,9 @@ import pytest
 from psofed.common.errors import PsofedError
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.online import STREAM, ClientStream
-from psofed.federation.client.state import ClientMemory, ClientState, NodeMemory
+from psofed.federation.client.state import ClientState, NodeMemory
 from psofed.federation.deploy.export import load_model, predict_rows, save_model
-from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.layout import ColumnNames, ModelLayout
 
 pytestmark = pytest.mark.federation
 
@@ -26,8 +25,8 @@ def save_node(folder, clients=("",), columns=COLUMNS, scaled=True):
         if scaling is not None:
             for x in rng.normal(size=(30, 2)) * [2.0, 300.0] + [8.0, 101325.0]:
                 scaling.take(x, float(rng.normal(30.0, 5.0)))
-        state = ClientState(0, 4 + k, layout, np.array([0.5, k + 1.0]), {}, 1, {})
-        memories[name] = ClientMemory(state, {STREAM: ClientStream(scaling=scaling)})
+        records = {STREAM: ClientStream(scaling=scaling)}
+        memories[name] = ClientState(0, 4 + k, layout, np.array([0.5, k + 1.0]), {}, 1, {}, records)
     (folder / "state").mkdir(parents=True)
     (folder / "state" / "7-s.npz").write_bytes(NodeMemory("s", "pump", memories).to_bytes())
     return folder

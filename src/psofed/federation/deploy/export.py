@@ -19,13 +19,12 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.data.standardise import Standardiser
-from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
-from psofed.federation.client.sources import Position
+from psofed.federation.client.sources import Position, TableSource
 from psofed.federation.client.state import ClientState, NodeMemory
 from psofed.federation.deploy.home import RUN_FILE, Home
-from psofed.federation.protocol.announcements import RunDescription
-from psofed.federation.protocol.column_names import ColumnNames, listed
+from psofed.federation.protocol.layout import ColumnNames, listed
+from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.parts.base import Model
@@ -111,13 +110,11 @@ def from_client(folder: Path) -> ExportedModel:
         names = sorted(memory.clients)
         problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
         raise PsofedError(f"{node} {problem}; name one of its clients ({listed(names)}): {node / names[0]}")
-    kept = memory.of(client)
-    if kept.state is None:
-        raise PsofedError(f"{folder} holds no model yet")
+    state = memory.clients[client]
     if (node / RUN_FILE).exists():
         run = RunDescription.from_bytes((node / RUN_FILE).read_bytes())
         settings = run.settings if run.session == memory.session else None
-    return replace(_model_of(kept.state, memory.session, settings), scaling=read_stream(kept.records).scaling)
+    return replace(_model_of(state, memory.session, settings), scaling=read_stream(state.records).scaling)
 
 
 def _model_of(state: ServerState | ClientState, session: str, settings: Mapping[str, Any] | None) -> ExportedModel:

@@ -8,16 +8,13 @@ from pathlib import Path
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_atomically
 from psofed.common.scheduler import scheduler
-from psofed.data.frames import refuse_toml
-from psofed.federation.client.columns import TableSource
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
+from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
-from psofed.federation.client.serve import serve
-from psofed.federation.client.sources import GeneratorSource
 from psofed.federation.deploy.home import RUN_FILE, Home, notify
 from psofed.federation.deploy.options import ClientOptions
-from psofed.federation.protocol.column_names import listed
 from psofed.federation.protocol.corruption import check_rehearsal
+from psofed.federation.protocol.layout import listed
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.hub import RUN, Arrival
 from psofed.federation.transport.mqtt import Endpoint, MqttLink, Topics
@@ -92,13 +89,8 @@ def _check_data(options: ClientOptions) -> None:
     """Look at the samples: a mistake should show here, not in the first round. A missing file is waited for."""
     if not options.data:
         return
-    source = open_data(options, 1)
-    if isinstance(source, GeneratorSource):
-        source.load()
-        return
-    path = Path(options.data)
-    refuse_toml(path)
+    source, path = open_data(options), Path(options.data)
     if not path.exists():
-        _log.warning("--data %s: no such file or folder yet; waiting for it", path)
-    elif isinstance(source, TableSource) and (header := source.open().header):
+        _log.warning("--data %s: no such file yet; waiting for it", path)
+    elif header := source.open().header:
         _log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))

@@ -13,8 +13,8 @@ from psofed.common.numbers import to_decibels
 from psofed.federation.deploy.status import together
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import ServerState
-from psofed.federation.server.checks import Strikes
-from psofed.federation.server.rounds import mean_without_overflow
+from psofed.federation.server.checks import mean_without_overflow
+from psofed.federation.server.clients import Strikes
 from psofed.render import Column, Kind, Report, Reported, Table
 from psofed.render.charts import Chart, Scale, Series
 from psofed.render.numbers import count, counted, decibels, percent
@@ -89,7 +89,7 @@ def standing(state: ServerState, settings: RunSettings) -> dict[str, Any]:
     the run has a defence.
     """
     columns = state.layout.columns
-    strikes = Strikes.from_mapping(state.strikes, settings.limits)
+    strikes = Strikes(settings.limits, **state.strikes)
     return {
         "session": state.session,
         "columns": None if columns is None else columns.to_mapping(),

@@ -16,9 +16,9 @@ from psofed.federation.deploy.home import ENDED, FAILED, FINISHED, RUNNING, STOP
 from psofed.federation.deploy.result import build_result, latest_errors, standing
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import KINDS
+from psofed.federation.server.clients import KINDS
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made
-from psofed.federation.server.suspects import with_threshold
+from psofed.federation.server.step import with_threshold
 from psofed.federation.transport.hub import Hub
 
 _log = logging.getLogger("psofed.federation")

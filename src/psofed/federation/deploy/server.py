@@ -17,7 +17,7 @@ from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest, add_
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
 from psofed.federation.deploy.runs import FederationRun, RunStatus, acknowledge_stop
 from psofed.federation.deploy.status import serve_metrics
-from psofed.federation.protocol.announcements import Announcement
+from psofed.federation.protocol.messages import Announcement
 from psofed.federation.transport.broker import ALL_ADDRESSES, Mosquitto, probe
 from psofed.federation.transport.certificates import BROKER, SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import Endpoint, MqttHub

@@ -8,9 +8,9 @@ from typing import Any
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError, missing_package
 from psofed.federation.deploy.home import RUNNING, Home
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.layout import ColumnNames
+from psofed.federation.server.checks import mean_without_overflow
 from psofed.federation.server.clients import dominance
-from psofed.federation.server.rounds import mean_without_overflow
 from psofed.render.numbers import listed
 
 

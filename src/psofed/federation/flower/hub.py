@@ -12,9 +12,13 @@ from flwr.serverapp import Grid
 
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower.in_process import InProcessGrid
-from psofed.federation.protocol.announcements import Announcement, RunDescription
-from psofed.federation.protocol.instructions import decode_instruction
-from psofed.federation.protocol.replies import NodeReply, encode_reply
+from psofed.federation.protocol.messages import (
+    Announcement,
+    NodeReply,
+    RunDescription,
+    decode_instruction,
+    encode_reply,
+)
 from psofed.federation.transport.hub import NodePresence
 
 RECORD, FRAME = "psofed", "frame"

@@ -12,8 +12,8 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.federation.flower.hub import GridHub
 from psofed.federation.flower.models import arrays_of, numpy_of
 from psofed.federation.protocol.layout import Arrays
+from psofed.federation.server.checks import mean_of
 from psofed.federation.server.loop import Server
-from psofed.federation.server.rounds import mean_of
 
 _log = logging.getLogger("psofed.federation")
 
