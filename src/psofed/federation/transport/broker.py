@@ -1,8 +1,8 @@
 """The broker: mosquitto as a child process, and a test of any broker before it is trusted.
 
 What mosquitto 2.0 reads again when it gets SIGHUP: the access list, which counts at once also for open connections; the
-list of revoked certificates and the broker's own certificate, which count for new connections. Only a new start ends an
-open connection of a revoked certificate; all others are back within a second or two.
+list of revoked certificates and the broker's own certificate, which count for new connections. So an open connection of
+a revoked certificate stays, mute and deaf, until the node or the broker ends.
 
 ``max_queued_messages`` is larger than any fleet: a small number loses replies and presences, and 0, which should mean
 no limit, lets mosquitto before 2.0.22 end the connection of whoever sends something that is refused.
@@ -204,20 +204,15 @@ class Mosquitto:
     def deny(self, names: Collection[str]) -> None:
         """Let nobody of `names` send or receive anything from now on, let all others, and read certificates again.
 
-        Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding. Newly revoked
-        names lose their connections.
+        Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding.
         """
-        new = set(names) - self._denied
         self._denied = frozenset(names)
-        self.reload(cut=bool(new & self.certificates.revoked()))
+        self.reload()
 
-    def reload(self, *, cut: bool = False) -> None:
-        """Let it read its access list, certificate and list of revoked certificates again; `cut` all connections."""
+    def reload(self) -> None:
+        """Let it read its access list, certificate and list of revoked certificates again."""
         write_atomically(self._access, access_list(self.federation, self._denied).encode())
-        if self.pid and cut:
-            self.stop()
-            self._launch()
-        elif self.pid:
+        if self.pid:
             os.kill(self.pid, signal.SIGHUP)
 
     def stop(self) -> None:

@@ -108,8 +108,8 @@ def follow_advice(runner: Runner, whole: Way, alone: Way) -> Way:
         if end < ends[1]:
             followed[0, end] = plan.errors[0, end]
             counts.update(plan.costs if plan.groups else ())
-    plan = replace(plan, errors=followed, shared_counts=frozenset(counts))
     members = runner.mask([k for group in plan.groups for k in group])
+    plan = replace(plan, errors=followed, shared_counts=frozenset(counts))
     gain = judge.among(members).gain(plan, own)
     is_worth_it = not math.isnan(gain.value) and (2 * members.sum() >= members.size or gain.helps)
     return plan if is_worth_it else together
@@ -118,36 +118,23 @@ def follow_advice(runner: Runner, whole: Way, alone: Way) -> Way:
 def _decide(runner: Runner, partitions: list[list[Clients]], tried: dict[Clients, Way], alone: Way, end: int) -> Way:
     """Return the federation of everybody, unless groups did better before block `end`; finer ones must be clearly."""
     judge, past = runner.judge, slice(runner.judge.first, end)
-    best = _federation(runner, tried, partitions[0][0], end)
+    own, best = alone.at([judge.best(alone, end)]), tried[runner.everybody]
+    best = best.at([judge.best(best, end)])
     for depth, partition in enumerate(partitions[1:]):
-        parts = [_together(runner, tried, group, alone, end) for group in partition]
-        plan = Way(
-            "federation",
-            "federation",
-            sum((part.errors for part in parts), np.zeros_like(best.errors)),
-            tuple(setting for part in parts for setting in part.settings),
-            tuple(group for part in parts for group in part.groups),
-        )
+        plan = replace(best, errors=own.errors.copy(), settings=(), groups=())
+        for group in partition:
+            if group not in tried:
+                continue
+            members, way = runner.mask(group), tried[group].at([judge.best(tried[group], end)])
+            gain = judge.gain(way, replace(own, errors=np.where(members, own.errors, 0.0)), blocks=past)
+            is_minority = 4 * len(group) < members.size
+            if gain.helps if is_minority else gain.value > 0 or not gain.matters:
+                plan.errors[..., members] = way.errors[..., members]
+                plan = replace(plan, settings=(*plan.settings, *way.settings), groups=(*plan.groups, group))
         sums = [judge.past_errors(way.errors, end).sum() for way in (plan, best)]
         if sums[0] < sums[1] and (depth == 0 or judge.gain(plan, best, blocks=past).helps):
             best = plan
     return best
-
-
-def _together(runner: Runner, tried: dict[Clients, Way], group: Clients, alone: Way, end: int) -> Way:
-    """Return one group's federation, or each alone."""
-    judge, members = runner.judge, runner.mask(group)
-    own = Way("alone", "", np.where(members, alone.errors[judge.best(alone, end)][None], 0.0))
-    if group not in tried:
-        return own
-    plan = _federation(runner, tried, group, end)
-    gain = judge.gain(plan, own, blocks=slice(judge.first, end))
-    is_minority = 4 * len(group) < members.size
-    return plan if (gain.helps if is_minority else gain.value > 0 or not gain.matters) else own
-
-
-def _federation(runner: Runner, tried: dict[Clients, Way], group: Clients, end: int) -> Way:
-    return tried[group].at([runner.judge.best(tried[group], end)])
 
 
 def _split(laws: Laws, group: Clients) -> tuple[Clients, ...]:

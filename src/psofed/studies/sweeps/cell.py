@@ -61,22 +61,13 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """Digest of the cell, of the code of its parts, of psofed's version and of the engine's sources."""
-        text = json.dumps(
-            [
-                self.identity,
-                [class_digest(type(part)) for part in self.scenario.parts()],
-                [self.trials, self.seed, self.tail, self.precision],
-                [
-                    metric if isinstance(metric, str) else [metric.to_mapping(), class_digest(type(metric))]
-                    for metric in self.metrics
-                ],
-                __version__,
-                engine_digest(),
-                # A defence measures by what theory says of honest clients.
-                *([source_digest("theory")] if self.scenario.defence is not None else []),
-            ],
-            sort_keys=True,
-        )
+        parts = [class_digest(type(part)) for part in self.scenario.parts()]
+        metrics = [m if isinstance(m, str) else [m.to_mapping(), class_digest(type(m))] for m in self.metrics]
+        code = [__version__, engine_digest()]
+        if self.scenario.defence is not None:  # it measures by what theory says of honest clients
+            code.append(source_digest("theory"))
+        settings = [self.trials, self.seed, self.tail, self.precision]
+        text = json.dumps([self.identity, parts, settings, metrics, *code], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
@@ -182,10 +173,8 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
     """
     from psofed.simulation.monte_carlo import run_trials
 
-    settings = SimulationSettings(
-        cell.trials, cell.seed, threads=1, tail=cell.tail, progress=progress, metrics=cell.metrics,
-        precision=cell.precision,
-    )  # fmt: skip
+    how = {"tail": cell.tail, "metrics": cell.metrics, "precision": cell.precision}
+    settings = SimulationSettings(cell.trials, cell.seed, threads=1, progress=progress, **how)
     result = run_trials(cell.scenario, settings)
     unmeasured = {}  # nobody is honest, or the fleet is too large to measure it without being asked
     if cell.scenario.num_byzantine and HONEST not in result.steady_state:

@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,7 +16,6 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.files import write_atomically
 from psofed.common.numbers import json_object
 from psofed.common.settings import takes
-from psofed.common.types import ProgressCallback
 from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
 from psofed.results import Difference, Estimate, SimulationResult
@@ -35,27 +33,15 @@ from psofed.studies.sweeps.store import CellStore
 if TYPE_CHECKING:
     import pandas
     import xarray
-    from matplotlib.axes import Axes
 
     from psofed.render.charts import Panels
-    from psofed.render.figures import Figure
     from psofed.studies.sweeps.chart import FacetFields
 
 SWEEP_TITLE, SWEEP_FILE = "psofed sweep", "sweep.nc"
-# Columns of sweep.csv for each metric, and what they hold of its estimate.
-_SAVED = {"": "mean", "_standard_error": "standard_error", "_db": "mean_db"}
-_SAVED |= {"_median": "median", "_median_db": "median_db"}
 
 
-def run_sweep(
-    grid: Grid,
-    *,
-    threads: int | None = None,
-    executor: Executor | None = None,
-    store: CellStore | None = None,
-    progress: ProgressCallback | None = None,
-) -> "SweepResult":
-    """Simulate every point of a grid; see :func:`psofed.studies.sweeps.run_cells` for where and how.
+def run_sweep(grid: Grid, **where: Any) -> "SweepResult":
+    """Simulate every point of a grid; for `where` see :func:`psofed.studies.sweeps.run_cells`.
 
     Examples
     --------
@@ -66,8 +52,7 @@ def run_sweep(
     >>> result.to_dataset()["network_mse"].sizes["num_shared"]
     2
     """
-    results = run_cells(grid.cells(), threads=threads, executor=executor, store=store, progress=progress)
-    return SweepResult(grid, tuple(results))
+    return SweepResult(grid, tuple(run_cells(grid.cells(), **where)))
 
 
 @takes(SweepSettings)
@@ -294,12 +279,8 @@ class SweepResult(Reported):
         """Write sweep.nc, which :func:`psofed.load_result` reads, and sweep.csv into a folder; return their paths."""
         netcdf, table = Path(folder) / SWEEP_FILE, Path(folder) / "sweep.csv"
         save_dataset(self.to_dataset(), netcdf)
-        rows, summaries = [], dict.fromkeys(name for cell in self.cells for name in cell.defence)
-        for labels, point, cell in zip(self.labels(), self.points(), self.cells, strict=True):
-            values = {f"{m}{suffix}": point[m][part] for m in self.titles for suffix, part in _SAVED.items()}
-            defence = {f"defence_{name}": cell.defence.get(name, math.nan) for name in summaries}
-            rows.append(labels | values | {"diverged_trials": cell.num_diverged} | defence)
-        lines = csv_text([list(rows[0]), *(list(row.values()) for row in rows)])
+        points = self.to_dataframe()
+        lines = csv_text([points.columns, *points.itertuples(index=False)])
         write_atomically(table, lines.encode(), mode=0o666)
         return [netcdf, table]
 
@@ -331,16 +312,7 @@ class SweepResult(Reported):
         return sweep_to_latex(self, columns, metric or self.grid.ranked_by)
 
     def chart(self, metric: str | None = None, theory: bool = False, **fields: "Unpack[FacetFields]") -> "Panels":
-        """Return the picture of :meth:`plot` as a value."""
-        from psofed.studies.sweeps.chart import sweep_chart
-
-        return sweep_chart(self, metric or self.grid.ranked_by, theory, **fields)
-
-    def plot(
-        self, metric: str | None = None, theory: bool = False, *, ax: "Axes | None" = None,
-        width: "str | float | None" = None, **fields: "Unpack[FacetFields]",
-    ) -> "Figure":  # fmt: skip
-        """Draw the steady states over one field, with colours and panels for the others; returns a Matplotlib figure.
+        """Return the steady states over one field, with colours and panels for the others: the picture of `plot`.
 
         Parameters
         ----------
@@ -348,16 +320,14 @@ class SweepResult(Reported):
             By default the metric that the sweep ranks by: the first of its `metrics`, or the network MSE.
         theory : bool
             Show the exact theory as a line beside the points, wherever it covers them.
-        ax : matplotlib Axes, optional
-            Draw into these instead of a figure of its own, if the picture has one panel.
-        width : str or float, optional
-            ``"column"`` or ``"page"`` of a journal (3.5 and 7.16 inches), or inches.
         **fields : str
             ``x``, ``hue``, ``col`` and ``row``: the fields that vary along the horizontal axis, in colour, and from
             panel to panel. By default the numeric field with the most values is the horizontal axis, another numeric
             one the colour, and the others make columns and rows.
         """
-        return super().plot(metric, theory, ax=ax, width=width, **fields)
+        from psofed.studies.sweeps.chart import sweep_chart
+
+        return sweep_chart(self, metric or self.grid.ranked_by, theory, **fields)
 
     def _only_cell(self, point: Mapping[str, Any]) -> CellResult:
         found = self.select(point)
