@@ -66,7 +66,8 @@ def api_pages() -> dict[str, str]:
         if name not in ON_PAGE and not _is_error(values[name]) and name not in INDEX_ONLY:
             texts[name] = [f"# {name}", *describe_object(name, values[name], known)]
     for name, page in ON_PAGE.items():
-        texts[page] += ["", f"## {name}", *describe_object(name, values[name], known)]
+        if f"## {name}" not in texts[page]:
+            texts[page] += ["", f"## {name}", *describe_object(name, values[name], known)]
     for name, value in values.items():
         kind = "Functions"
         if inspect.isclass(value):
@@ -100,7 +101,7 @@ def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
         docstring = re.sub(r"\nParameters\n-+\n.*?(?=\n\n\S[^\n]*\n-{4,}|\Z)", "", docstring, flags=re.S)
     is_function = inspect.isfunction(value)
     defaults = {} if is_family or (inspect.isclass(value) and "\nParameters\n" not in docstring) else _defaults(value)
-    lines = ["", *to_markdown(docstring, name, known if is_function else None, defaults)]
+    lines = ["", *to_markdown(docstring, name, known if is_function else None, defaults, is_family)]
     if name in SETTINGS:
         lines += ["", f"[Settings](../settings.md#{SETTINGS[name]}) has the fields."]
     common = {call.partition("(")[0] for call in EVERY_RESULT} | {"plot"}
@@ -131,7 +132,11 @@ def describe_object(name: str, value: Any, known: dict[str, str]) -> list[str]:
 
 
 def to_markdown(
-    docstring: str, page: str = "", known: dict[str, str] | None = None, defaults: dict[str, str] | None = None
+    docstring: str,
+    page: str = "",
+    known: dict[str, str] | None = None,
+    defaults: dict[str, str] | None = None,
+    is_family: bool = False,
 ) -> list[str]:
     r"""Return a docstring as lines of Markdown; arguments that are `known` only name the page that explains them.
 
@@ -151,12 +156,14 @@ def to_markdown(
             continue
         entries, after, elsewhere = [], [], {}
         for block in re.split(r"\n(?=\S)", body.strip("\n")):
-            entry = _entry(block, is_named=title in ("Parameters", "Attributes"), is_short=title == "Attributes")
+            entry = _entry(
+                block, is_named=title in ("Parameters", "Attributes"), is_short=title == "Attributes" and not is_family
+            )
             if entry is None:
                 after.append(_inline(block))
                 continue
             name, _, meaning = entry.partition(": ")
-            if title == "Attributes" and {*re.findall(r"`(\w+)`", name)} <= {*ASIDE}:
+            if page and title == "Attributes" and {*re.findall(r"`(\w+)`", name)} <= {*ASIDE}:
                 continue
             for argument, default in (defaults or {}).items():
                 name = name.replace(f"`{argument}`", f"`{argument}={default}`")
@@ -196,7 +203,7 @@ def _first_sentence(text: str) -> str:
     if not text:
         return ""
     text = re.split(r"(?<=\w[.;)`])\s(?=[A-Z`])|; ", text.removeprefix("Return "))[0]
-    is_word = re.match(r"[a-z]{2}|a ", text)  # and no symbol
+    is_word = re.match(r"[a-z]{2}", text)  # and no symbol
     return f"{text[0].upper() if is_word else text[:1]}{text[1:].rstrip('.')}."
 
 
@@ -269,4 +276,4 @@ def _inline(text: str) -> str:
     """Return text with roles and double backquotes as code; what Markdown would read as markup is escaped."""
     pieces = _ROLE.sub(r"`\1`", text).replace("``", "`").split("`")
     pieces[::2] = [re.sub(r"([*_<|\[\]])", r"\\\1", piece) for piece in pieces[::2]]
-    return "`".join(pieces)
+    return re.sub(r"(?<!\w)\\\*(\w[\w ]*)\\\*", r"*\1*", "`".join(pieces))

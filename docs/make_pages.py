@@ -189,7 +189,7 @@ def make_cli_page() -> str:
     usual = {name: (name, text) for (name, text), _ in reversed(counts.most_common())}
     table = [f"`{flag_of(field)}`" for field in DataSettings.options().values() if option_of(field).flag is not None]
     inputs = ["`--plugin`", "`--set`", "`--data`", *table]
-    first = {*inputs[:3], "`FILE`"}
+    first, everywhere = {*inputs[:3], "`FILE`"}, ("`--json`", "`--wide`")
     shared, body = [row for row, count in counts.items() if row[0] in first and count > 3], []
     for path, command in all_commands:
         function = getattr(psofed, path.split()[1], None) if path.count(" ") == 1 else None
@@ -203,6 +203,8 @@ def make_cli_page() -> str:
                 continue
             if parameter.help and parameter.help in docstring:
                 as_arguments.append(name)
+            elif name in everywhere:
+                continue
             elif counts[name, text] > 1 and usual[name] == (name, text):
                 also.append(name)
                 shared += [(name, text)] if (name, text) not in shared else []
@@ -218,7 +220,8 @@ def make_cli_page() -> str:
         "# The command line",
         "",
         "Made by `make docs` from the commands' own help; `psofed COMMAND --help` says more. Exit codes: 0 all well,",
-        "1 the answer is no (a comparison failed), 2 a mistake in what was asked, 130 interrupted.",
+        "1 the answer is no (a comparison failed), 2 a mistake in what was asked, 130 interrupted. Commands that print",
+        "a result have `--json`, for scripts, and `--wide`, which shows all columns of tables.",
         "",
         "## Options that several commands have",
         "",
