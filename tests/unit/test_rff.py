@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from psofed import Data, InvalidValueError, PsofedError, Scenario, simulate
-from psofed.engine.functions import evaluate
+from psofed.engine.samples import evaluate
 from psofed.fleet.measured import measure_features
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import part_names

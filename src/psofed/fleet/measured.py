@@ -169,7 +169,7 @@ def draw_sample(
     scenario: Scenario, fleet: Fleet, count: int, rng: np.random.Generator, client: int
 ) -> tuple[FloatArray, FloatArray]:
     """Draw `count` inputs (count, d) and labels f(x) + ν (count,) of one client, in NumPy."""
-    from psofed.engine.functions import evaluate
+    from psofed.engine.samples import evaluate
 
     assert scenario.data.function is not None
     normals = rng.standard_normal((count, fleet.input_dimension))
