@@ -7,7 +7,7 @@ are checked first: encoding, header, and the number of fields in each row.
 import csv
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,13 +85,6 @@ def read_header(path: str | Path) -> list[str]:
     if is_parquet(path):
         return list(_open_parquet(path).column_names)
     return _split_header(path, _read_bytes(path))[0]
-
-
-def parquet_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
-    """Return the columns of a Parquet file, and its rows with their numbers, from 1."""
-    table = _open_parquet(path)
-    columns = [column.to_pylist() for column in table.columns]
-    return list(table.column_names), enumerate(zip(*columns, strict=True), start=1)
 
 
 def is_parquet(path: Path) -> bool:

@@ -164,7 +164,6 @@ class OwnData(Reported):
             "constant_columns": {name: list(clients) for name, clients in table.constant.items()},
             "columns_left_out": dict(table.left_out),
             "clients_left_out": dict(self.left_out),
-            "duplicated_rows": table.duplicates,
             "decimal_commas": list(table.decimal_commas),
             "samples": dict(zip(table.clients, self.samples, strict=True)),
             "notes": self.notes(),
@@ -189,9 +188,6 @@ class OwnData(Reported):
             yield f"client {name} was left out: {reason}."
         if len(self.left_out) > _MOST_LISTED:
             yield f"{len(self.left_out) - _MOST_LISTED} more clients were left out for such reasons."
-        if table.duplicates:
-            repeats = counted(table.duplicates, "row repeats", "rows repeat")
-            yield f"{repeats} an earlier one in every column; they count like all others."
         if table.missing:
             columns = ", ".join(f"{name} ({count})" for name, count in table.missing.items())
             yield f"missing values count as the client's running mean: {columns}."

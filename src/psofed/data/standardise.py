@@ -61,7 +61,7 @@ class Standardiser:
         following = self._with(inputs, target)
         sample = None
         if self.is_ready:
-            deviation = np.sqrt(self.squares[-1] / self.rows)
+            deviation = float(np.sqrt(self.squares[-1] / self.rows))
             sample = _scaled(inputs, following, self.clip), (target - self.target_mean) / deviation
         self.counts, self.means, self.squares = following
         return sample

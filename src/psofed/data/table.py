@@ -47,8 +47,6 @@ class ClientTable:
         How many rows each client had without a target.
     left_out : mapping from str to str
         Columns that are not numbers and were not asked for, and what they hold instead.
-    duplicates : int
-        Rows that repeat an earlier one in every column; they are kept.
     decimal_commas : tuple of str
         Columns whose numbers have decimal commas.
     out_of_order : mapping from str to str
@@ -66,7 +64,6 @@ class ClientTable:
     targets: tuple[FloatArray, ...]
     dropped: tuple[int, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
-    duplicates: int = 0
     decimal_commas: tuple[str, ...] = ()
     out_of_order: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
@@ -190,7 +187,6 @@ def read_table(
         tuple(target[own] for own in rows),
         tuple(np.bincount(owner[~has_target], minlength=len(names)).tolist()),
         left_out,
-        _count_duplicates(data),
         tuple(with_commas),
         {name: who for name, times in stamps.items() if (who := _out_of_order(times, owner, names))},
         str(Path(source).resolve()) if isinstance(source, str | Path) else "",
@@ -358,13 +354,6 @@ def _split(owner: NDArray[np.int64], keep: NDArray[np.bool_]) -> list[NDArray[An
     order = np.argsort(owner, kind="stable")
     edges = np.cumsum(np.bincount(owner))[:-1]
     return [rows[keep[rows]] for rows in np.split(order, edges)]
-
-
-def _count_duplicates(data: "pandas.DataFrame") -> int:
-    try:
-        return int(data.duplicated().sum())
-    except TypeError:  # a Parquet file may hold lists
-        return 0
 
 
 def _times(data: "pandas.DataFrame", name: str) -> FloatArray | None:

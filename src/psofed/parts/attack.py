@@ -55,11 +55,7 @@ class Attack(Part):
         default=(), text="which clients are Byzantine: numbers, or names in your own data", label="or which clients"
     )
     probability: float = option(
-        default=0.2,
-        low=0.0,
-        high=1.0,
-        text="probability that a participating Byzantine client attacks",
-        label="attack probability",
+        default=0.2, low=0.0, high=1.0, text="chance that a Byzantine participant attacks", label="attack probability"
     )
     byzantine_set: str = option(
         default="fixed",

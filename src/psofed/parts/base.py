@@ -389,12 +389,8 @@ class Defence(Part):
     false_alarm_every: float = option(
         default=10_000.0, low=1.0, text="iterations per wrongly excluded honest client, over the whole fleet"
     )
-    threshold: float | None = option(
-        default=None, low=0.0, text="alarm threshold of the suspicion; replaces false_alarm_every"
-    )
-    return_after: int = option(
-        default=100, low=0, text="uploads without an alarm until a client is readmitted; 0: never"
-    )
+    threshold: float | None = option(default=None, low=0.0, text="alarm threshold; replaces false_alarm_every")
+    return_after: int = option(default=100, low=0, text="uploads without an alarm until readmission; 0: never")
     excluded_download: bool = option(default=True, text="whether excluded clients still download")
     reference: str = option(
         default="participants", choices=("participants", "server"), text="what uploads are compared with"

@@ -39,9 +39,7 @@ class Availability(Part):
     )
 
     server_knows: bool = option(default=True, text="whether participants are drawn from the available clients only")
-    learns: str = option(
-        default="always", choices=("always", "available"), text="whether clients that are not available still learn"
-    )
+    learns: str = option(default="always", choices=("always", "available"), text="whether unavailable clients learn")
 
     def is_available(self, presence: "Presence", *args: Any) -> bool:
         """Return whether a client is available in an iteration."""
@@ -162,9 +160,7 @@ class Delay(Part):
 
     weight: float = option(default=1.0, low=0.0, high=1.0, text="weight per iteration of delay (α)")
     grouping: str = option(
-        default="together",
-        choices=("together", "by-delay"),
-        text="average all arrivals, or those of equal delay separately",
+        default="together", choices=("together", "by-delay"), text="average all arrivals, or by delay"
     )
 
     def duration(self, departure: "Departure", *args: Any) -> int:

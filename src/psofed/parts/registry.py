@@ -6,6 +6,7 @@ when it is defined. An installed package names a module with parts in the entry-
 """
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -191,16 +192,24 @@ def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise PsofedError(f"{path}: no such file")
     name, folder = path.stem, str(path.resolve().parent)
+    known = sys.modules.get(name)
+    if known is not None:
+        if getattr(known, "__file__", None) and Path(str(known.__file__)).resolve() == path.resolve():
+            return known
+        raise PsofedError(f"{path}: a module named {name} is already loaded; rename the file")
     # On the path, so that worker processes find it under the same name.
     if folder not in sys.path:
         sys.path.append(folder)
-    importlib.invalidate_caches()
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     try:
-        module = importlib.import_module(name)
-    except PsofedError as error:
-        raise error.at(str(path)) from error
+        spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[name]
+        if isinstance(error, PsofedError):
+            raise error.at(str(path)) from error
         raise PsofedError(f"{path}: {type(error).__name__}: {error}") from error
-    if Path(getattr(module, "__file__", None) or "").resolve() != path.resolve():
-        raise PsofedError(f"{path}: a module named {name} is already loaded; rename the file")
     return module

@@ -17,7 +17,7 @@ from psofed.scenario import Data, Links, Scenario, Selection
 from psofed.simulation.monte_carlo import simulate
 from psofed.testing.families import check_family
 
-SIZES = {"num_clients": 8, "dimension": 4, "num_participants": 5, "num_shared": 2, "iterations": 40}
+SIZES = {"dimension": 4, "num_participants": 5, "num_shared": 2, "iterations": 40}
 
 
 @dataclass(frozen=True)
@@ -85,23 +85,21 @@ def check_part(part: "type[Part] | Part") -> PartReport:
     return report
 
 
-def scenario_with(part: Part, **changes: Any) -> Scenario:
+def scenario_with(part: Part, *, coordinated: bool = True, **changes: Any) -> Scenario:
     """Return a small scenario that holds the part."""
-    values: dict[str, Any] = {**SIZES, **changes}
+    values: dict[str, Any] = {**SIZES, "num_clients": max(8, getattr(part, "num_byzantine", 0)), **changes}
     any_part: Any = part
-    if part.family == "pattern":
-        values["selection"] = Selection(pattern=any_part, coordinated=values.pop("coordinated", True))
-    elif part.family in ("stream", "function"):
+    if part.family in ("stream", "function"):
         values["data"] = Data(**{part.family: any_part})
         values["dimension"] = getattr(part, "num_inputs", None) or values["dimension"]
     elif part.family == "channel":
         values["channel"] = Links(up=any_part, down=any_part if part.kind != "private" else None)
-    else:
+    elif part.family == "model":
+        values |= {"model": part, "data": Data(function="sine", input_dimension=values["dimension"])}
+    elif part.family != "pattern":
         values[part.family] = part
-        values["num_clients"] = max(values["num_clients"], getattr(part, "num_byzantine", 0))
-        if part.family == "model":
-            values["data"] = Data(function="sine", input_dimension=values["dimension"])
-    return Scenario(**values)
+    pattern = any_part if part.family == "pattern" else "random"
+    return Scenario(selection=Selection(pattern=pattern, coordinated=coordinated), **values)
 
 
 def _make(part: "type[Part] | Part") -> Part:
@@ -145,10 +143,7 @@ def _check_value(part: Part) -> Iterator[str]:
 
 def _check_simulation(part: Part) -> Iterator[str]:
     """Run the part compiled and as plain Python, alone and among other trials: the learning curves are the same."""
-    changes: list[dict[str, Any]] = [{}, {"num_shared": 1}]
-    if part.family != "function":
-        uncoordinated = {} if part.family == "pattern" else {"selection": Selection(coordinated=False)}
-        changes += [{"num_shared": 4}, uncoordinated or {"coordinated": False}]
+    changes: tuple[dict[str, Any], ...] = ({}, {"num_shared": 1}, {"num_shared": 4}, {"coordinated": False})
     for change in changes:
         scenario, metric = scenario_with(part, **change), "server_msd"
         result = simulate(scenario, trials=18, seed=3, threads=2, keep_trials=True)

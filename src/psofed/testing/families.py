@@ -1,4 +1,4 @@
-"""Requirements of each family of parts: results of its method, and moments that the part states of itself."""
+"""Requirements of each family of parts: results of its methods, and moments that the part states of itself."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,14 +7,17 @@ import numpy as np
 
 from psofed.common.types import FloatArray
 from psofed.parts import contexts
-from psofed.parts.base import Learner
+from psofed.parts.affine import Affine
+from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.part import call_with_memory, takes_memory
-from psofed.testing.uploads import check_attack, check_rule
+from psofed.parts.plain import LARGEST, combine_uploads, corrupt_uploads, mix_uploads
+
+Problems = Iterator[str]
 
 _SIZE = 3
 
 
-def check_family(part: Any) -> Iterator[str]:
+def check_family(part: Any) -> Problems:
     """Check that the part's methods keep the rules of its family, and that its statements are true."""
     rng = np.random.default_rng(6)
     yield from check_memory(part)
@@ -22,45 +25,50 @@ def check_family(part: Any) -> Iterator[str]:
     yield from _STATEMENTS.get(part.family, lambda part, rng: ())(part, rng)
 
 
-def check_memory(part: Any) -> Iterator[str]:
-    """Check that a method takes the memory that its part says it keeps, where that is a choice."""
+def check_memory(part: Any) -> Problems:
+    """Check that it has one method of several, which takes the memory that the part says it keeps."""
+    base = part._family_base()
+    own = [name for name in part.methods if getattr(type(part), name) is not getattr(base, name)]
+    if len(own) > 1:
+        yield f"it must have one of {', '.join(part.methods)}; it has {' and '.join(own)}"
     if part.family not in ("attack", "availability", "channel", "delay"):
         return
-    base, size = part._family_base(), part.memory_size(_SIZE)
-    for method in (name for name in part.methods if getattr(type(part), name) is not getattr(base, name)):
-        takes = takes_memory(getattr(type(part), method))
+    for method in own:
+        takes, size = takes_memory(getattr(type(part), method)), part.memory_size(_SIZE)
         if takes and not size:
             yield f"{method} takes a memory, but memory_size is 0"
         elif size and not takes and method != "craft":
             yield f"memory_size is {size}, but {method} has no argument `memory` (after the first)"
 
 
-def _check_results(part: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_results(part: Any, rng: np.random.Generator) -> Problems:
     """Call a method twice from the same memory: its results must be the same finite numbers of the right shape."""
     memory = _first_memory(part)
     for n in range(20):
         method, seen, shape = _argument(part, n, rng)
         if not method:
             return
-        before, results = memory.copy(), []
-        for fill, state in ((1.0, memory), (2.0, before)):
-            out = [np.full(_SIZE, fill)] if method in ("learn", "draw") else []
+        results = []
+        for out, state in ((np.full(_SIZE, 1.0), memory.copy()), (np.full(_SIZE, 2.0), memory)):
             bound = getattr(part, method)
-            always_remembers = method in ("learn", "draw", "suspicion")  # else where the method takes it
-            result = bound(seen, state, *out) if always_remembers else call_with_memory(bound, seen, state)
-            results.append(np.asarray(out[0] if out else result))
+            if method in ("learn", "draw"):
+                bound(seen, state, out)
+                results.append(out)
+            else:
+                remembers = method == "suspicion"  # others where they take it
+                result = bound(seen, state) if remembers else call_with_memory(bound, seen, state)
+                results.append(np.asarray(result))
+        problem, value = "", results[0].tolist()
         if results[0].shape != shape or not np.isfinite(results[0]).all():
-            yield f"{method} gives {results[0].tolist()} instead of {shape[0] if shape else 'a'} finite number(s)"
-            return
-        if not np.array_equal(results[0], results[1]):
-            yield f"{method} leaves entries of `out` unwritten, or keeps something outside of its memory"
-            return
-        value = float(results[0].flat[0])
-        if part.family == "delay" and (value != int(value) or value > part.longest_delay()):
-            yield f"duration returns {value:g} instead of an integer up to longest_delay() = {part.longest_delay()}"
-            return
-        if part.family == "defence" and value < 0.0:
-            yield f"suspicion returns {value:g} instead of at least 0"
+            problem = f"gives {value} instead of {shape[0] if shape else 'a'} finite number(s)"
+        elif not np.array_equal(results[0], results[1]):
+            problem = "leaves entries of `out` unwritten, or keeps something outside of its memory"
+        elif part.family == "delay" and (value != int(value) or value > part.longest_delay()):
+            problem = f"returns {value:g} instead of an integer up to longest_delay() = {part.longest_delay()}"
+        elif part.family == "defence" and value < 0.0:
+            problem = f"returns {value:g} instead of at least 0"
+        if problem:
+            yield f"{method} {problem}"
             return
 
 
@@ -93,12 +101,93 @@ def _first_memory(part: Any) -> FloatArray:
     return np.zeros(size if isinstance(size, int) else size(_SIZE) if part.family in ("stream", "delay") else 0)
 
 
-def _check_learner(learner: Any, rng: np.random.Generator) -> Iterator[str]:
-    if learner.steps_along_input() and type(learner).learn is not Learner.learn:
-        yield "it has both gain and learn; it must have one of them"
+# --- statements ------------------------------------------------------------------------------------------------------
 
 
-def _check_pattern(pattern: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_attack(attack: Any, rng: np.random.Generator) -> Problems:
+    """Check that it copes with few uploads, and states the right moments."""
+    if attack.knows not in contexts.KNOWLEDGE:
+        yield f"knows = {attack.knows!r} is not one of {', '.join(contexts.KNOWLEDGE)}"
+    elif not isinstance(attack.strength, int | float):
+        yield f"its strength, {type(attack).strength_field()}, is not a number"
+    elif not attack.poisons_samples():
+        yield from _check_few_uploads(attack)
+        yield from _check_affine(attack, attack.affine(), rng)
+
+
+def _check_few_uploads(attack: Any) -> Problems:
+    """Try corner cases: no honest client, a single client, an entry shared by one client only."""
+    for participants, attackers in ((1, 1), (2, 1), (2, 2), (5, 1), (5, 5)):
+        uploads = np.where(np.eye(participants, 5) > 0, 1.5, np.nan)
+        try:
+            _corrupt(attack, uploads, np.arange(participants) < attackers, *np.zeros((3, 5)))
+        except Exception as error:
+            who = f"{participants} participant(s), {participants - attackers} of them honest"
+            yield f"it fails with {type(error).__name__}: {error} on uploads of {who}, who share no entry"
+            return
+
+
+def _check_affine(attack: Any, statement: Any, rng: np.random.Generator) -> Problems:
+    if not isinstance(statement, Affine) or attack.knows not in ("upload", "server"):
+        return
+    if np.ndim(statement.variance) or np.ndim(statement.common_variance):
+        return  # noise that depends between entries is not a multiple of one normal per entry
+    upload, server, normals, common = rng.normal(size=(4, 200))
+    received = _corrupt(attack, upload[None], np.array([True]), server, normals, common)[0]
+    received = np.where(np.abs(received) <= LARGEST, received, server)  # under the mean, what is not sent
+    expected = statement.own * upload + statement.server * server + statement.offset
+    noise = statement.variance**0.5 * normals + statement.common_variance**0.5 * common
+    if not np.allclose(received, expected + noise, rtol=1e-9, atol=1e-9):
+        yield f"affine() states {statement}, but corrupt does something else"
+
+
+def _corrupt(attack: Any, uploads: Any, attacking: Any, server: Any, normals: Any, common: Any) -> Any:
+    return corrupt_uploads(
+        attack, uploads, attacking, server=server, clients=np.arange(len(uploads)), iteration=0,
+        normals=np.broadcast_to(normals, uploads.shape), common_normals=common,
+    )  # fmt: skip
+
+
+def _check_rule(rule: Any, rng: np.random.Generator) -> Problems:
+    """Check that only finite values that were sent move the model, and that their order does not matter.
+
+    Of a pre-aggregation the mean of the mixed uploads is checked.
+    """
+    server, over = rng.normal(size=6), getattr(rule, "over", "entries")
+    if over not in ("entries", "vectors"):
+        yield f'over = {over!r} is neither "entries" nor "vectors"'
+        return
+    for participants in (1, 2, 3, 7):
+        uniforms, shape = rng.random(participants), (participants, 6)
+        count = rule.uploads_after(participants) if rule.family == "pre_aggregation" else 1
+        if not 1 <= count <= participants:
+            yield f"uploads_after({participants}) is {count}; it must be between 1 and {participants}"
+            return
+        uploads = np.where(rng.random(shape) < 0.6, rng.standard_t(2, shape), np.nan)
+        moved = _combine(rule, uploads, server, uniforms)
+        if moved.shape != server.shape or not np.isfinite(moved).all():
+            yield f"with {participants} participants its result is not a finite model"
+            return
+        untouched = ~np.isfinite(uploads).any(axis=0)
+        if not np.array_equal(moved[untouched], server[untouched]):
+            yield "an entry that nobody sent is moved"
+        if not np.allclose(moved, _combine(rule, uploads[::-1], server, uniforms[::-1]), rtol=1e-9, atol=1e-12):
+            yield "its result depends on the order of the participants"
+        spoilt = np.where(rng.random(shape) < 0.5, np.inf, uploads)
+        if not np.isfinite(_combine(rule, spoilt, server, uniforms)).all():
+            yield "infinite uploads reach the model"
+    if not np.array_equal(_combine(rule, np.full((3, 6), np.nan), server, rng.random(3)), server):
+        yield "the model moves although nobody sent anything"
+
+
+def _combine(rule: Any, uploads: FloatArray, server: FloatArray, uniforms: FloatArray) -> FloatArray:
+    if rule.family == "aggregation":
+        return combine_uploads(rule, uploads, server, np.linspace(-0.01, 0.01, server.size))
+    mixed = mix_uploads(rule, uploads, server, uniforms=uniforms)
+    return np.where(np.isinf(mixed).any(axis=0), np.inf, combine_uploads(Mean(), mixed, server))
+
+
+def _check_pattern(pattern: Any, rng: np.random.Generator) -> Problems:
     for shared in range(1, 6):
         stated, out = pattern.mask_moments(5, shared), np.zeros(shared, np.int64)
         masks = np.zeros((50 if stated is None else 4000, 5))
@@ -120,7 +209,7 @@ def _check_pattern(pattern: Any, rng: np.random.Generator) -> Iterator[str]:
             yield "mask_moments states other second moments than the masks drawn have"
 
 
-def _check_stream(stream: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_stream(stream: Any, rng: np.random.Generator) -> Problems:
     correlation, chains = stream.input_correlation(), 400
     if stream.is_independent or correlation is None:
         return
@@ -134,7 +223,7 @@ def _check_stream(stream: Any, rng: np.random.Generator) -> Iterator[str]:
         yield f"input_correlation states {correlation:g}, but the inputs have another covariance"
 
 
-def _check_availability(availability: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_availability(availability: Any, rng: np.random.Generator) -> Problems:
     shares, clients, iterations = availability.shares(4, 0), 4, 4000
     if shares.shape != (clients,) or (shares < 0).any() or (shares > 1).any():
         yield f"time_share gives {shares!r} instead of a share between 0 and 1 for each client"
@@ -142,9 +231,8 @@ def _check_availability(availability: Any, rng: np.random.Generator) -> Iterator
     memory, once = np.zeros((clients, availability.memory_size(_SIZE))), rng.random(clients)
     is_present = np.zeros((iterations + 1, clients), bool)
     for n, k in np.ndindex(iterations, clients):
-        seen = contexts.Presence(
-            n, k, clients, float(shares[k]), float(rng.random()), float(once[k]), bool(is_present[n, k])
-        )
+        chances = float(shares[k]), float(rng.random()), float(once[k])
+        seen = contexts.Presence(n, k, clients, *chances, bool(is_present[n, k]))
         answer = call_with_memory(availability.is_available, seen, memory[k])
         if answer not in (True, False):
             yield f"is_available returns {answer!r} instead of true or false"
@@ -155,7 +243,7 @@ def _check_availability(availability: Any, rng: np.random.Generator) -> Iterator
         yield f"clients are available for {means} of the time instead of {shares}"
 
 
-def _check_channel(channel: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_channel(channel: Any, rng: np.random.Generator) -> Problems:
     if channel.draws not in ("normals", "uniforms", "none"):
         yield f'draws = {channel.draws!r} is not "normals", "uniforms" or "none"'
         return
@@ -165,19 +253,18 @@ def _check_channel(channel: Any, rng: np.random.Generator) -> Iterator[str]:
     values, out = 0.1 * rng.normal(size=size), np.full(size, np.pi)
     message = contexts.Transmission(values, np.zeros(size), np.arange(size), 0, 0, normals, uniforms, 0.999999)
     call_with_memory(channel.transmit, message, np.zeros(channel.memory_size(size)), out)
+    error = out - values
     if (out == np.pi).any():
         yield "transmit does not write every value into `out`"
-    elif variance is not None:
-        error = out - values
-        if abs(error.mean()) > 5.0 * (variance / size) ** 0.5 + 1e-12:
-            yield "added_variance states noise of mean zero, but transmit shifts the values"
-        elif abs(np.mean(error**2) - variance) > 5.0 * variance * (2.0 / size) ** 0.5 + 1e-12:
-            yield f"added_variance states {variance:g}, but transmit adds noise of another variance"
+    elif variance is not None and abs(error.mean()) > 5.0 * (variance / size) ** 0.5 + 1e-12:
+        yield "added_variance states noise of mean zero, but transmit shifts the values"
+    elif variance is not None and abs(np.mean(error**2) - variance) > 5.0 * variance * (2.0 / size) ** 0.5 + 1e-12:
+        yield f"added_variance states {variance:g}, but transmit adds noise of another variance"
     if not isinstance(channel.bits_after(64), int) or channel.bits_after(64) < 1:
         yield f"bits_after(64) is {channel.bits_after(64)!r} instead of a number of bits"
 
 
-def _check_delay(delay: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_delay(delay: Any, rng: np.random.Generator) -> Problems:
     for client, n in ((0, 0), (1, 0), (0, 1)) if delay.chances() is not None else ():
         departures = [contexts.Departure(client, n, (place + 0.5) / 500) for place in range(500)]
         memory = _first_memory(delay)
@@ -188,7 +275,7 @@ def _check_delay(delay: Any, rng: np.random.Generator) -> Iterator[str]:
                 return
 
 
-def _check_defence(defence: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_defence(defence: Any, rng: np.random.Generator) -> Problems:
     ahead, back = np.zeros((2, defence.memory_size))
     for n in range(20):
         seen = _argument(defence, n, rng)[1]
@@ -198,26 +285,24 @@ def _check_defence(defence: Any, rng: np.random.Generator) -> Iterator[str]:
             return
 
 
-def _check_algorithm(algorithm: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_algorithm(algorithm: Any, rng: np.random.Generator) -> Problems:
     from psofed.testing.check import scenario_with
 
     traffic = algorithm.traffic(scenario_with(algorithm))
-    most = max(traffic.bits_up, traffic.bits_down)
     if min(traffic.bits_up, traffic.bits_down) < 0:
         yield "traffic() counts no bits"
-    if traffic.exchanges_before(1000) * most > 1000 * traffic.budget:
+    if traffic.exchanges_before(1000) * max(traffic.bits_up, traffic.bits_down) > 1000 * traffic.budget:
         yield "traffic() spends more than the budget of PSO-Fed"
 
 
-def _check_model(model: Any, rng: np.random.Generator) -> Iterator[str]:
+def _check_model(model: Any, rng: np.random.Generator) -> Problems:
     z = model.make_features(4, 4)(np.zeros((2, 4)))
     if z.shape != (2, 4):
         yield f"make_features(4, 4) makes {z.shape[1]} features instead of 4"
 
 
-_STATEMENTS: dict[str, Callable[[Any, np.random.Generator], Iterator[str]]] = {
-    "attack": check_attack, "aggregation": check_rule, "pre_aggregation": check_rule, "learner": _check_learner,
-    "pattern": _check_pattern, "stream": _check_stream, "availability": _check_availability,
-    "channel": _check_channel, "delay": _check_delay, "defence": _check_defence, "algorithm": _check_algorithm,
-    "model": _check_model,
+_STATEMENTS: dict[str, Callable[[Any, np.random.Generator], Problems]] = {
+    "attack": _check_attack, "aggregation": _check_rule, "pre_aggregation": _check_rule, "pattern": _check_pattern,
+    "stream": _check_stream, "availability": _check_availability, "channel": _check_channel, "delay": _check_delay,
+    "defence": _check_defence, "algorithm": _check_algorithm, "model": _check_model,
 }  # fmt: skip

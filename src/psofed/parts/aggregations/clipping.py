@@ -118,9 +118,7 @@ class CentredClipping(Aggregation):
 
     radius: float = option(default=0.1, low=0.0, open_low=True, text="largest distance of an update from the centre")
     iterations: int = option(default=3, low=1, text="number of times the centre is moved")
-    factor: float = option(
-        default=0.0, low=0.0, text="radius as a multiple of the median distance from the centre; 0: use radius"
-    )
+    factor: float = option(default=0.0, low=0.0, text="radius in median distances from the centre; 0: use radius")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Move the centre by the mean of the clipped differences to it."""
@@ -173,9 +171,7 @@ class RememberedClipping(Aggregation):
     over = "vectors"
 
     decay: float = option(default=0.9, low=0.0, high=1.0, open_high=True, text="memory kept per D entries sent")
-    factor: float = option(
-        default=0.5, low=0.0, open_low=True, text="radius as a multiple of the median distance from the centre"
-    )
+    factor: float = option(default=0.5, low=0.0, open_low=True, text="radius in median distances from the centre")
     iterations: int = option(default=5, low=1, text="number of times the centre is moved")
 
     def memory_size(self, num_clients: int, dimension: int) -> int:

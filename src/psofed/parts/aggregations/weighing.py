@@ -48,12 +48,8 @@ class GeometricMedian(Aggregation):
 
     over = "vectors"
 
-    smoothing: float = option(
-        default=1e-3, low=0.0, open_low=True, text="smallest distance used; shorter ones are raised to it"
-    )
-    tolerance: float = option(
-        default=1e-3, low=1e-12, text="stop when a step is shorter than this many median distances"
-    )
+    smoothing: float = option(default=1e-3, low=0.0, open_low=True, text="shorter distances are raised to this")
+    tolerance: float = option(default=1e-3, low=1e-12, text="stop at a step shorter than this many median distances")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
         """Iterate until it stands still."""

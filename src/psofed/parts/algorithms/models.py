@@ -61,9 +61,7 @@ class OnlineFed(Algorithm):
     adds_mean_update: ClassVar[bool] = True
 
     budget: str = option(
-        default="fewer-exchanges",
-        choices=("fewer-exchanges", "fewer-participants"),
-        text="how the communication budget is met",
+        default="fewer-exchanges", choices=("fewer-exchanges", "fewer-participants"), text="how the budget is met"
     )
 
     def traffic(self, scenario: "Scenario") -> Traffic:

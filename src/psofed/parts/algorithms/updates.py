@@ -42,9 +42,7 @@ class SignSGD(Algorithm):
 
     kind = "signsgd"
 
-    signs: str = option(
-        default="stochastic", choices=("stochastic", "deterministic"), text="how values are reduced to signs"
-    )
+    signs: str = option(default="stochastic", choices=("stochastic", "deterministic"), text="how values become signs")
     bound: float = option(default=3.0, low=0.0, open_low=True, text="bound of the stochastic signs (b)")
     vote: str = option(default="majority", choices=("majority", "mean"), text="how the server combines the signs")
 

@@ -24,9 +24,7 @@ class Gaussian(Attack):
     2.0
     """
 
-    variance: float = option(
-        default=0.5, low=0.0, text="variance of the noise added to each uploaded value", strength=True
-    )
+    variance: float = option(default=0.5, low=0.0, text="variance of the noise on each uploaded value", strength=True)
 
     def corrupt(self, upload: Upload) -> float:
         """Add δ."""
@@ -51,9 +49,7 @@ class ColludingGaussian(Attack):
     3.0
     """
 
-    variance: float = option(
-        default=0.5, low=0.0, text="variance of the noise that all attackers add alike", strength=True
-    )
+    variance: float = option(default=0.5, low=0.0, text="variance of the noise that all attackers share", strength=True)
 
     def corrupt(self, upload: Upload) -> float:
         """Add δ_n."""

@@ -79,12 +79,8 @@ class LittleIsEnough(Attack):
     knows = "everyone"
     not_affine_because = "a standard deviation is not affine in the models"
 
-    deviations: float = option(
-        default=0.0, text="distance from the mean in standard deviations (z); 0: derived from n and a", strength=True
-    )
-    statistics: str = option(
-        default="accomplices", choices=("accomplices", "honest"), text="whose uploads define the mean and the deviation"
-    )
+    deviations: float = option(default=0.0, text="deviations from the mean (z); 0: derived from n and a", strength=True)
+    statistics: str = option(default="accomplices", choices=("accomplices", "honest"), text="whose mean and deviation")
 
     def corrupt(self, upload: Upload) -> float:
         """Stand z deviations beside the mean."""

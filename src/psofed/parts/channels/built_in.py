@@ -67,9 +67,7 @@ class Quantised(Channel):
     bits: int = option(low=1, high=32, text="bits per value")
     reach: float = option(low=0.0, open_low=True, text="largest value that can be represented")
     rounding: str = option(
-        default="dithered",
-        choices=("dithered", "stochastic"),
-        text="subtractive dither shared by seed, or rounding at random",
+        default="dithered", choices=("dithered", "stochastic"), text="subtractive dither, or random rounding"
     )
 
     def transmit(self, transmission: Transmission, out: FloatArray) -> None:
@@ -156,14 +154,7 @@ class Private(Channel):
     multiplier: float = option(
         default=1.0, low=0.0, open_low=True, text="standard deviation of the noise, in units of the clip (m)"
     )
-    delta: float = option(
-        default=1e-5,
-        low=0.0,
-        high=1.0,
-        open_low=True,
-        open_high=True,
-        text="δ for which the privacy spent, ε, is stated",
-    )
+    delta: float = option(default=1e-5, low=0.0, high=1.0, open_low=True, open_high=True, text="δ at which ε is stated")
 
     def transmit(self, transmission: Transmission, out: FloatArray) -> None:
         """Clip the update and add noise; entries that are not finite are lost."""

@@ -122,9 +122,7 @@ class RLS(Learner):
     Automatica 25(3), 1989.
     """
 
-    forgetting: float = option(
-        default=0.99, low=0.0, high=1.0, open_low=True, text="weight that a sample keeps per iteration (λ)"
-    )
+    forgetting: float = option(default=0.99, low=0.0, high=1.0, open_low=True, text="weight kept per iteration (λ)")
     initial: float = option(
         default=0.01, low=0.0, open_low=True, text="initial P₀ = I/δ (δ); small values trust the first samples more"
     )

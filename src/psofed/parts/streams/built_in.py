@@ -23,12 +23,7 @@ class DelayLine(InputStream):
     """
 
     pole: float = option(
-        default=0.0,
-        low=-1.0,
-        high=1.0,
-        open_low=True,
-        open_high=True,
-        text="correlation of successive values of the line (ρ)",
+        default=0.0, low=-1.0, high=1.0, open_low=True, open_high=True, text="correlation of successive values (ρ)"
     )
 
     def input_correlation(self) -> float:
