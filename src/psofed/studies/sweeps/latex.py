@@ -6,7 +6,6 @@ import numpy as np
 
 from psofed.common.validation import check_choice
 from psofed.render import Column, Kind, Table
-from psofed.render.markup import table_to_latex
 from psofed.results.metrics import label_of
 from psofed.results.reports import measured
 from psofed.scenario.describe import field_title
@@ -47,4 +46,4 @@ def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> s
     levels = np.array([cell.estimate(metric).typical[0] for cell in result.cells])[cells]
     best = np.where(np.isfinite(levels), levels, np.inf).argmin(axis=0)
     bold = frozenset((int(row), len(down) + column) for column, row in enumerate(best))
-    return table_to_latex(table, bold=bold)
+    return table.to_latex(bold=bold)
