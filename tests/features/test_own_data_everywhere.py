@@ -21,9 +21,8 @@ from psofed.common.equality import same_values
 from psofed.data.own_data import DataSource
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.scenario.changes import with_values
-from psofed.studies.advice import tuning
-from psofed.studies.advice.running import Runner
-from psofed.studies.advice.tuning import tuned_federation
+from psofed.studies.advice import ways
+from psofed.studies.advice.ways import Runner, tuned_federation
 from psofed.studies.sweeps.cell import Cell
 
 pytestmark = [pytest.mark.data, pytest.mark.scenario, pytest.mark.takes(12)]
@@ -298,10 +297,10 @@ def test_the_explorer_opens_at_what_advice_finds_best_for_all_clients(scenario) 
 
 
 def test_large_tables_are_tuned_on_a_budget(scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "_MOST_UPDATES", 1)
-    monkeypatch.setattr(tuning, "_FEWEST_SAMPLES", 30)
+    monkeypatch.setattr(ways, "_MOST_UPDATES", 1)
+    monkeypatch.setattr(ways, "_FEWEST_SAMPLES", 30)
     seen = []
-    monkeypatch.setattr(tuning, "Runner", lambda s, how: seen.append((s.iterations, how.trials)) or Runner(s, how))
+    monkeypatch.setattr(ways, "Runner", lambda s, how: seen.append((s.iterations, how.trials)) or Runner(s, how))
     assert tuned_federation(scenario.replace(attack=None)).stepsize < scenario.stepsize
     assert seen == [(ROWS, 16), (30, 1)]
 

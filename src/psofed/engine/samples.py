@@ -1,6 +1,6 @@
 """Samples that are not drawn in the kernel: streams of functions, tables, the server's test set and root data.
 
-With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
+With w° the model that errors are measured from (:mod:`psofed.fleet.measured`), the kernel is given the features z and
 the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
 as for linear streams, where the residual is the noise.
 

@@ -23,8 +23,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
-from psofed.fleet.measured import measured_fleet
-from psofed.fleet.nonlinear import measure_features
+from psofed.fleet.measured import measure_features, measured_fleet
 from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
 from psofed.parts.patterns.built_in import Random, RoundRobin
 from psofed.scenario import Scenario
