@@ -10,7 +10,6 @@ import pytest
 import psofed
 from psofed.common.errors import InvalidValueError
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
-from psofed.render.cells import write_table
 from psofed.render.charts import Chart, Panels, RowChart, Scale, Series
 
 pytestmark = pytest.mark.render
@@ -110,7 +109,7 @@ def test_a_row_of_the_wrong_length_is_refused() -> None:
     ],
 )
 def test_intervals_without_a_column_stand_behind_the_number(cell: Measured, text: str) -> None:
-    assert write_table(Table("", (Column("", Kind.LEVEL),), ((cell,),))).rows == [[text]]
+    assert Table("", (Column("", Kind.LEVEL),), ((cell,),)).written()[2] == [[text]]
 
 
 # Charts.

@@ -54,7 +54,7 @@ class ReportOutput(Output):
         if self.as_json:
             print_json(made)
             return
-        from psofed.render.text import print_report
+        from psofed.render.report import print_report
 
         step = made.next_step
         file = words_of(step.command, *given) if step is not None and step.command and given else ""

@@ -12,9 +12,9 @@ be forgotten for any: a request passes if
    because browsers treat all ports of 127.0.0.1 as the same site.
 """
 
+import contextlib
 import hmac
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from http import cookies
 from typing import Any
@@ -24,15 +24,8 @@ from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
 from tornado.web import OutputTransform
 
 PATHS = re.compile(r"/|/ws|/favicon\.ico|/static/.+")  # the page, its websocket and its assets
+_OPEN = "open the address that psofed explore printed"
 _OWN_PAGE = ("same-origin", "none")  # values of Sec-Fetch-Site; "none": typed, or opened from outside the browser
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """An HTTP status and the reason shown to whoever asked."""
-
-    status: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -55,55 +48,43 @@ class Access:
         """Name of the cookie; it contains the port, because cookies are shared by all ports of a host."""
         return f"psofed-explorer-{self.hosts[0].rpartition(':')[2]}"
 
-    def refusal(self, method: str, target: str, headers: HTTPHeaders) -> Refusal | None:
-        """Return why a request is refused, or None if it is answered.
+    def refusal(self, method: str, target: str, headers: HTTPHeaders) -> tuple[int, str] | None:
+        """Return the HTTP status and the reason why a request is refused, or None if it is answered.
 
         Examples
         --------
         >>> access = Access("secret", ("127.0.0.1:5006",))
         >>> access.refusal("GET", "/?token=secret", HTTPHeaders({"Host": "127.0.0.1:5006"}))
-        >>> access.refusal("GET", "/?token=secret", HTTPHeaders({"Host": "evil.example"})).status
+        >>> access.refusal("GET", "/?token=secret", HTTPHeaders({"Host": "evil.example"}))[0]
         403
         """
-        if headers.get_list("Host") not in [[host] for host in self.hosts]:
-            return Refusal(403, "wrong Host header: open the address that psofed explore printed")
-        origin = headers.get("Origin")
-        if origin is not None and origin not in [f"http://{host}" for host in self.hosts]:
-            return Refusal(403, "requests from other web pages are refused")
-        if not self.shows_token(target) and not (_is_from_own_page(target, headers) and self._has_cookie(headers)):
-            return Refusal(403, "token missing or wrong: open the address that psofed explore printed")
-        if method != "GET":
-            return Refusal(405, "only GET is supported")
-        if not PATHS.fullmatch(_path_and_query(target)[0]):
-            return Refusal(404, "no such page")
-        return None
+        path = target.partition("?")[0]  # as Tornado splits it, which then routes by the path
+        # Following a link from elsewhere, or reloading the page after that, opens a document.
+        is_document = path == "/" and headers.get("Sec-Fetch-Dest") == "document"
+        is_own = is_document or headers.get("Sec-Fetch-Site", "none") in _OWN_PAGE
+        origins = [None, *(f"http://{host}" for host in self.hosts)]
+        has_token = self.shows_token(target) or (is_own and self._has_cookie(headers))
+        checks = (
+            (headers.get_list("Host") in [[host] for host in self.hosts], 403, f"wrong Host header: {_OPEN}"),
+            (headers.get("Origin") in origins, 403, "requests from other web pages are refused"),
+            (has_token, 403, f"token missing or wrong: {_OPEN}"),
+            (method == "GET", 405, "only GET is supported"),
+            (PATHS.fullmatch(path), 404, "no such page"),
+        )
+        return next(((status, reason) for is_fine, status, reason in checks if not is_fine), None)
 
     def shows_token(self, target: str) -> bool:
         """Return whether the query of a request's address has the token."""
-        return any(self._is_token(shown) for shown in parse_qs(_path_and_query(target)[1]).get("token", ()))
+        return any(map(self._is_token, parse_qs(target.partition("?")[2]).get("token", ())))
 
     def _has_cookie(self, headers: HTTPHeaders) -> bool:
-        try:
-            found = cookies.SimpleCookie(headers.get("Cookie", "")).get(self.cookie)
-        except cookies.CookieError:
-            return False
-        return found is not None and self._is_token(found.value)
+        with contextlib.suppress(cookies.CookieError):
+            shown = cookies.SimpleCookie(headers.get("Cookie", "")).get(self.cookie)
+            return shown is not None and self._is_token(shown.value)
+        return False
 
     def _is_token(self, shown: str) -> bool:
         return hmac.compare_digest(shown.encode(), self.token.encode())
-
-
-def _is_from_own_page(target: str, headers: HTTPHeaders) -> bool:
-    if headers.get("Sec-Fetch-Site", "none") in _OWN_PAGE:
-        return True
-    # Following a link from elsewhere, or reloading the page after that.
-    return _path_and_query(target)[0] == "/" and headers.get("Sec-Fetch-Dest") == "document"
-
-
-def _path_and_query(target: str) -> tuple[str, str]:
-    """Split a request's address as Tornado does, which then routes by the path."""
-    path, _, query = target.partition("?")
-    return path, query
 
 
 def guard(server: Any, access: Access) -> None:
@@ -114,23 +95,14 @@ def guard(server: Any, access: Access) -> None:
         refusal = access.refusal(request.method or "", request.uri or "", request.headers)
         if refusal is None:
             application(request)
-        else:
-            _refuse(request, refusal)
+            return
+        status, text = refusal[0], f"{refusal[1]}\n".encode()
+        about = HTTPHeaders({"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))})
+        connection: Any = request.connection
+        first = ResponseStartLine("HTTP/1.1", status, "Refused")
+        connection.write_headers(first, about, None if request.method == "HEAD" else text)
+        connection.finish()
 
-    http_server.request_callback = answer
-    application.add_transform(_cookie_setter(access))
-
-
-def _refuse(request: HTTPServerRequest, refusal: Refusal) -> None:
-    text = f"{refusal.reason}\n".encode()
-    about = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
-    first = ResponseStartLine("HTTP/1.1", refusal.status, "Refused")
-    connection: Any = request.connection
-    connection.write_headers(first, HTTPHeaders(about), None if request.method == "HEAD" else text)
-    connection.finish()
-
-
-def _cookie_setter(access: Access) -> Callable[[HTTPServerRequest], OutputTransform]:
     class SetCookie(OutputTransform):
         """Adds the cookie to the answer to a request whose address has the token."""
 
@@ -144,4 +116,5 @@ def _cookie_setter(access: Access) -> Callable[[HTTPServerRequest], OutputTransf
                 headers.add("Set-Cookie", f"{access.cookie}={access.token}; Path=/; HttpOnly; SameSite=Strict")
             return status_code, headers, chunk
 
-    return SetCookie
+    http_server.request_callback = answer
+    application.add_transform(SetCookie)

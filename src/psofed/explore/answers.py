@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from psofed.common.numbers import to_decibels
-from psofed.render.numbers import fixed
+from psofed.render.numbers import fixed, percent
 from psofed.results.metrics import LABELS
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
@@ -215,7 +215,7 @@ def note(state: PageState) -> str:
     if state.simulating:
         trials = 0 if simulation.present is None else simulation.present.trials
         texts.append(
-            f"Simulating, {_percent(simulation.progress)}" + (f": {trials} trials so far …" if trials else " …")
+            f"Simulating, {percent(simulation.progress, 0)}" + (f": {trials} trials so far …" if trials else " …")
         )
     elif theory.refusal and simulation.present is None:
         texts.append("Press Simulate.")
@@ -286,7 +286,7 @@ def _details(point: Point) -> Iterator[tuple[str, str]]:
     total = sum(point.terms.values())
     for term, title in TERM_TITLES.items():
         if math.isfinite(total) and point.terms.get(term):
-            yield title, _percent(point.terms[term] / total)
+            yield title, percent(point.terms[term] / total, 0)
     if not math.isnan(point.worst):
         yield "under the worst attack of the same power", decibels(point.worst)
 
@@ -295,10 +295,6 @@ def _stepsize(value: float | None) -> str:
     if value is None:
         return "–"
     return "none" if not math.isfinite(value) else "near 0" if value == 0 else f"{value:.3g}"
-
-
-def _percent(share: float) -> str:
-    return f"{fixed(100 * share, 0)} %"
 
 
 def _instability(theory: Theory) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.types import ProgressCallback
 from psofed.explore.answers import METRICS, ErrorLevel, Point, Simulation, Theory
+from psofed.render.charts import log_bins
 from psofed.results import SimulationResult
 from psofed.results.metrics import HONEST
 from psofed.scenario import Scenario
@@ -29,7 +30,6 @@ _SLOW = 0.15  # seconds; fleets whose points take longer get fewer of them
 _CURVE_POINTS = 240
 _SETTLED = 5e-4  # relative to the steady state: a tenth of a pixel
 TRIALS = (16, 64, 256)
-_BINS = 120
 _FACTORS = (0.1, 0.25, 0.5, 1.5, 2.0, 3.0)  # of the current stepsize
 _LONGEST_CURVE = 6.0  # seconds for a learning curve
 
@@ -303,18 +303,15 @@ def _point(x: float, result: SimulationResult) -> Point:
 
 def _curve(result: SimulationResult) -> tuple[Point, ...]:
     """Return the learning curve in bins that grow with time, with 95 % intervals."""
-    length = result.curve["network_mse"].size
-    edges = np.unique(np.geomspace(1, length + 1, _BINS).astype(int)) - 1
-    starts, sizes = edges[:-1], np.diff(edges)
-    times = (starts + (sizes - 1) / 2) * result.bin_width
     levels = {}
     for metric, values in result.curve.items():
-        centre = np.add.reduceat(values, starts) / sizes
         # Neighbouring iterations are strongly dependent, so averaging a bin does not reduce its uncertainty.
-        spread = 1.96 * np.add.reduceat(result.curve_standard_error[metric], starts) / sizes
-        levels[metric] = [ErrorLevel(*row) for row in zip(centre, centre - spread, centre + spread, strict=True)]
+        times, mean, error = log_bins(
+            result.iterations.astype(float), values, 1.96 * result.curve_standard_error[metric]
+        )
+        levels[metric] = [ErrorLevel(*row) for row in zip(mean, mean - error, mean + error, strict=True)]
     levels.setdefault(HONEST, levels["network_mse"])
     return tuple(
-        Point(float(n), {metric: column[i] for metric, column in levels.items()}, trials=result.trials)
+        Point(float(n) - 1.0, {metric: column[i] for metric, column in levels.items()}, trials=result.trials)
         for i, n in enumerate(times)
     )

@@ -25,7 +25,6 @@ from psofed.paper.claims import HOLDS, PARTLY, Claim
 from psofed.paper.figures import published_table
 from psofed.paper.model import FigureData, Reproduction
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
-from psofed.render.markup import table_to_html
 from psofed.render.numbers import counted, fixed, listed
 from psofed.scenario import UPLINKS
 
@@ -154,7 +153,7 @@ def write_page(reproduction: Reproduction, claims: list[Claim], folder: Path) ->
     resources = files("psofed.paper")
     pictures = {name: base64.b64encode((folder / f"{name}.svg").read_bytes()).decode() for name in figures}
     tables = {
-        name: [_with_symbols(table_to_html(figure_table(data, uplink, PANELS[uplink]))) for uplink in UPLINKS]
+        name: [_with_symbols(figure_table(data, uplink, PANELS[uplink]).to_html()) for uplink in UPLINKS]
         for name, data in figures.items()
     }
     text = environment.from_string(resources.joinpath("page.html").read_text("utf-8")).render(

@@ -148,8 +148,6 @@ class Panels:
     right : tuple of str
         What stands at the right edge of each row.
     size : (float, float)
-    widths : tuple of float, optional
-        Of the columns, relative to each other.
     """
 
     title: str
@@ -160,7 +158,6 @@ class Panels:
     legend: str = ""
     right: tuple[str, ...] = ()
     size: tuple[float, float] = (7.2, 4.2)
-    widths: tuple[float, ...] | None = None
 
 
 AnyChart = Chart | RowChart | Panels

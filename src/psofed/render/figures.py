@@ -107,7 +107,7 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
 
 def _for_print(panels: Panels, width: float) -> Panels:
     """Return panels of this width: no title, which belongs in the caption, and no panel too narrow to be read."""
-    charts, names, widths = panels.charts, panels.right, panels.widths
+    charts, names = panels.charts, panels.right
     rows = [len(chart.names) for row in charts for chart in row if isinstance(chart, RowChart)]
     columns = max(map(len, charts))
     narrowest = _ROW_PANEL if rows else _PANEL if columns * len(charts) < _MANY else _SMALL_PANEL
@@ -121,12 +121,12 @@ def _for_print(panels: Panels, width: float) -> Panels:
         ]
         flat += [None] * (-len(flat) % across)
         charts = tuple(tuple(flat[at : at + across]) for at in range(0, len(flat), across))
-        names, widths = (), None
+        names = ()
     elif columns == len(charts) == 1 and charts[0][0] is not None:
         charts = ((replace(charts[0][0], title=""),),)
     least = max(_SMALL_PANEL, 0.8 + _ROW * max(rows, default=0))
     height = max(min(panels.size[1] / len(panels.charts), 0.7 * width / across), least)
-    return replace(panels, title="", charts=charts, right=names, widths=widths, size=(width, height * len(charts)))
+    return replace(panels, title="", charts=charts, right=names, size=(width, height * len(charts)))
 
 
 def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure:
@@ -182,9 +182,7 @@ def save_figure(figure: MatplotlibFigure, path: str | Path) -> None:
 
 def _draw_panels(figure: Figure, panels: Panels) -> None:
     down, across = len(panels.charts), max(map(len, panels.charts))
-    grid = figure.subplots(
-        down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, width_ratios=panels.widths
-    )
+    grid = figure.subplots(down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False)
     width, height = panels.size
     space = 0.8 * width / across, 0.8 * height / down
     for (row, column), axes in np.ndenumerate(grid):

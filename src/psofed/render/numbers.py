@@ -87,17 +87,6 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
-def times(factor: float) -> str:
-    """Write a factor.
-
-    Examples
-    --------
-    >>> times(1250.0), times(5.83)
-    ('1,250×', '5.8×')
-    """
-    return f"{fixed(factor, 0 if abs(factor) >= 100 else 1)}×"
-
-
 def listed(names: Sequence[str], most: int = 5) -> str:
     """Join names as in a sentence, some of them if there are many.
 

@@ -1,5 +1,6 @@
 """A report: what a result says, as a value that every output renders alike.
 
+>>> from psofed.render import Column, Kind, Measured
 >>> table = Table("Steady state", (Column("metric"), Column("mean", Kind.LEVEL)), (("network MSE", Measured(0.01)),))
 >>> print(Report("The network MSE settles at −20.00 dB.", tables=(table,)))
 The network MSE settles at −20.00 dB.
@@ -9,123 +10,28 @@ Steady state
   network MSE     −20.00
 """
 
-import math
+import base64
+import html
+import os
+import re
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from psofed.common.equality import same_values
+from psofed.common.errors import InvalidValueError
+from psofed.render.tables import INDENT, MOST_ROWS, Table, small, to_tex, wrapped
 
 if TYPE_CHECKING:
     from psofed.render.charts import AnyChart
     from psofed.render.figures import Figure
 
-# Rows of a table that are shown unless asked for more: in a terminal, and as a Python object's short form.
-MOST_ROWS, FEW_ROWS = 40, 12
-
-
-class Kind(Enum):
-    """Kind of numbers in a column, which decides how they are written."""
-
-    TEXT = "text"
-    LEVEL = "level"  # a linear power, written in dB
-    DECIBELS = "decibels"  # a difference in dB, written with its sign
-    NUMBER = "number"  # significant digits
-    PERCENT = "percent"  # a share, written in per cent with its sign
-    COUNT = "count"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A number with its 95 % interval.
-
-    Attributes
-    ----------
-    value : float
-        Infinite where it diverged, NaN where it was not measured.
-    low, high : float
-        Ends of the interval; NaN without one.
-    remark : str
-        Said beside the number, such as ``"median"``.
-    """
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-    remark: str = ""
-
-
-Cell = str | float | Measured | None
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes
-    ----------
-    title : str
-        Without the unit, which the kind or `unit` adds.
-    kind : Kind
-    digits : int, optional
-        Decimals, or significant digits of a ``NUMBER``; what suits the kind by default.
-    unit : str
-    interval : bool
-        Show intervals in a column of their own; otherwise behind the number.
-    infinite : str
-        The word for a number that is infinite.
-    minor : int
-        Where a terminal is too narrow, columns with the highest number are left out first, then the last ones.
-    """
-
-    title: str
-    kind: Kind = Kind.TEXT
-    digits: int | None = None
-    unit: str = ""
-    interval: bool = False
-    infinite: str = "diverged"
-    minor: int = 0
-
-    @property
-    def heading(self) -> str:
-        """The title with its unit."""
-        unit = self.unit or {Kind.LEVEL: "dB", Kind.DECIBELS: "dB"}.get(self.kind, "")
-        return f"{self.title} ({unit})".strip() if unit else self.title
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of typed cells under a title.
-
-    Attributes
-    ----------
-    title : str
-    columns : tuple of Column
-    rows : tuple of tuples
-        A text, a number, a :class:`Measured` or None (empty) for each column.
-    notes : tuple of str
-        What explains the columns.
-    marked : frozenset of int
-        Rows that stand out, such as a recommended one.
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-    marked: frozenset[int] = frozenset()
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns")
-
-    def select(self, places: Sequence[int]) -> "Table":
-        """Return a table with some of the columns, by number."""
-        rows = tuple(tuple(row[at] for at in places) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[at] for at in places), rows=rows)
+FEW_ROWS = 12  # of a table in a Python object's short form
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 @dataclass(frozen=True)
@@ -146,6 +52,30 @@ class NextStep:
     purpose: str
     call: str
     command: str = ""
+
+    def to_text(self, file: str = "", width: int = 120) -> str:
+        """Return what to try next: a command where it is known how the scenario was given, else a Python call.
+
+        A line that would be too wide is continued as a shell does it.
+
+        Examples
+        --------
+        >>> step = NextStep("Predict", "predict(scenario)", "psofed predict FILE --set stepsize=0.1")
+        >>> step.to_text("s.toml --set num_shared=2 --set stepsize=0.5")
+        'Predict: psofed predict s.toml --set num_shared=2 --set stepsize=0.1'
+        """
+        command = _said_once(self.command.replace("FILE", file)) if file and self.command else ""
+        line = f"{self.purpose}: {command or self.call}"
+        if len(line) <= width:
+            return line
+        options = re.split(r" (?=--)", command) if command else [self.call]
+        rows = [options[0]]
+        for option in options[1:]:
+            if len(rows[-1]) + len(option) + 5 <= width:
+                rows[-1] += f" {option}"
+            else:
+                rows.append(f"{INDENT}{option}")
+        return f"{self.purpose}:\n{INDENT}" + f" \\\n{INDENT}".join(rows)
 
 
 @dataclass(frozen=True)
@@ -202,24 +132,59 @@ class Report:
         wide : bool
             Whether tables have all their columns.
         """
-        from psofed.render.text import report_to_text
-
-        return report_to_text(self, width, rows, colour, file, wide)
+        start, end = (_BOLD, _PLAIN) if colour else ("", "")
+        blocks = [start + wrapped(self.headline, width) + end]
+        if self.subject:
+            blocks[0] += "\n" + wrapped(self.subject, width)
+        blocks += [table.to_text(width, rows, wide) for table in self.tables]
+        if self.notes:
+            blocks.append("\n".join(wrapped(f"Note: {note}", width, INDENT) for note in self.notes))
+        if self.next_step is not None:
+            blocks.append(self.next_step.to_text(file, width))
+        return "\n\n".join(blocks)
 
     def to_html(self, *, rows: int = MOST_ROWS) -> str:
-        """Return the report as a piece of HTML, pictures included."""
-        from psofed.render.markup import report_to_html
+        r"""Return the report as a piece of HTML that needs no style sheet and no script; every text is escaped.
 
-        return report_to_html(self, rows)
+        Examples
+        --------
+        >>> Report("<1>").to_html()
+        '<div>\n<div><b>&lt;1&gt;</b></div>\n</div>'
+        """
+        parts = [f"<div><b>{html.escape(self.headline)}</b></div>"]
+        if self.subject:
+            parts.append(small(self.subject))
+        parts += [table.to_html(rows) for table in self.tables]
+        parts += [small(f"Note: {note}") for note in self.notes]
+        for chart in self.charts:
+            from psofed.render.figures import draw_chart, figure_to_png
+
+            encoded = base64.b64encode(figure_to_png(draw_chart(chart))).decode()
+            alternative = html.escape(chart.title or self.headline, quote=True)
+            parts.append(f'<img alt="{alternative}" style="max-width:640px" src="data:image/png;base64,{encoded}">')
+        if (step := self.next_step) is not None:
+            parts.append(small(f"{step.purpose}: ", f"<code>{html.escape(step.call)}</code>"))
+        return "\n".join(["<div>", *parts, "</div>"])
 
     def to_latex(self, columns: Sequence[str] | None = None) -> str:
         """Return the tables as LaTeX (``booktabs``), headline and notes as captions.
 
         `columns` are the titles of those to show; tables without them are left out.
         """
-        from psofed.render.markup import report_to_latex
-
-        return report_to_latex(self, columns)
+        if not self.tables:
+            return to_tex(self.headline) + "\n"
+        tables = list(self.tables)
+        if columns is not None:
+            titles = [[column.title for column in table.columns] for table in tables]
+            tables = [
+                table.select([names.index(name) for name in columns])
+                for table, names in zip(tables, titles, strict=True)
+                if set(columns) <= set(names)
+            ]
+            if not tables:
+                known = "; ".join(", ".join(filter(None, names)) for names in titles)
+                raise InvalidValueError("columns", ", ".join(columns), f"columns of one table: {known}")
+        return "\n".join(table.to_latex("" if at else self.headline) for at, table in enumerate(tables))
 
     def __str__(self) -> str:
         return self.to_text()
@@ -274,3 +239,45 @@ class Reported:
 
     def _repr_html_(self) -> str:
         return self.report().to_html(rows=FEW_ROWS)
+
+
+def print_report(
+    report: Report, *, file: str = "", rows: int = MOST_ROWS, wide: bool = False, out: TextIO | None = None
+) -> None:
+    """Print a report, in bold where the terminal can, wrapped to its width.
+
+    Parameters
+    ----------
+    report : Report
+    file : str
+        The scenario's file, for the command to try next.
+    rows : int
+        Rows shown of each table.
+    wide : bool
+        Whether tables have all their columns, however wide they are.
+    out : text stream, optional
+        Standard output by default.
+    """
+    out = out or sys.stdout
+    is_terminal = out.isatty()
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    colour = is_terminal and not os.environ.get("NO_COLOR")
+    print(report.to_text(width=width, rows=rows, colour=colour, file=file, wide=wide), file=out)
+
+
+def _said_once(command: str) -> str:
+    """Return a command without the options that a later one replaces, and with one list of clients to leave out."""
+    words = shlex.split(command)
+    options: dict[tuple[str, str], list[str]] = {}
+    kept = []
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            kept.append(word)
+            continue
+        value = words.pop(0) if words and not words[0].startswith("--") else ""
+        key = word, value.partition("=")[0] if word in ("--set", "--plugin") else ""
+        before = options.pop(key, None)
+        text = f"{before[1]},{value}" if before and word == "--leave-out" else value
+        options[key] = [word, text] if value else [word]
+    return shlex.join([*kept, *(word for option in options.values() for word in option)])

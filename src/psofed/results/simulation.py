@@ -44,7 +44,7 @@ ARRAYS = (
     Stored("client_mse", "client_mse", ("trial", "client"), "steady-state MSE of the client", is_optional=True),
     Stored("diverged_at", "diverged_at", _TRIAL, "iteration of the divergence, or -1", "iterations", "i"),
 )
-_PLAIN = {"seed": int, "tail": int, "bin_width": int, "seconds": float, "version": str}
+_PLAIN: dict[str, Any] = {"seed": int, "tail": int, "bin_width": int, "seconds": float, "version": str}
 
 
 @dataclass(frozen=True)
@@ -212,33 +212,24 @@ class SimulationResult(Reported):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
-        diverged, tracking = self.diverged_trials, self.tracking
-        optional: dict[str, Any] = {"notes": list(self.notes)} if self.notes else {}
-        if self.stopping is not None:
-            optional["stopping"] = asdict(self.stopping) | {"margin_db": self.margin}
-        if tracking is not None:
-            optional["tracking"] = tracking.to_json()
-        if self.defence is not None:
-            optional["defence"] = self.defence.to_json()
+        diverged, stopping = self.diverged_trials, self.stopping
+        optional = {
+            "notes": list(self.notes),
+            "stopping": None if stopping is None else asdict(stopping) | {"margin_db": self.margin},
+            "tracking": None if self.tracking is None else self.tracking.to_json(),
+            "defence": None if self.defence is None else self.defence.to_json(),
+        }
         return json_object(
             {
                 **{metric: value.to_json() for metric, value in self.estimates().items()},
-                "tail": self.tail,
-                "trials": self.trials,
                 "diverged": {"trials": diverged.tolist(), "iterations": self.diverged_at[diverged].tolist()},
                 "unsteady": self.unsteady_metrics,
-                **optional,
+                **{name: value for name, value in optional.items() if value},
                 **self.details,
                 "communication": self.communication.to_json(),
-                "fleet": {
-                    "input_variance": self.fleet.input_variance.tolist(),
-                    "noise_variance": self.fleet.noise_variance.tolist(),
-                },
+                "fleet": {name: getattr(self.fleet, name).tolist() for name in ("input_variance", "noise_variance")},
                 "scenario": self.scenario.to_mapping(),
-                "seed": self.seed,
-                "version": self.version,
-                "seconds": self.seconds,
-                "client_updates_per_second": self.client_updates_per_second,
+                **{name: getattr(self, name) for name in (*_PLAIN, "trials", "client_updates_per_second")},
             }
         )
 

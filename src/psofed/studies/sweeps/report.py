@@ -11,7 +11,6 @@ import numpy as np
 from psofed.common.types import FloatArray, IntArray
 from psofed.common.validation import check_choice
 from psofed.render import Column, Kind, NextStep, Report, Table
-from psofed.render.markup import table_to_latex
 from psofed.render.numbers import count, counted, decibels, listed, significant
 from psofed.results.metrics import MetricLabel, label_of
 from psofed.results.reports import measured
@@ -180,7 +179,7 @@ def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> s
     table = Table(f"Steady-state {title} with 95 % intervals", columns_shown, rows, (note,))
     levels = np.array([value.typical[0] for value in estimates])[places]
     best = np.where(np.isfinite(levels), levels, np.inf).argmin(axis=0)
-    return table_to_latex(table, bold=frozenset((int(row), len(down) + at) for at, row in enumerate(best)))
+    return table.to_latex(bold=frozenset((int(row), len(down) + at) for at, row in enumerate(best)))
 
 
 def _remarks(result: "SweepResult") -> tuple[str, ...]:
