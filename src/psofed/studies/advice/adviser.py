@@ -23,9 +23,8 @@ from psofed.studies.advice.advice import Advice, ClientGroup, Station, describe
 from psofed.studies.advice.cautions import BOUND, cautions, extreme_rows
 from psofed.studies.advice.groups import follow_advice
 from psofed.studies.advice.judging import Gain, Judge, Way
-from psofed.studies.advice.newcomer import ask_newcomer
+from psofed.studies.advice.questions import ask_newcomer, ask_what_if, attack_on
 from psofed.studies.advice.ways import Runner, boosted_trees, naive_ways, random_features
-from psofed.studies.advice.what_if import ask_what_if, attack_on
 
 if TYPE_CHECKING:
     import pandas
