@@ -95,7 +95,8 @@ def _scenario(data: Any, settings: AdviceSettings) -> Scenario:
     if scenario is not None and scenario.own_data is None:
         allowed = "your own data, or a scenario made from them (Scenario.from_data)"
         raise InvalidValueError("data", "a scenario with drawn streams", allowed)
-    rows: OwnData = data if scenario is None else scenario.own_data
+    rows = data if scenario is None else scenario.own_data
+    assert isinstance(rows, OwnData)
     if rows.epochs != 1:
         allowed = "1, since the error on rows that were learned before is no forecast error"
         raise InvalidValueError("epochs", rows.epochs, allowed)

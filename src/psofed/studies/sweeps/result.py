@@ -18,6 +18,7 @@ from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
+from psofed.render.charts import Panels
 from psofed.results import Difference, Estimate, SimulationResult
 from psofed.results.dataset import metric_variable, read_metrics, simulation_from_dataset, variable
 from psofed.results.differences import paired_metrics
@@ -26,16 +27,15 @@ from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
-from psofed.studies.sweeps.execute import run_cells
+from psofed.studies.sweeps.chart import FacetFields, sweep_chart
+from psofed.studies.sweeps.execute import CellStore, run_cells
 from psofed.studies.sweeps.grid import RUN, Axis, Grid, make_grid, name_point
-from psofed.studies.sweeps.store import CellStore
+from psofed.studies.sweeps.report import sweep_report, sweep_to_latex
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-    from psofed.render.charts import Panels
-    from psofed.studies.sweeps.chart import FacetFields
 
 SWEEP_TITLE, SWEEP_FILE = "psofed sweep", "sweep.nc"
 
@@ -286,8 +286,6 @@ class SweepResult(Reported):
 
     def report(self) -> Report:
         """Return every point's steady state with its interval, and notes."""
-        from psofed.studies.sweeps.report import sweep_report
-
         return sweep_report(self)
 
     def to_latex(self, columns: str | None = None, metric: str | None = None) -> str:
@@ -307,11 +305,9 @@ class SweepResult(Reported):
         >>> print(table.splitlines()[5].strip())
         shared parameters M & stepsize $\mu$ = 0.1 (dB) & stepsize $\mu$ = 0.2 (dB) \\
         """
-        from psofed.studies.sweeps.report import sweep_to_latex
-
         return sweep_to_latex(self, columns, metric or self.grid.ranked_by)
 
-    def chart(self, metric: str | None = None, theory: bool = False, **fields: "Unpack[FacetFields]") -> "Panels":
+    def chart(self, metric: str | None = None, theory: bool = False, **fields: Unpack[FacetFields]) -> Panels:
         """Return the steady states over one field, with colours and panels for the others: the picture of `plot`.
 
         Parameters
@@ -325,8 +321,6 @@ class SweepResult(Reported):
             panel to panel. By default the numeric field with the most values is the horizontal axis, another numeric
             one the colour, and the others make columns and rows.
         """
-        from psofed.studies.sweeps.chart import sweep_chart
-
         return sweep_chart(self, metric or self.grid.ranked_by, theory, **fields)
 
     def _only_cell(self, point: Mapping[str, Any]) -> CellResult:
