@@ -116,6 +116,11 @@ class SweepResult(Reported):
         return tuple(dict.fromkeys(note for cell in self.cells for note in cell.notes))
 
     @property
+    def defence_names(self) -> list[str]:
+        """Names of the numbers that sum up a defence at any of the points."""
+        return list(dict.fromkeys(name for cell in self.cells for name in cell.defence))
+
+    @property
     def titles(self) -> dict[str, str]:
         """Metrics that were measured, with their titles; the one that decides first."""
         names = dict.fromkeys((self.grid.ranked_by, *(name for cell in self.cells for name in cell.steady_state)))
@@ -235,6 +240,9 @@ class SweepResult(Reported):
         variables["diverged_at"] = variable(dims, lost, words, "iterations")
         trials = np.reshape([cell.trials for cell in self.cells], shape)
         variables["trials"] = variable(names, trials, "number of trials")
+        for name in self.defence_names:
+            measured = np.reshape([cell.defence.get(name, math.nan) for cell in self.cells], shape)
+            variables[f"defence_{name}"] = variable(names, measured, f"defence: {name.replace('_', ' ')}")
         coordinates: dict[str, Any] = {"trial": variable("trial", np.arange(most), "number of the trial")}
         for axis in self.grid.axes:
             for place, field in enumerate(axis.fields):
@@ -272,6 +280,7 @@ class SweepResult(Reported):
             parts = {name: part for name, part in value.to_json().items() if not name.endswith("interval_95")}
             parts["low"], parts["high"] = value.interval
             parts["median_low"], parts["median_high"] = value.median_interval
+            parts |= {f"defence_{name}": cell.defence.get(name, math.nan) for name in self.defence_names}
             rows.append({**labels, "metric": metric, **parts, "trials": cell.trials, "diverged_trials": lost})
         return pandas.DataFrame(rows)
 
