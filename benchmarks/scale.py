@@ -25,9 +25,15 @@ from paho.mqtt.enums import CallbackAPIVersion
 from benchmarks._timing import markdown_table
 from psofed.federation import ReplyLimits, RoundPlan, Server
 from psofed.federation.deploy.server import free_port
-from psofed.federation.protocol.announcements import Announcement, RunDescription
-from psofed.federation.protocol.instructions import decode_instruction
-from psofed.federation.protocol.replies import LEARNED, NodeReply, Reply, encode_reply
+from psofed.federation.protocol.messages import (
+    LEARNED,
+    Announcement,
+    NodeReply,
+    Reply,
+    RunDescription,
+    decode_instruction,
+    encode_reply,
+)
 from psofed.federation.transport.broker import Mosquitto
 from psofed.federation.transport.certificates import SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import _SEAL, Endpoint, MqttHub, Topics

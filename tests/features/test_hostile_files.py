@@ -16,7 +16,7 @@ import pytest
 
 import psofed
 from psofed.common.errors import PsofedError
-from psofed.results.dataset import simulation_from_dataset
+from psofed.results import SimulationResult
 from psofed.results.netcdf import open_dataset, read_back
 from psofed.scenario import Scenario
 from psofed.scenario.file import read_scenario
@@ -144,7 +144,7 @@ def test_a_file_larger_than_memory_is_refused_before_it_is_read(tmp_path: Path) 
 
 
 def forged(data: Any) -> str:
-    make = sweep_from_dataset if data.attrs["title"] == SWEEP_TITLE else simulation_from_dataset
+    make = sweep_from_dataset if data.attrs["title"] == SWEEP_TITLE else SimulationResult.from_dataset
     with pytest.raises(PsofedError, match=r"^forged\.nc: .*$") as refused:
         read_back("forged.nc", data, make)
     return str(refused.value)
@@ -155,7 +155,7 @@ def test_a_forged_attribute_of_a_result_is_one_line(simulation: Path) -> None:
     for name in ("scenario", "seed", "tail", "bin_width", "details", "notes", "seconds"):
         for value in ("", "[", "[" * 5000, "nonsense", -1.5, "null", 0):
             with contextlib.suppress(PsofedError):
-                repr(read_back("result.nc", data.assign_attrs({name: value}), simulation_from_dataset))
+                repr(read_back("result.nc", data.assign_attrs({name: value}), SimulationResult.from_dataset))
 
 
 def test_forged_shapes_of_a_result_are_refused(simulation: Path, sweep: Path) -> None:

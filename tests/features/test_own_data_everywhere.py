@@ -66,15 +66,11 @@ USES: dict[str, Any] = {
     "compare": lambda s: [(m.simulated, m.predicted) for m in psofed.compare(s, trials=2).metrics[:1]],
     "tune": lambda s: psofed.tune(s, shared=[1]).recommended.network_mse,
     "sweep": lambda s: psofed.sweep(s, {"num_shared": [1]}, trials=2).cells[0].estimate("network_mse").mean,
-    "predict_stepsizes": lambda s: psofed.predict_stepsizes(s, [0.02]).network_mse,
     "draw_fleet": lambda s: psofed.draw_fleet(s).noise_variance,
     "advise": lambda s: psofed.advise(s, byzantine=0, trials=1).federation.error,
 }
 # Those whose answer is not an error: it must differ from the drawn fleet's.
-OTHER_USES: dict[str, Any] = {
-    "optimal_stepsize": psofed.optimal_stepsize,
-    "attack_limits": lambda s: psofed.attack_limits(s.replace(attack=SignFlip(clients=(1,)), stepsize=0.3)).scale,
-}
+OTHER_USES: dict[str, Any] = {"optimal_stepsize": psofed.optimal_stepsize}
 TAKE_NO_SCENARIO = {"difference", "from_arrays", "load_plugin", "load_result", "option", "read_data", "read_scenario"}
 
 
@@ -87,7 +83,7 @@ def test_no_public_function_is_forgotten() -> None:
 def test_every_function_takes_the_scenarios_file(name, scenario, folder) -> None:
     if name == "advise":  # a path is a table there
         return
-    use = psofed.attack_limits if name == "attack_limits" else (USES | OTHER_USES)[name]
+    use = (USES | OTHER_USES)[name]
     np.testing.assert_equal(str(use(folder / "plan.toml")), str(use(scenario)))
 
 

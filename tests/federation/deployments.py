@@ -18,8 +18,7 @@ from psofed.common.files import only_one
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.deploy.home import Home
-from psofed.federation.deploy.operate import submit
-from psofed.federation.deploy.runs import FederationRun, RunStatus
+from psofed.federation.deploy.runs import FederationRun, RunStatus, submit
 from psofed.federation.deploy.server import FederationServer, free_port
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.transport.broker import find_mosquitto

@@ -68,7 +68,7 @@ def supplied_draws(masks, participants):
 def perturbing(perturbation):
     """Return a corruption that adds to the upload what `perturbation` says, given round, client number and M."""
 
-    def corruption(instruction, task, values):
+    def corruption(instruction, task, values, server):
         client = client_number(node_number(instruction.node), task.client)
         delta = perturbation(instruction.round_number, client, values.size)
         return values if delta is None else (values + delta).astype(values.dtype)

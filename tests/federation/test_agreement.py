@@ -7,10 +7,10 @@ from nodes import make_node
 import psofed
 from psofed import Data, Scenario, Selection
 from psofed.attacks import Gaussian
-from psofed.federation.client.attacks import Rehearsal
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.client.sources import SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.loop import Server

@@ -4,14 +4,15 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from deployments import COMMAND, LocalHub, LocalServer, carry_out, nodes, synthetic
 
 import psofed.cli
 import psofed.cli.federation as new
-from psofed.cli.federation.running import _Follower
+from psofed.cli.federation import _Follower
 from psofed.federation.deploy.home import FINISHED, Home
+from psofed.federation.server.checkpoint import CheckpointStore
+from psofed.federation.server.loop import describe_model
 
 pytestmark = pytest.mark.federation
 
@@ -181,34 +182,39 @@ def test_a_followed_run_says_each_reason_once(capsys):
 def test_the_demo_within_this_process(psofed_federation):
     code, out, err = psofed_federation("demo", "--in-process", "--rounds", 20)
     assert code == 0
-    told = "was caught in round 3. Protected, the server's error ends at −11.6 dB; unprotected, at 0.6 dB."
-    assert told in " ".join(out.split())
+    text = " ".join(out.split())
+    assert "Over the last quarter, the server MSD is −11.6 dB; without protection, 0.6 dB." in text
+    assert "Suspect: node-0, first in round 3, excluded at the end." in text
     assert "running 4 nodes within this process (as asked for)" in err
     code, out, _ = psofed_federation("demo", "--in-process", "--rounds", 6, "--json")
-    assert json.loads(out)["payoff"]["found"] == 3
+    assert json.loads(out)["payoff"].keys() == {"protected", "unprotected"}
     assert {"payoff", "seconds_per_round", "megabytes_per_node", "learning_curve"} <= json.loads(out).keys()
 
 
 def test_an_exported_model_predicts_and_bad_ones_are_refused(psofed_federation, tmp_path):
     assert carry_out(Home(tmp_path / "fed"), synthetic(), LocalHub(nodes())) == FINISHED
     (tmp_path / "rows.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    code, out, _ = psofed_federation("export", "--home", "fed", "--out", "model.json")
+    assert (code, "4 parameters, after round 8" in out) == (0, True)
+    (tmp_path / "retained.json").write_bytes(
+        describe_model(CheckpointStore(tmp_path / "fed" / "checkpoint.npz").load())
+    )
     predictions = []
-    for name in ("model.json", "model.npz"):
-        code, out, _ = psofed_federation("export", "--home", "fed", "--out", name)
-        assert (code, "4 parameters, after round 8" in out) == (0, True)
+    for name in ("model.json", "retained.json"):
         code, out, _ = psofed_federation("predict", "--model", name, "--data", "rows.csv", "--json")
         predictions.append(json.loads(out)["predictions"])
     assert predictions[0] == predictions[1]
     document = json.loads((tmp_path / "model.json").read_text())
     for name, weights in (("nan", [float("nan")]), ("text", ["S100000000"]), ("matrix", [[1.0]])):
-        (tmp_path / f"{name}.json").write_text(json.dumps({**document, "weights": weights}))
-    with np.load(tmp_path / "model.npz") as arrays:
-        np.savez_compressed(tmp_path / "bomb.npz", **arrays)
+        (tmp_path / f"{name}.json").write_text(json.dumps({**document, "model": {"0": weights}}))
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "model.npz").write_bytes(b"PK")
     for name, told in (
         ("nan.json", "has values that are not finite"),
         ("matrix.json", "is not a list of weights"),
         ("text.json", "is not an exported model"),
-        ("bomb.npz", "compressed"),
+        ("list.json", "is not an exported model"),
+        ("model.npz", "not a model; give a .json file"),
     ):
         code, out, err = psofed_federation("predict", "--model", name, "--data", "rows.csv")
         assert (code, out) == (2, "")

@@ -9,13 +9,13 @@ from nodes import make_node, run
 from psofed import InvalidValueError, NotCoveredError, Scenario
 from psofed.attacks import Gaussian
 from psofed.defences import Cusum
-from psofed.federation.client.attacks import Rehearsal
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.client.sources import SyntheticSource
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.loop import Server
-from psofed.federation.server.suspects import Suspects, plan_defence
+from psofed.federation.server.step import Suspects, plan_defence
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.parts.watching import Watch
 from psofed.simulation.watch_plan import make_plan

@@ -10,7 +10,7 @@ import pytest
 
 import psofed.federation
 from psofed.federation.protocol.masks import DerivedMasks, derive_words
-from psofed.federation.server.checks import KINDS
+from psofed.federation.server.clients import KINDS
 
 pytestmark = pytest.mark.federation
 

@@ -18,11 +18,10 @@ from psofed.channels import Private
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.defences import Cusum
 from psofed.federation import PSOFed, arrays_of, load_into, partial_sharing
-from psofed.federation.client.attacks import Rehearsal
-from psofed.federation.client.gateway import TrainingResult
+from psofed.federation.client.gateway import Rehearsal, TrainingResult
 from psofed.federation.flower import in_process
 from psofed.federation.flower.in_process import InProcessGrid
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.protocol.layout import ColumnNames
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.loop import Server

@@ -8,7 +8,6 @@ import struct
 import numpy as np
 import pytest
 
-from psofed.federation.protocol.announcements import Announcement, RunDescription
 from psofed.federation.protocol.frames import (
     INSTRUCTION,
     REPLY,
@@ -18,27 +17,27 @@ from psofed.federation.protocol.frames import (
     encode_frame,
     frame_sequence,
 )
-from psofed.federation.protocol.instructions import (
-    FULL,
-    PART,
-    START,
-    ClientTask,
-    Instruction,
-    decode_instruction,
-    encode_instruction,
-)
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.masks import DerivedMasks
-from psofed.federation.protocol.names import is_client_name
-from psofed.federation.protocol.replies import (
+from psofed.federation.protocol.messages import (
     FAILED,
+    FULL,
     LEARNED,
+    PART,
+    START,
+    Announcement,
     BadReplyError,
+    ClientTask,
+    Instruction,
     NodeReply,
     Reply,
+    RunDescription,
+    decode_instruction,
     decode_reply,
+    encode_instruction,
     encode_reply,
 )
+from psofed.federation.protocol.names import is_client_name
 
 pytestmark = pytest.mark.federation
 

@@ -14,10 +14,9 @@ from psofed import Scenario
 from psofed.common.errors import PsofedError
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.ready_made import prepare, ready_made_node
-from psofed.federation.protocol.announcements import Announcement, RunDescription
 from psofed.federation.protocol.bounds import MAX_ROUND
 from psofed.federation.protocol.frames import INSTRUCTION, REPLY, decode_frame, encode_frame
-from psofed.federation.protocol.instructions import decode_instruction
+from psofed.federation.protocol.messages import Announcement, RunDescription, decode_instruction
 from psofed.federation.protocol.run_settings import RunSettings
 
 pytestmark = pytest.mark.federation

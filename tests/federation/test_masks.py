@@ -10,7 +10,7 @@ from psofed.common.errors import InvalidValueError
 from psofed.federation.protocol.archive import write_archive
 from psofed.federation.protocol.corruption import draw_attack, draw_normals
 from psofed.federation.protocol.masks import DerivedMasks, derive_words, resolve_num_shared
-from psofed.federation.server.participants import draw_participants
+from psofed.federation.server.exchange import draw_participants
 
 pytestmark = pytest.mark.federation
 

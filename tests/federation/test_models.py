@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.federation.client.state import ClientMemory, NodeMemory
+from psofed.federation.client.state import ClientState, NodeMemory
 from psofed.federation.protocol.archive import read_archive
 from psofed.federation.protocol.layout import ModelLayout
 
@@ -66,8 +66,9 @@ def test_all_records_of_a_state_survive_the_disk():
         "metrics": {"x": 1, "y": [1.5, float("inf")]},
         "config": {"s": "t", "l": [1, "2"], "t": True, "f": 0.1},
     }
-    memory = NodeMemory("s", "pump", {"": ClientMemory(None, records), "other": ClientMemory()})
-    again = NodeMemory.from_bytes(memory.to_bytes(), "here").of("").records
+    state = ClientState(0, 1, ModelLayout.of({"0": np.zeros(1)}), np.zeros(1), {}, 1, {}, records)
+    memory = NodeMemory("s", "pump", {"": state})
+    again = NodeMemory.from_bytes(memory.to_bytes(), "here").clients[""].records
     assert (again["config"], again["metrics"], again["none"]) == (records["config"], records["metrics"], {})
     assert list(again) == list(records)
     for name, array in records["arrays"].items():

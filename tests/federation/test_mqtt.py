@@ -15,7 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
 from psofed.common.errors import PsofedError
-from psofed.federation.client.serve import serve
+from psofed.federation.client.node import serve
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.loop import Server
 from psofed.federation.transport import mqtt

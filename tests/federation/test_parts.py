@@ -7,17 +7,15 @@ from nodes import ArraySource, make_node, supplied_draws
 from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
 from psofed.aggregations import MDA, Mean
 from psofed.attacks import ConstantBias
-from psofed.federation.client.attacks import PoisonedSource, Rehearsal
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.sources import Position
-from psofed.federation.client.synthetic import SyntheticSource
-from psofed.federation.protocol.aggregate import aggregate
+from psofed.federation.client.sources import PoisonedSource, Position, SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.loop import Server
-from psofed.federation.server.step import Combination
+from psofed.federation.server.step import Combination, aggregate
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.fleet import draw_fleet
 from psofed.parts.affine import Affine

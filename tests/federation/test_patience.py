@@ -6,9 +6,9 @@ from nodes import fast_time, make_node, run
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.scheduler import scheduler
-from psofed.federation.protocol.instructions import decode_instruction
+from psofed.federation.protocol.messages import decode_instruction
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
-from psofed.federation.server.checks import Strikes
+from psofed.federation.server.clients import Strikes
 from psofed.federation.server.loop import Server
 from psofed.federation.transport.in_process import InProcessHub
 
@@ -24,7 +24,7 @@ def test_rests_double_with_every_miss_and_an_answer_ends_them():
     assert np.diff(asked).tolist() == [3, 5, 9, 17, 33, 33, 33]
     assert strikes.count("late") == 0
     assert strikes.banned == set()
-    strikes = Strikes.from_mapping(strikes.to_mapping(), strikes.limits)
+    strikes = Strikes(strikes.limits, **strikes.to_mapping())
     strikes.forgive("late")
     strikes.note("late", "no-reply", 200)
     assert strikes.may_take_part("late", 203)

@@ -6,12 +6,13 @@ from stations import federate
 
 from psofed import Links, NotCoveredError, PsofedError, Scenario
 from psofed.channels import Lossy, Noisy, Private, Quantised
+from psofed.federation.client.gateway import Gateway, TrainingRequest, TrainingResult
 from psofed.federation.client.node_options import NodeOptions
-from psofed.federation.client.privacy import PRIVACY, make_private, note_download, read_privacy
 from psofed.federation.client.ready_made import attack_of, prepare
-from psofed.federation.client.state import ClientMemory, NodeMemory
-from psofed.federation.protocol.announcements import RunDescription
-from psofed.federation.protocol.replies import LEARNED, Reply
+from psofed.federation.client.state import MemoryStore, NodeMemory
+from psofed.federation.protocol.layout import ModelLayout
+from psofed.federation.protocol.masks import DerivedMasks
+from psofed.federation.protocol.messages import FULL, PART, ClientTask, Instruction, RunDescription
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.results.privacy import gaussian_epsilon
 
@@ -21,24 +22,36 @@ SCENARIO = Scenario(num_clients=3, dimension=4, num_participants=3, num_shared=2
 
 
 def test_a_private_client_clips_adds_noise_and_counts_what_it_spends() -> None:
-    channel, entries = Private(clip=1.0, multiplier=0.5, delta=1e-6), np.arange(400)
-    records: dict = {}
-    server, far = np.full(400, 3.0), Reply(LEARNED, "", np.full(400, 1000.0), 1)
-    sent = []
+    layout, private = ModelLayout.of({"0": np.zeros(400)}), Private(clip=1.0, multiplier=0.5, delta=1e-6)
+    masks = DerivedMasks(seed=0, dimension=400, num_shared=400)
+
+    def learn(request: TrainingRequest) -> TrainingResult:
+        return TrainingResult(np.full(400, 1000.0), {}, {**request.records, "own": {"n": 1}}, 1)
+
+    sent, store = [], MemoryStore()
     for n in (1, 2, 2, 3):  # the server asks for round 2 again
-        records = {PRIVACY: note_download(records, 400, entries, server, f"0 {n}")}
-        if n == 2:  # the node is restarted
-            memory = NodeMemory("s", "pump", {"": ClientMemory(None, records)})
-            records = NodeMemory.from_bytes(memory.to_bytes(), "here").of("").records
-        sent.append(make_private(channel, far, read_privacy(records, 400), entries))
+        task = ClientTask("", FULL if n == 1 else PART, 0, np.full(400, 3.0))
+        instruction = Instruction("s", n, "pump", masks, layout.digest, (task,), layout=layout)
+        sent.append(Gateway(learn, privacy=private).answer(instruction, store).replies[0])
+        store = MemoryStore(held=NodeMemory.from_bytes(store.held.to_bytes(), "here"))  # the node is restarted
     assert np.array_equal(sent[1].values, sent[2].values)
     assert not np.array_equal(sent[0].values, sent[1].values)
     assert np.std(sent[0].values) == pytest.approx(0.5, rel=0.15)
     assert np.mean(sent[0].values) == pytest.approx(3.0 + 1.0 / 20, abs=0.1)
-    spent = sent[-1].metrics
-    assert spent["privacy-uploads"] == 3
-    assert spent["privacy-epsilon"] == gaussian_epsilon(0.5, 3, 1e-6)
-    assert spent["privacy-delta"] == 1e-6
+    assert [reply.metrics["privacy-uploads"] for reply in sent] == [1, 2, 2, 3]
+    assert sent[-1].metrics["privacy-epsilon"] == gaussian_epsilon(0.5, 3, 1e-6)
+    assert sent[-1].metrics["privacy-delta"] == 1e-6
+
+
+def test_a_round_that_was_learned_without_privacy_is_not_sent_with_it() -> None:
+    layout, masks = ModelLayout.of({"0": np.zeros(2)}), DerivedMasks(seed=0, dimension=2, num_shared=1)
+    instruction = Instruction(
+        "s", 1, "pump", masks, layout.digest, (ClientTask("", FULL, 0, np.zeros(2)),), layout=layout
+    )
+    store = MemoryStore()
+    Gateway(lambda request: TrainingResult(request.model, {}, {}, 1)).answer(instruction, store)
+    with pytest.raises(PsofedError, match="before uploads were private"):
+        Gateway(lambda request: None, privacy=Private(clip=1.0)).answer(instruction, store)
 
 
 def test_a_run_of_ready_made_nodes_is_private_and_reports_it() -> None:

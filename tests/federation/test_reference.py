@@ -68,7 +68,7 @@ def run_federation(scenario, draws, upload_shift=0, gateways=0):
         for name in state.history[-1]["accepted"]:
             k = int(name[1:]) if gateways else int(name) - FIRST_NODE
             node, local = homes[k]
-            models[state.round_number, k] = hub.nodes[node].store.held.of(local).state.model.copy()
+            models[state.round_number, k] = hub.nodes[node].store.held.clients[local].model.copy()
 
     drawn = {n + 1: [numbers[k] for k in np.flatnonzero(a)] for n, a in enumerate(draws.participants)}
     federation = Server(

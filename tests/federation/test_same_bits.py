@@ -12,9 +12,9 @@ from nodes import make_node
 from psofed import Scenario
 from psofed.attacks import Gaussian, LabelPoisoning, SignFlip
 from psofed.defences import Cusum
-from psofed.federation.client.attacks import PoisonedSource, Rehearsal
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.client.sources import PoisonedSource, SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.loop import Server

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from stations import gateway, settings_of, write_table
 
+from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import ready_made_node
-from psofed.federation.client.serve import serve
-from psofed.federation.protocol.announcements import Announcement
+from psofed.federation.protocol.messages import Announcement
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made
 from psofed.federation.transport.hub import INSTRUCTION, RUN, Arrival, NodePresence
 

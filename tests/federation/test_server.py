@@ -14,18 +14,16 @@ from nodes import Adder, change_reply, fast_time, make_hub, make_node, perturbin
 from psofed.aggregations import RememberedClipping
 from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
-from psofed.federation.client.attacks import Rehearsal
-from psofed.federation.protocol.aggregate import aggregate
-from psofed.federation.protocol.announcements import RunDescription
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.protocol.frames import REPLY, decode_frame
-from psofed.federation.protocol.instructions import decode_instruction
+from psofed.federation.protocol.layout import ColumnNames
 from psofed.federation.protocol.masks import Sharing
+from psofed.federation.protocol.messages import RunDescription, decode_instruction
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.federation.server.checks import KINDS
+from psofed.federation.server.clients import KINDS
 from psofed.federation.server.loop import Server
-from psofed.federation.server.step import WITHOUT_MEMORY, Combination, ServerStep
+from psofed.federation.server.step import WITHOUT_MEMORY, Combination, ServerStep, aggregate
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.parts import Aggregation
 
@@ -184,7 +182,7 @@ def test_with_every_reply_bad_the_model_stays_as_it_was():
 
 
 def test_in_months_a_few_bad_replies_ban_nobody(monkeypatch):
-    monkeypatch.setattr("psofed.federation.server.checks._STRIKE_ROUNDS", 4)
+    monkeypatch.setattr("psofed.federation.server.clients._STRIKE_ROUNDS", 4)
 
     def in_rounds(*rounds):
         def tamper(node, frame):
@@ -333,8 +331,8 @@ def test_the_state_is_committed_only_on_success():
     hub, before = make_hub(["11"], training=Adder(fail_in=[2])), {}
 
     def on_round(state):
-        memory = hub.nodes["11"].store.held.of("")
-        before[state.round_number] = memory.state.round_number, memory.state.model, memory.records["touched"]
+        memory = hub.nodes["11"].store.held.clients[""]
+        before[state.round_number] = memory.round_number, memory.model, memory.records["touched"]
 
     server = run(hub, rounds=3, on_round=on_round)
     assert [before[n][0] for n in (1, 2, 3)] == [1, 1, 3]
@@ -403,7 +401,7 @@ def test_an_attack_poisons_the_upload_but_not_the_node_itself():
     poison = perturbing(lambda round_number, client, count: np.full(count, 100.0))
     hub = InProcessHub({"11": make_node("11", corruption=poison), "12": make_node("12")})
     assert sorted(run(hub, rounds=1).state.model)[-2:] == [51.0, 51.0]
-    assert hub.nodes["11"].store.held.of("").state.model.max() == 1.0
+    assert hub.nodes["11"].store.held.clients[""].model.max() == 1.0
 
 
 def test_the_gaussian_attack_comes_as_often_and_as_strong_as_told():
@@ -592,7 +590,7 @@ def test_a_history_that_was_cut_short_is_no_obstacle(tmp_path):
     run(hub, rounds=3, checkpoint=path)
     (history,) = CheckpointStore(path).history.paths()
     with history.open("ab") as file:
-        file.write(b'{"round": 4, "partic')
+        file.write(b'\n{"round": 4, "partic')
     server = run(hub, rounds=5, checkpoint=path, resume=True)
     assert [record["round"] for record in server.state.history] == [1, 2, 3, 4, 5]
     entries = CheckpointStore(path).history.entries(server.state)
@@ -656,7 +654,7 @@ def test_layers_are_shared_by_name():
     assert state.layout.dimension == 4
     assert (arrays["encoder.weight"] == 3.0).all()
     assert not arrays["head.weight"].any()  # the server's own is as it was
-    assert (hub.nodes["11"].store.held.of("").state.kept["head.weight"] == 3.0).all()
+    assert (hub.nodes["11"].store.held.clients[""].kept["head.weight"] == 3.0).all()
     with pytest.raises(InvalidValueError, match=r"decoder\.\*"):
         run(hub, 3, Sharing(0.1, include=("decoder.*",)), model)
     with pytest.raises(InvalidValueError, match="include"):
@@ -668,7 +666,7 @@ def test_a_full_synchronisation_makes_all_models_one():
     gaps = []
 
     def on_round(state):
-        models = [hub.nodes[name].store.held.of("").state.model - int(name) / 100 for name in NAMES]
+        models = [hub.nodes[name].store.held.clients[""].model - int(name) / 100 for name in NAMES]
         gaps.append(max(np.ptp(models, axis=0)))
 
     run(hub, 6, 1, plan=RoundPlan(sync_every=3), on_round=on_round)

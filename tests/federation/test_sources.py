@@ -1,8 +1,6 @@
 """Where samples come from, and which of them belong before and after the server's values."""
 
 import os
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psofed import Data, Scenario
-from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.federation.client.columns import TableSource
+from psofed.common.errors import PsofedError
+from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import lms, split_pending
-from psofed.federation.client.sources import GeneratorSource, Position, open_source
-from psofed.federation.client.synthetic import SyntheticSource
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.client.ready_made import open_data
+from psofed.federation.client.sources import Position, SyntheticSource, TableSource
+from psofed.federation.protocol.layout import ColumnNames
 from psofed.federation.server.ready_made import evaluate_model
 from psofed.fleet import draw_fleet
 
@@ -114,47 +112,6 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
         TableSource(tmp_path / "absent.csv", ("x",), "y").read(Position(), 1)
 
 
-def test_parquet_files_that_come_to_a_folder_are_read_in_turn(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    def write(name, values):
-        parquet.write_table(pyarrow.table({"x": values, "y": [v + 0.5 for v in values]}), tmp_path / name)
-
-    write("a.parquet", [1.0, 2.0])
-    source = open_source(str(tmp_path), dimension=1)
-    assert isinstance(source, TableSource)
-    source = source.choose(ColumnNames(("x",), "y"))
-    first = source.read(Position(), 10)
-    assert first.targets.tolist() == [1.5, 2.5]
-    write("b.parquet", [3.0, float("nan"), 4.0])
-    second = source.read(first.end, 10)
-    np.testing.assert_array_equal(second.inputs.ravel(), [3, 4])
-    assert len(source.read(second.end, 10)) == 0
-    assert source.read(source.read(Position(), 1).end, 2).inputs.ravel().tolist() == [2, 3]
-
-
-def test_a_parquet_file_that_was_replaced_is_read_from_its_beginning(tmp_path, caplog):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    path = tmp_path / "r.parquet"
-
-    def write(values):
-        parquet.write_table(pyarrow.table({"x": values, "y": values}), path)
-
-    source = TableSource(path, ("x",), "y")
-    write([float(v) for v in range(6)])
-    end = source.read(Position(), 5).end
-    write([float(v) for v in range(9)])  # the same rows, and more
-    assert source.read(end, 99).targets.tolist() == [5, 6, 7, 8]
-    for other in ([float(v) for v in range(50, 60)], [7.0]):  # longer, and shorter
-        write(other)
-        with caplog.at_level("WARNING", "psofed.federation"):
-            assert source.read(end, 99).targets.tolist() == other
-        assert "was replaced by another file" in caplog.text
-
-
 def test_a_file_that_was_emptied_is_told_of_once_it_has_rows_again_and_a_pipe_is_refused(tmp_path, caplog):
     """A node looks five times a second: neither may it fill its log, nor wait for whoever writes to a pipe."""
     path = tmp_path / "t.csv"
@@ -169,47 +126,8 @@ def test_a_file_that_was_emptied_is_told_of_once_it_has_rows_again_and_a_pipe_is
     assert "was replaced by another file" in caplog.text
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(PsofedError, match="neither a file nor a folder"):
+    with pytest.raises(PsofedError, match="not a file"):
         source.read(end, 9)
-
-
-def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(PsofedError, match=r"\.\[parquet\]"):
-        TableSource(tmp_path / "a.parquet", ("x",), "y").read(Position(), 1)
-
-
-def test_a_generator_begins_anywhere(tmp_path, monkeypatch):
-    (tmp_path / "my_stream.py").write_text(
-        "def stream(partition, start):\n"
-        "    n = start\n"
-        "    while True:\n"
-        "        yield [partition, n], 10.0 * n\n"
-        "        n += 1\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    source = open_source("my_stream:stream", dimension=2, partition=3)
-    assert isinstance(source, GeneratorSource)
-    samples = source.read(Position(samples=4), 2)
-    assert samples.inputs.tolist() == [[3, 4], [3, 5]]
-    assert samples.targets.tolist() == [40, 50]
-    assert samples.end.samples == 6
-    with pytest.raises(PsofedError, match="yields 2 inputs, not 5"):
-        open_source("my_stream:stream", dimension=5).read(Position(), 1)
-    with pytest.raises(PsofedError, match="cannot load"):
-        open_source("my_stream:other", dimension=2).read(Position(), 1)
-
-
-def test_a_generator_may_lie_in_the_current_folder(tmp_path, monkeypatch):
-    (tmp_path / "here_only.py").write_text("def samples(partition, start):\n    yield [1.0], 2.0\n")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.chdir(tmp_path)
-    assert open_source("here_only:samples", dimension=1).read(Position(), 5).targets.tolist() == [2.0]
-
-
-def test_an_unknown_kind_of_source_is_named():
-    with pytest.raises(InvalidValueError, match="data"):
-        open_source("what is this", dimension=1)
 
 
 @given(pending=st.integers(0, 1000), elapsed=st.integers(1, 50))
@@ -260,7 +178,10 @@ def test_the_servers_test_mse_follows_its_deviation():
     assert evaluate_model(scenario, np.zeros(4), seed=0)["test-mse"] == pytest.approx(1.01, rel=0.15)
 
 
-def test_names_of_files_are_told_from_names_of_functions(tmp_path):
-    (tmp_path / "plain").write_text("1,2\n")
-    assert isinstance(open_source(str(tmp_path / "plain"), 1), TableSource)
-    assert isinstance(open_source(str(Path("a.parquet")), 1), TableSource)
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [("rows.parquet", "convert it to CSV"), ("run.toml", "this is TOML"), ("stream:samples", "Python generator")],
+)
+def test_parquet_files_scenarios_and_generators_are_refused_by_name(data, message):
+    with pytest.raises(PsofedError, match=message):
+        open_data(NodeOptions(data=data))

@@ -24,8 +24,8 @@ from psofed.federation.client.node import Node
 from psofed.federation.client.state import MemoryStore
 from psofed.federation.protocol import archive
 from psofed.federation.protocol.frames import REPLY, FrameError, frame_sequence
-from psofed.federation.protocol.instructions import decode_instruction, encode_instruction
-from psofed.federation.server import checkpoint, clients, exchange, history, loop, step
+from psofed.federation.protocol.messages import decode_instruction, encode_instruction
+from psofed.federation.server import checkpoint, clients, exchange, loop, step
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.loop import Server
 from psofed.federation.server.step import ServerStep
@@ -92,12 +92,10 @@ def _counts_twice() -> list[Change]:
 
 
 def _obeys_old() -> list[Change]:
-    def train(self: Any, instruction: Any, task: Any, memory: Any) -> Any:
-        state, asked = memory.state, (instruction.epoch, instruction.round_number)
-        if state is not None and asked < (state.epoch, state.round_number):
+    def train(self: Any, instruction: Any, task: Any, state: Any) -> Any:
+        if state is not None and (instruction.epoch, instruction.round_number) < (state.epoch, state.round_number):
             state = replace(state, epoch=instruction.epoch, round_number=instruction.round_number - 1)
-            memory = replace(memory, state=state)
-        return _train(self, instruction, task, memory)
+        return _train(self, instruction, task, state)
 
     return [(Gateway, "_train", train)]
 
@@ -180,7 +178,7 @@ def _write_without_sync() -> list[Change]:
         disk().rename(temporary, path)
         disk().sync_folder(path.parent)
 
-    return [(module, "write_atomically", write_atomically) for module in (history, archive)]
+    return [(module, "write_atomically", write_atomically) for module in (checkpoint, archive)]
 
 
 def _history_last() -> list[Change]:
@@ -199,13 +197,10 @@ def _learns_twice() -> list[Change]:
 
     def recall(*arguments: Any) -> Any:
         memory = _recall(*arguments)
-        states = {name: kept.state for name, kept in memory.clients.items()}
-        forgetful = {
-            name: replace(memory.clients[name], state=replace(state, round_number=state.round_number - 1))
-            for name, state in states.items()
-            if state is not None
-        }
-        return replace(memory, clients={**memory.clients, **forgetful})
+        states = memory.clients.items()
+        return replace(
+            memory, clients={name: replace(state, round_number=state.round_number - 1) for name, state in states}
+        )
 
     return [(MemoryStore, "recall", recall)]
 

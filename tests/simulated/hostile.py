@@ -9,10 +9,14 @@ import numpy as np
 from plans import LYING
 from simulated_broker import IN, MAX_FRAME, OUT, PRESENCE, Broker, Topic
 
-from psofed.federation.protocol.announcements import Announcement, RunDescription
 from psofed.federation.protocol.frames import INSTRUCTION, REPLY, decode_frame, encode_frame
-from psofed.federation.protocol.instructions import decode_instruction, encode_instruction
-from psofed.federation.protocol.replies import LEARNED
+from psofed.federation.protocol.messages import (
+    LEARNED,
+    Announcement,
+    RunDescription,
+    decode_instruction,
+    encode_instruction,
+)
 from psofed.federation.transport.hub import RUN
 
 

@@ -10,10 +10,9 @@ from simulated_federation import DIMENSION, MAX_CLIENTS
 
 from psofed.common.errors import PsofedError
 from psofed.federation.protocol.frames import REPLY, FrameError, decode_frame
-from psofed.federation.protocol.replies import LEARNED
-from psofed.federation.server.checkpoint import CheckpointStore, ServerState
+from psofed.federation.protocol.messages import LEARNED
+from psofed.federation.server.checkpoint import RECENT_ROUNDS, ROUNDS_PER_FILE, CheckpointStore, ServerState
 from psofed.federation.server.clients import NAMES_PER_CLIENT
-from psofed.federation.server.history import RECENT_ROUNDS, ROUNDS_PER_FILE
 
 if TYPE_CHECKING:
     from simulation import Simulation

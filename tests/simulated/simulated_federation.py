@@ -14,8 +14,7 @@ from psofed.common.scheduler import Scheduler, use_scheduler
 from psofed.federation.client.gateway import Gateway
 from psofed.federation.client.node import Node
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.sources import Position, Samples
-from psofed.federation.client.synthetic import SyntheticSource
+from psofed.federation.client.sources import Position, Samples, SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import ServerState

@@ -21,8 +21,7 @@ from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.scheduler import use_scheduler
 from psofed.federation.client.gateway import Gateway, TrainingRequest, TrainingResult
-from psofed.federation.client.node import Node
-from psofed.federation.client.serve import serve
+from psofed.federation.client.node import Node, serve
 from psofed.federation.server import exchange
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.loop import Server

@@ -12,7 +12,7 @@ from simulated_disk import SimulatedDisk
 from psofed.common.disk import use_disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
-from psofed.federation.client.state import ClientMemory, MemoryStore, NodeMemory
+from psofed.federation.client.state import ClientState, MemoryStore, NodeMemory
 from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 
@@ -227,8 +227,9 @@ def test_a_folder_made_by_a_killed_process_survives_a_later_power_loss(seed):
 def test_a_node_keeps_what_it_has_just_written_when_its_clock_jumps_back():
     now = [10_000.0]
     with use_disk(SimulatedDisk(clock=lambda: now[0])):
-        store = MemoryStore(HOME)
+        store, layout = MemoryStore(HOME), ModelLayout.of({"0": np.zeros(1)})
+        state = ClientState(0, 1, layout, np.zeros(1), {}, 1, {})
         for session in "abcde":
             now[0] += 10.0 if session != "e" else -3600.0
-            store.commit(NodeMemory(session, "pump"), {"": ClientMemory()})
+            store.commit(NodeMemory(session, "pump"), {"": state})
         assert MemoryStore(HOME).recall("e", "pump").clients.keys() == {""}

@@ -11,8 +11,7 @@ from psofed import InvalidValueError, PsofedError, from_arrays, read_data
 from psofed.data.frames import read_header
 from psofed.data.table import read_table
 from psofed.data.values import number
-from psofed.federation.client.columns import TableSource
-from psofed.federation.client.sources import Position
+from psofed.federation.client.sources import Position, TableSource
 
 pytestmark = pytest.mark.fleet
 

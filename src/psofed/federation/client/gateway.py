@@ -3,7 +3,9 @@
 A gateway has many clients; any other node has one without a name, which is handled the same way.
 """
 
+import hashlib
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,20 +13,33 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import PsofedError
-from psofed.federation.client.privacy import PRIVACY, make_private, note_download, read_privacy
-from psofed.federation.client.state import ClientMemory, ClientState, MemoryStore
-from psofed.federation.protocol.aggregate import overwrite
-from psofed.federation.protocol.instructions import FULL, PART, SYNC, ClientTask, Instruction
+from psofed.federation.client.state import ClientState, MemoryStore
+from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.masks import Indices
+from psofed.federation.protocol.messages import (
+    FAILED,
+    FULL,
+    LEARNED,
+    LEFT,
+    LOST,
+    PART,
+    SYNC,
+    ClientTask,
+    Instruction,
+    NodeReply,
+    Reply,
+)
 from psofed.federation.protocol.names import check_client_names, clean_text, client_number, node_number
-from psofed.federation.protocol.replies import FAILED, LEARNED, LEFT, LOST, NodeReply, Reply
-from psofed.parts.channels.private import Private
+from psofed.parts.base import Attack
+from psofed.parts.channels.built_in import Private
+from psofed.parts.contexts import Transmission
 from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
 
 MISSED, CURRENT = "missed", "current"
+PRIVACY = "psofed.privacy"
 DIVERGED = "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
 
 
@@ -43,7 +58,7 @@ class TrainingRequest:
     layout, model, kept
         The model it learns on, which it may change in place, and its arrays that are not shared.
     records : mapping
-        What the client keeps; see :class:`psofed.federation.client.state.ClientMemory`.
+        What the training keeps; see :class:`psofed.federation.client.state.ClientState`.
     config : mapping
         What the server tells the training.
     """
@@ -83,8 +98,43 @@ class TrainingResult:
 
 
 Training = Callable[[TrainingRequest], TrainingResult]
-Corruption = Callable[[Instruction, ClientTask, Vector], Vector]
-"""Given an instruction, a task and the honest upload, returns what a Byzantine client uploads instead."""
+Corruption = Callable[[Instruction, ClientTask, Vector, Vector], Vector]
+"""Given an instruction, a task, the honest upload and the server's values at the same entries as the client downloaded
+them last (NaN where it never did), returns what a Byzantine client uploads instead."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Makes a node Byzantine: rehearses an attack on one's own federation.
+
+    A Byzantine node changes what it uploads and nothing else: as in the paper, its own model stays clean. An attack on
+    data (``poison``) changes what the node learns from instead:
+    :class:`psofed.federation.client.sources.PoisonedSource`.
+
+    Parameters
+    ----------
+    attack : Attack
+        What it does; with its `probability` in each round. That it is one of `num_byzantine` plays no part.
+    seed : int
+        With client and round it gives the draws, so a repeated round repeats its attack.
+
+    Examples
+    --------
+    >>> from psofed.attacks import ConstantBias
+    >>> corruption = Rehearsal(ConstantBias(num_byzantine=1, bias=0.5))
+    """
+
+    attack: Attack
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_rehearsal(self.attack)
+
+    def __call__(self, instruction: Instruction, task: ClientTask, values: Vector, server: Vector) -> Vector:
+        """Return what is uploaded instead of `values`."""
+        client = client_number(node_number(instruction.node), task.client)
+        last = np.where(np.isnan(server), values, server)
+        return corrupt_upload(self.attack, self.seed, instruction.round_number, client, values, last)
 
 
 @dataclass(frozen=True)
@@ -134,41 +184,32 @@ class Gateway:
         self._refused.update(instruction.refused)
         memory = store.recall(instruction.session, instruction.node)
         replies: list[Reply] = []
-        changed: dict[str, ClientMemory] = {}
+        changed: dict[str, ClientState] = {}
         digest = ""
         for task in instruction.tasks:
             if task.client not in (("",) if names is None else names):
                 replies.append(Reply(LEFT, task.client))
                 continue
-            reply, after = self._answer_for(instruction, task, memory.of(task.client))
-            if after is not None:
-                changed[task.client] = after
-            state = (after or memory.of(task.client)).state
-            if reply.status == LEARNED and state is not None:
-                digest = state.layout.digest
+            try:
+                reply, state = self._train(instruction, task, memory.clients.get(task.client))
+            except Exception as error:
+                if len(instruction.tasks) == 1:
+                    raise
+                reply, state = Reply(FAILED, task.client, remark=reason_of(error)), None
+                _log.warning("round %d: %s failed: %s", instruction.round_number, task.client, reply.remark)
+            if state is not None:
+                changed[task.client], digest = state, state.layout.digest
             replies.append(reply)
-        if changed:
+        if any(state is not memory.clients.get(client) for client, state in changed.items()):
             store.commit(memory, changed)
         answered = instruction.session, instruction.round_number, instruction.sequence
         return NodeReply(*answered, tuple(replies), digest)
 
-    def _answer_for(
-        self, instruction: Instruction, task: ClientTask, memory: ClientMemory
-    ) -> tuple[Reply, ClientMemory | None]:
-        """Return a client's reply, and what it keeps if that has changed."""
-        try:
-            return self._train(instruction, task, memory)
-        except Exception as error:
-            if len(instruction.tasks) == 1:
-                raise
-            reason = reason_of(error)
-            _log.warning("round %d: %s failed: %s", instruction.round_number, task.client, reason)
-            return Reply(FAILED, task.client, remark=reason), None
-
     def _train(
-        self, instruction: Instruction, task: ClientTask, memory: ClientMemory
-    ) -> tuple[Reply, ClientMemory | None]:
-        n, state = instruction.round_number, memory.state
+        self, instruction: Instruction, task: ClientTask, state: ClientState | None
+    ) -> tuple[Reply, ClientState | None]:
+        """Return a client's reply, and its state if it has learned."""
+        n = instruction.round_number
         if state is not None and (instruction.epoch, n) <= (state.epoch, state.round_number):
             if (instruction.epoch, n) < (state.epoch, state.round_number):
                 raise PsofedError(
@@ -176,12 +217,13 @@ class Gateway:
                     "a server that lost rounds, which a rollback repairs"
                 )
             # The server asks again, say after it was restarted: the same answer, and nothing learned twice.
-            return self._reply(instruction, task, memory), None
+            return self._reply(instruction, task, state), state
         begun = _begin(instruction, task, state)
         if begun is None:
             return Reply(LOST, task.client), None
         layout, model, kept, elapsed = begun
-        records, examples, reported = memory.records, 0, dict[str, Any]()
+        records: Mapping[str, Any] = {} if state is None else state.records
+        examples, reported = 0, dict[str, Any]()
 
         def train(phase: str, model: Vector, kept: Arrays, records: Mapping[str, Any]) -> TrainingResult:
             request = TrainingRequest(task.client, phase, n, elapsed, layout, model, kept, records, instruction.config)
@@ -191,35 +233,58 @@ class Gateway:
             missed = train(MISSED, model.copy(), kept, records)
             model, kept, records = _finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
-        indices = _indices(instruction, task, n)
         assert task.values is not None  # decode_instruction gives values with every kind
-        whole = task.kind in (FULL, SYNC)
-        received = task.values[indices] if whole else task.values
-        learned = train(CURRENT, overwrite(model, indices, received), kept, records)
+        indices, whole = _indices(instruction, task, n), task.kind in (FULL, SYNC)
+        model = model.copy()
+        model[indices] = task.values[indices] if whole else task.values  # (I − S_{k,n}) w_k + S_{k,n} w_n
+        learned = train(CURRENT, model, kept, records)
         examples += learned.num_examples
-        metrics = _join(reported, learned.metrics)
-        following = ClientState(instruction.epoch, n, layout, _finite(learned.model), learned.kept, examples, metrics)
-        records = learned.records
+        metrics, records, downloaded = _join(reported, learned.metrics), learned.records, None
+        if self.privacy is not None or self.corruption is not None:
+            before = None if state is None else state.downloaded
+            downloaded = np.full(layout.dimension, np.nan) if before is None else before.copy()
+            downloaded[slice(None) if whole else indices] = task.values
         if self.privacy is not None:
-            entries = np.arange(layout.dimension) if whole else indices
-            values, when = np.asarray(task.values, np.float64), f"{instruction.epoch} {n}"
-            records = {**records, PRIVACY: note_download(records, layout.dimension, entries, values, when)}
-        after = ClientMemory(following, records)
-        remark = learned.warning if examples else learned.remark
-        return self._reply(instruction, task, after, remark), after
+            spent = records.get(PRIVACY) or {"secret": secrets.token_hex(32), "uploads": 0}
+            records = {**records, PRIVACY: {**spent, "uploads": spent["uploads"] + 1}}
+        model = _finite(learned.model)
+        following = ClientState(
+            instruction.epoch, n, layout, model, learned.kept, examples, metrics, records, downloaded
+        )
+        return self._reply(instruction, task, following, learned.warning if examples else learned.remark), following
 
-    def _reply(self, instruction: Instruction, task: ClientTask, memory: ClientMemory, remark: str = "") -> Reply:
+    def _reply(self, instruction: Instruction, task: ClientTask, state: ClientState, remark: str = "") -> Reply:
         """Return the reply of a client that has learned, as it leaves the node."""
-        state = memory.state
-        assert state is not None  # the caller has learned or found it
         entries = _indices(instruction, task, state.round_number + 1)
-        values = state.model[entries]
+        values, metrics = state.model[entries], state.metrics
+        server = np.full(entries.size, np.nan) if state.downloaded is None else state.downloaded[entries]
         if self.corruption is not None:
-            values = self.corruption(instruction, task, values)
-        reply = Reply(LEARNED, task.client, values, state.num_examples, state.metrics, remark)
-        if self.privacy is None or self.corruption is not None:
-            return reply
-        return make_private(self.privacy, reply, read_privacy(memory.records, state.layout.dimension), entries)
+            values = self.corruption(instruction, task, values, server)
+        elif self.privacy is not None:
+            values, spent = make_private(self.privacy, state, values, server)
+            metrics = {**metrics, **spent}
+        return Reply(LEARNED, task.client, values, state.num_examples, metrics, remark)
+
+
+def make_private(channel: Private, state: ClientState, values: Vector, server: Vector) -> tuple[Vector, dict[str, Any]]:
+    """Return an upload clipped and with noise, as it leaves the client, and the privacy spent so far.
+
+    With z = u − g the update of the entries that are shared, u the upload and g the server's values as last downloaded
+    (zeros where they never were), the server receives g + z · min(1, C/‖z‖) + N(0, (m C)² I); see
+    :class:`psofed.channels.Private`. An answer that is asked for again is the same, and costs no privacy.
+    """
+    from psofed.results.privacy import gaussian_epsilon  # 2 MB that only private clients need
+
+    if PRIVACY not in state.records:
+        raise PsofedError(f"round {state.round_number} was learned before uploads were private: the next one is sent")
+    record, nothing = state.records[PRIVACY], np.zeros(0)
+    digest = hashlib.sha256(f"{record['secret']} {state.epoch} {state.round_number}".encode()).digest()
+    normals = np.random.default_rng(np.frombuffer(digest, np.uint32)).standard_normal(values.size)
+    upload, known, out = np.asarray(values, np.float64), np.nan_to_num(server), np.empty(values.size)
+    channel.transmit(Transmission(upload, known, np.arange(values.size), 0, 0, normals, nothing, 0.0), out)
+    epsilon = gaussian_epsilon(channel.multiplier, record["uploads"], channel.delta)
+    spent = {"privacy-epsilon": epsilon, "privacy-delta": channel.delta, "privacy-uploads": record["uploads"]}
+    return out.astype(values.dtype), spent
 
 
 def reason_of(error: Exception) -> str:

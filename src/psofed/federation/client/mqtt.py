@@ -8,9 +8,12 @@ that the broker has kept. Samples that arrive twice are dropped if they have a t
 
 import contextlib
 import csv
+import datetime
+import json
+import math
 import os
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +23,68 @@ from urllib.parse import urlsplit
 from psofed.common.csv_text import csv_text
 from psofed.common.errors import InvalidValueError, PsofedError, missing_package
 from psofed.common.logs import OncePerChange
-from psofed.federation.client.mqtt_samples import SampleTimes, read_payload, seconds_of
 from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 
 CLIENT_COLUMN = "client"
 _CLIENT = "{client}"
 _MAX_NAME = 64
-_REMEMBERED = 100_000  # latest samples of all clients, about 100 bytes each
-_MOST_EACH, _LEAST_EACH = 1000, 10  # of one client
+_MAX_PAYLOAD = 1 << 20
+_REMEMBERED = 100  # latest times of each client's samples
 _FILE_BYTES = 256_000_000
 _TAIL_BYTES = 1_000_000  # of the file, read after a restart
+
+
+def read_payload(payload: bytes, columns: Sequence[str], time_column: str = "") -> list[list[str]]:
+    """Return the samples in a payload as rows of text, the time first if there is one.
+
+    What is a number, and what is missing, is decided where the table is read.
+
+    Examples
+    --------
+    >>> read_payload(b'{"output": 2.5, "wind": 3, "comment": "calm"}', ["wind", "output"])
+    [['3', '2.5']]
+    >>> read_payload(b'[{"wind": 3, "output": 2.5}, {"wind": 4, "output": null}]', ["wind", "output"])
+    [['3', '2.5'], ['4', '']]
+    """
+    if len(payload) > _MAX_PAYLOAD:
+        raise PsofedError(f"a payload of {len(payload):,} bytes, where {_MAX_PAYLOAD:,} are allowed")
+    try:
+        text = payload.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise PsofedError("a payload that is not UTF-8 text") from None
+    if text.startswith(("{", "[")):
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise PsofedError(f"a payload that is not JSON: {error}") from None
+        samples = document if isinstance(document, list) else [document]
+    else:
+        samples = list(csv.DictReader(text.splitlines()))
+    if not samples or not all(isinstance(sample, dict) for sample in samples):
+        raise PsofedError("a payload without named fields; it must be a JSON object, or CSV with a header line")
+    wanted = [*([time_column] if time_column else []), *columns]
+    for sample in samples:
+        if lacking := [name for name in wanted if name not in sample]:
+            raise PsofedError(f"a payload without the field {', '.join(lacking)}")
+    rows = [["" if sample[name] is None else str(sample[name]).strip() for name in wanted] for sample in samples]
+    for row in rows:
+        if bad := [value for value in row if not value.isprintable()]:  # a line break would begin another row
+            raise PsofedError(f"{bad[0][:40]!r} is not one printable line")
+        if time_column:
+            _seconds_of(row[0])
+    return rows
+
+
+def _seconds_of(text: str) -> float:
+    """Return a time as a number."""
+    seconds = math.nan
+    for read in (float, lambda text: datetime.datetime.fromisoformat(text).timestamp()):
+        with contextlib.suppress(ValueError, OverflowError):
+            seconds = read(text)
+            break
+    if not math.isfinite(seconds):
+        raise PsofedError(f"{text[:40]!r} is not a time: a number or ISO 8601")
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -124,7 +179,7 @@ class MqttFeed:
         ]
         if len(set(self.header)) < len(self.header):
             raise PsofedError(f"the columns {', '.join(self.header)} of {path} must differ from each other")
-        self._times: dict[str, SampleTimes] = {}
+        self._times: dict[str, deque[float]] = {}
         self._is_news = OncePerChange()
         self._client: Any = None
         self._prepare()
@@ -220,9 +275,9 @@ class MqttFeed:
         rows = read_payload(payload, self.columns, self.time_column)
         if client not in self._times and len(self._times) >= MAX_CLIENTS:
             raise PsofedError(f"more than {MAX_CLIENTS:,} clients")
-        self._times.setdefault(client, SampleTimes())
+        self._times.setdefault(client, deque(maxlen=_REMEMBERED))
         if self.time_column:
-            rows = [row for row in rows if not self._is_old(client, row[0])]
+            rows = [row for row in rows if self._is_new(client, row[0])]
         elif retained:
             self._count("duplicate", client or self.place.topic)
             return
@@ -235,15 +290,15 @@ class MqttFeed:
         self.counts["rows"] += len(rows)
         self._is_news("file", "")
 
-    def _is_old(self, client: str, time: str) -> bool:
-        verdict = self._judge(client, time)
-        if verdict:
-            self._count(verdict, f"{client or self.place.topic}, {time}")
-        return bool(verdict)
-
-    def _judge(self, client: str, time: str) -> str:
-        times = self._times.setdefault(client, SampleTimes())
-        return times.judge(seconds_of(time), _kept(len(self._times)))
+    def _is_new(self, client: str, time: str) -> bool:
+        """Remember the time of a sample; one that is there already, or older than all that are, does not count."""
+        seconds, times = _seconds_of(time), self._times.setdefault(client, deque(maxlen=_REMEMBERED))
+        is_late = len(times) == times.maxlen and seconds < min(times)
+        if is_late or seconds in times:
+            self._count("late" if is_late else "duplicate", f"{client or self.place.topic}, {time}")
+            return False
+        times.append(seconds)
+        return True
 
     def _count(self, kind: str, text: str) -> None:
         """Count a message or sample that is dropped, and say so after 1, 2, 4, 8, … of a kind."""
@@ -280,10 +335,10 @@ class MqttFeed:
         if self.time_column:
             place = self.header.index(self.time_column)
             for row in csv.reader(tail.splitlines()):
-                with contextlib.suppress(PsofedError):
+                with contextlib.suppress(PsofedError):  # the header
                     if len(row) == len(self.header):
-                        client = row[0] if self.place.has_clients else ""
-                        self._judge(client, row[place])
+                        seconds, client = _seconds_of(row[place]), row[0] if self.place.has_clients else ""
+                        self._times.setdefault(client, deque(maxlen=_REMEMBERED)).append(seconds)
         return tail
 
     def _append(self, data: bytes) -> None:
@@ -292,14 +347,3 @@ class MqttFeed:
             data = (",".join(self.header) + "\n").encode() + data
         with self.path.open("ab") as file:
             file.write(data)
-
-
-def _kept(clients: int) -> int:
-    """Return how many samples of each client are remembered.
-
-    Examples
-    --------
-    >>> [_kept(clients) for clients in (1, 100, 1000, 10_000)]
-    [1000, 1000, 100, 10]
-    """
-    return max(_LEAST_EACH, min(_MOST_EACH, _REMEMBERED // clients))

@@ -1,6 +1,7 @@
 """A node without a transport: takes note of the run, answers instructions, and learns from what arrives meanwhile."""
 
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,16 @@ from psofed.common.scheduler import scheduler
 from psofed.federation.client.gateway import Gateway, reason_of
 from psofed.federation.client.online import Learners
 from psofed.federation.client.state import MemoryStore
-from psofed.federation.protocol.announcements import Announcement, RunDescription
 from psofed.federation.protocol.bounds import MAX_ENTRIES
-from psofed.federation.protocol.instructions import decode_instruction
+from psofed.federation.protocol.messages import (
+    Announcement,
+    NodeReply,
+    RunDescription,
+    decode_instruction,
+    encode_reply,
+)
 from psofed.federation.protocol.names import clean_text
-from psofed.federation.protocol.replies import NodeReply, encode_reply
+from psofed.federation.transport.hub import INSTRUCTION, RUN, Link
 
 _log = logging.getLogger("psofed.federation")
 
@@ -148,3 +154,31 @@ class Node:
     def _warn(self, subject: str, text: str) -> None:
         if self._is_news(subject, text):
             _log.warning("%s", text)
+
+
+TEND_EVERY = 0.2  # seconds
+
+
+def serve(node: Node, link: Link, ended: threading.Event) -> None:
+    """Work until `ended` is set; nothing that a server sends ends a node."""
+    announced, tended = b"", -TEND_EVERY
+    try:
+        while not ended.is_set():
+            arrival = link.receive(TEND_EVERY)
+            if arrival is not None and arrival.kind == RUN:
+                node.begin(arrival.body)
+                tended = -TEND_EVERY  # announce it at once
+            elif arrival is not None and arrival.kind == INSTRUCTION:
+                reply = node.answer(arrival.body)
+                if reply is not None:
+                    link.send(reply)
+            now = scheduler().monotonic()
+            if now - tended >= TEND_EVERY:
+                tended = now
+                node.tend()
+                body = node.announcement()
+                if body != announced:
+                    announced = body
+                    link.announce(body)
+    finally:
+        link.close()

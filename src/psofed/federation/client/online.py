@@ -21,11 +21,18 @@ from numpy.typing import NDArray
 from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
-from psofed.federation.client.columns import ClientRows, SharedTable, TableSource
 from psofed.federation.client.gateway import CURRENT, DIVERGED, MISSED, TrainingRequest, TrainingResult
-from psofed.federation.client.sources import Position, Samples, Source, most_samples, source_of_run
-from psofed.federation.client.state import ClientMemory, MemoryStore
-from psofed.federation.protocol.column_names import ColumnNames
+from psofed.federation.client.sources import (
+    Position,
+    Samples,
+    SharedTable,
+    Source,
+    TableSource,
+    most_samples,
+    source_of_run,
+)
+from psofed.federation.client.state import ClientState, MemoryStore
+from psofed.federation.protocol.layout import ColumnNames
 from psofed.parts.features import FeatureMap
 
 STREAM = "psofed.stream"
@@ -69,9 +76,7 @@ class OnlineRegression:
         self.source = source
         self.stepsize: float = check_number("stepsize", stepsize, 0, open_low=True)
         self.samples_per_round: int = check_integer("samples_per_round", samples_per_round, 0)
-        self.scaled: bool = (
-            isinstance(source, TableSource | ClientRows) if scaled is None else check_boolean("scaled", scaled)
-        )
+        self.scaled: bool = isinstance(source, TableSource) if scaled is None else check_boolean("scaled", scaled)
         self.features = features
         self.problem: str = ""
         self._chosen: tuple[ColumnNames | None, Source] | None = None
@@ -98,16 +103,15 @@ class OnlineRegression:
         kept = {**records, STREAM: replace(stream, examples=0, errors=_NO_ERRORS)}
         return TrainingResult(model, request.kept, kept, stream.examples, metrics, remark, warning)
 
-    def learn_arrived(self, memory: ClientMemory) -> ClientMemory | None:
+    def learn_arrived(self, state: ClientState) -> ClientState | None:
         """Learn from what has arrived since the last call, on the client's own model; None if there was nothing.
 
-        This is what the paper's clients do in the rounds they are not selected for. It does nothing before the
-        first round, nor for samples that are counted out by round.
+        This is what the paper's clients do in the rounds they are not selected for. It does nothing for samples that
+        are counted out by round.
         """
-        state = memory.state
-        if self.samples_per_round or state is None:
+        if self.samples_per_round:
             return None
-        stream = read_stream(memory.records)
+        stream = read_stream(state.records)
         pending = self._read(stream, most_samples(state.model.size), state.layout.columns)
         if pending.end == stream.position:
             return None
@@ -116,7 +120,7 @@ class OnlineRegression:
         if not np.isfinite(model).all():
             raise PsofedError(DIVERGED)
         stream = replace(stream, errors=stream.errors[-_ERRORS_KEPT:])
-        return ClientMemory(replace(state, model=model), {**memory.records, STREAM: stream})
+        return replace(state, model=model, records={**state.records, STREAM: stream})
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
         if self._chosen is None or self._chosen[0] != columns:
@@ -159,7 +163,7 @@ class OnlineRegression:
 
     def _is_swallowed(self, stream: "ClientStream", n: int) -> bool:
         """Whether far more rows were read by round n than one or two a round: those of a file that was there before."""
-        is_table = isinstance(self.source, TableSource | ClientRows)
+        is_table = isinstance(self.source, TableSource)
         return is_table and not self.samples_per_round and stream.position.samples > BACKLOG + 2 * n
 
     def _skipped(self, stream: "ClientStream") -> str:

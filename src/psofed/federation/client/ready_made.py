@@ -4,24 +4,22 @@ What is to be done is in the run description. What concerns one machine comes fr
 starts a run can name a file on somebody else's machine, or make it run code.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
-from psofed.common.errors import PsofedError
-from psofed.federation.client.attacks import PoisonedSource, Rehearsal
-from psofed.federation.client.columns import ClientRows, SharedTable, TableSource
-from psofed.federation.client.gateway import Gateway
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.federation.client.gateway import Gateway, Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import Learners, OnlineRegression
-from psofed.federation.client.sources import Source, open_source
-from psofed.federation.client.synthetic import SyntheticSource
-from psofed.federation.protocol.announcements import RunDescription
+from psofed.federation.client.sources import PoisonedSource, SharedTable, Source, SyntheticSource, TableSource
 from psofed.federation.protocol.bounds import READY_MADE_ENTRIES
+from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.names import client_number
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.parts.base import Attack
-from psofed.parts.channels.private import Private
+from psofed.parts.channels.built_in import Private
 from psofed.scenario.changes import attack_from_mapping
 
 
@@ -42,7 +40,7 @@ def prepare(run: RunDescription, options: NodeOptions) -> tuple[Gateway, Learner
         features = scenario.model.make_features(settings.input_dimension, scenario.dimension)
 
     def make(samples: Source, client: str) -> OnlineRegression:
-        scaled = isinstance(samples, TableSource | ClientRows)
+        scaled = isinstance(samples, TableSource)
         if attack is not None and poisons:
             number = client_number(options.partition, client)
             samples = PoisonedSource(samples, attack, number, settings.seed)
@@ -72,17 +70,14 @@ def attack_of(options: NodeOptions, planned: Attack | None = None) -> Attack | N
     return attack_from_mapping({**values, "num_byzantine": 1, "byzantine_set": "fixed"})
 
 
-def open_data(options: NodeOptions, dimension: int) -> Source:
-    """Return the samples that a node's settings name: a table with named columns, or any other source."""
-    if not options.describes_table:
-        return open_source(options.data, dimension, options.partition)
-    return TableSource(
-        Path(options.data),
-        tuple(options.features),
-        options.target_column or "",
-        options.client_column or "",
-        options.client or "",
-    )
+def open_data(options: NodeOptions) -> TableSource:
+    """Return the table that a node's settings name."""
+    path = Path(options.data)
+    if re.fullmatch(r"[\w.]+:\w+", path.name) and not path.exists():
+        gone = "a CSV file, or mqtt://HOST:PORT/TOPIC; a Python generator must append its samples to a CSV file"
+        raise InvalidValueError("data", path.name, gone)
+    columns = options.target_column or "", options.client_column or "", options.client or ""
+    return TableSource(path, tuple(options.features), *columns)
 
 
 def _privacy_of(options: NodeOptions, settings: RunSettings) -> Private | None:
@@ -103,5 +98,5 @@ def _open_source(options: NodeOptions, settings: RunSettings) -> Source | Shared
         return SyntheticSource(settings.scenario, options.partition, settings.seed)
     if not options.data:
         raise PsofedError("this node has no data: start it with `psofed federation client --data …`")
-    source = open_data(options, settings.input_dimension)
-    return SharedTable(source) if options.is_gateway and isinstance(source, TableSource) else source
+    source = open_data(options)
+    return SharedTable(source) if options.is_gateway else source

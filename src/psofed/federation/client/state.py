@@ -7,7 +7,7 @@ one file, which is written once per instruction however many of them have learne
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from psofed.federation.protocol.names import node_number
 
 _log = logging.getLogger("psofed.federation")
 
-KIND, STATE_FORMAT = "client-state", 5
+KIND, STATE_FORMAT = "client-state", 6
 _SESSIONS_KEPT = 4
 
 
@@ -42,6 +42,11 @@ class ClientState:
         The arrays that are not shared.
     num_examples, metrics
         What it reported in that round, should the server ask again.
+    records : mapping
+        What the training and the privacy of uploads keep by name: mappings of texts, numbers, lists and arrays, or
+        values with a method ``to_record()`` that returns one.
+    downloaded : array (D,), optional
+        The server's values as last downloaded, NaN where they never were, of a client whose uploads depend on them.
     """
 
     epoch: int
@@ -51,23 +56,12 @@ class ClientState:
     kept: Arrays
     num_examples: int
     metrics: Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class ClientMemory:
-    """All that one client keeps.
-
-    Attributes
-    ----------
-    state : ClientState or None
-        None before its first round.
-    records : mapping
-        What the training and the privacy of uploads keep by name: mappings of texts, numbers, lists and arrays, or
-        values with a method ``to_record()`` that returns one.
-    """
-
-    state: ClientState | None = None
     records: Mapping[str, Any] = field(default_factory=dict)
+    downloaded: Vector | None = None
+
+    def __post_init__(self) -> None:
+        if self.model.shape != (self.layout.dimension,):
+            raise ValueError("a model of another size than its layout")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,26 +75,21 @@ class NodeMemory:
     node : str
         The node's name.
     clients : mapping
-        By the clients' names at the node; the client of a node that is not a gateway has an empty name.
+        By the clients' names at the node; the client of a node that is not a gateway has an empty name. A client that
+        has not taken part yet is not there.
     """
 
     session: str
     node: str
-    clients: Mapping[str, ClientMemory] = field(default_factory=dict)
-
-    def of(self, client: str) -> ClientMemory:
-        """Return what a client keeps; an empty memory if it is new."""
-        return self.clients.get(client) or ClientMemory()
+    clients: Mapping[str, ClientState] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Return the memory as the content of a file."""
         layouts: dict[str, int] = {}
-        clients: dict[str, dict[str, Any]] = {}
-        for name, memory in self.clients.items():
-            clients[name] = {"records": memory.records}
-            if (state := memory.state) is not None:
-                place = layouts.setdefault(state.layout.to_text(), len(layouts))
-                clients[name]["state"] = {**vars(state), "layout": place}
+        clients = {
+            name: {**vars(state), "layout": layouts.setdefault(state.layout.to_text(), len(layouts))}
+            for name, state in self.clients.items()
+        }
         about = {KIND: STATE_FORMAT, "session": self.session, "node": self.node}
         return to_archive({**about, "layouts": list(layouts), "clients": clients})
 
@@ -110,7 +99,10 @@ class NodeMemory:
         document, _ = from_archive(data, where, KIND, STATE_FORMAT)
         try:
             layouts = [ModelLayout.from_text(text) for text in document["layouts"]]
-            clients = {name: _client_from(entry, layouts) for name, entry in document["clients"].items()}
+            clients = {
+                name: ClientState(**{**entry, "layout": layouts[entry["layout"]]})
+                for name, entry in document["clients"].items()
+            }
             return cls(str(document["session"]), str(document["node"]), clients)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise PsofedError(f"{where} is not a client's state: {error}") from None
@@ -119,16 +111,6 @@ class NodeMemory:
     def load(cls, path: Path) -> "NodeMemory":
         """Read a file; a PsofedError says what is wrong with it."""
         return cls.from_bytes(read_file(path, KIND), str(path))
-
-
-def _client_from(entry: dict[str, Any], layouts: list[ModelLayout]) -> ClientMemory:
-    state = None
-    if "state" in entry:
-        layout = layouts[entry["state"]["layout"]]
-        state = ClientState(**{**entry["state"], "layout": layout})
-        if state.model.shape != (layout.dimension,):
-            raise ValueError("a model of another size than its layout")
-    return ClientMemory(state, dict(entry["records"]))
 
 
 @dataclass(eq=False)
@@ -163,26 +145,22 @@ class MemoryStore:
                 _log.warning("this node's state was damaged and is now %s; it starts again: %s", damaged, error)
         return NodeMemory(session, node)
 
-    def commit(self, memory: NodeMemory, changed: Mapping[str, ClientMemory]) -> None:
+    def commit(self, memory: NodeMemory, changed: Mapping[str, ClientState]) -> None:
         """Keep `memory` with the clients that have `changed`. If that fails, nothing has changed."""
-        memory = NodeMemory(memory.session, memory.node, {**memory.clients, **changed})
+        memory = replace(memory, clients={**memory.clients, **changed})
         if self.folder is not None:
-            path = _path(self.folder, memory.node, memory.session)
-            write_atomically(path, memory.to_bytes(), mode=0o600)
-            _forget_old_sessions(path, memory.node)
+            newest = _path(self.folder, memory.node, memory.session)
+            write_atomically(newest, memory.to_bytes(), mode=0o600)
+            begin = newest.name.partition("-")[0] + "-"
+            files = [self.folder / name for name in disk().names(self.folder) if name.startswith(begin)]
+            files = [path for path in files if path.suffix == ".npz" and path != newest]
+            # Clocks jump: the file just written may look the oldest.
+            for path in sorted(files, key=disk().modified, reverse=True)[_SESSIONS_KEPT - 1 :]:
+                with contextlib.suppress(OSError):
+                    disk().unlink(path)
         self.held = memory
 
 
 def _path(folder: Path, node: str, session: str) -> Path:
     # Both come from elsewhere: nothing but letters and digits of the session may reach a file name.
     return folder / f"{node_number(node)}-{''.join(filter(str.isalnum, session))[:64]}.npz"
-
-
-def _forget_old_sessions(newest: Path, node: str) -> None:
-    folder, begin = newest.parent, f"{node_number(node)}-"
-    files = [folder / name for name in disk().names(folder) if name.startswith(begin) and name.endswith(".npz")]
-    # Clocks jump: the file just written may look the oldest.
-    files.sort(key=lambda path: (path == newest, disk().modified(path)), reverse=True)
-    for path in files[_SESSIONS_KEPT:]:
-        with contextlib.suppress(OSError):
-            disk().unlink(path)

@@ -1,5 +1,9 @@
 """Using the result: exporting the server's model, and predicting with it or with a client's model.
 
+A model is a JSON document, the one that the server retains in the topic ``model``
+(:func:`psofed.federation.server.loop.describe_model`). An exported one also says how the model makes features, and may
+have a client's scaling.
+
 Weights are for scaled inputs if the clients scale their data (``--target-column``). Scaling is each client's own and
 never leaves it; whoever wants to predict takes it from a client's folder, into the exported file or beside it.
 """
@@ -11,27 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from psofed._version import __version__
 from psofed.common.errors import PsofedError
 from psofed.common.files import read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.data.standardise import Standardiser
-from psofed.federation.client.columns import TableSource
 from psofed.federation.client.online import read_stream
-from psofed.federation.client.sources import Position
+from psofed.federation.client.sources import Position, TableSource
 from psofed.federation.client.state import ClientState, NodeMemory
 from psofed.federation.deploy.home import RUN_FILE, Home
-from psofed.federation.protocol.announcements import RunDescription
-from psofed.federation.protocol.archive import read_archive, write_archive
-from psofed.federation.protocol.column_names import ColumnNames, listed
+from psofed.federation.protocol.layout import ColumnNames, listed
+from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.parts.base import Model
 from psofed.parts.features import FeatureMap, identity
 from psofed.parts.registry import find_part
 
-FORMAT, KIND = 3, "model"
-_WEIGHTS = "weights"
+_ARRAY = "0"  # the name of a linear regression's one array
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,25 +67,6 @@ class ExportedModel:
             problem = "has values that are not finite" if self.weights.ndim == 1 else "is not a list of weights"
             raise PsofedError(f"the model of round {self.round_number} {problem}")
 
-    @classmethod
-    def of(
-        cls,
-        state: ServerState | ClientState,
-        session: str,
-        scaling: Standardiser | None,
-        settings: Mapping[str, Any] | None,
-    ) -> "ExportedModel":
-        """Return the model of a state; the `settings` of its run say how it makes features."""
-        inputs: dict[str, Any] = {}
-        if settings is not None:
-            run = RunSettings.for_client(settings)
-            if run.scenario.model.kind != "linear":
-                inputs = {"inputs": run.input_dimension, "kind": run.scenario.model.to_mapping()}
-        if [len(shape) for shape in state.layout.shapes] != [1]:
-            raise PsofedError("only a linear regression can be exported; this model has other arrays")
-        weights = np.array(state.model, dtype=np.float64)
-        return cls(weights, state.round_number, session, scaling, state.layout.columns, **inputs)
-
     def features(self) -> FeatureMap:
         """Return z, by which ŷ = wᵀz(x)."""
         size = self.weights.size
@@ -109,8 +90,8 @@ def from_server(home: Home, client: ExportedModel | None = None) -> ExportedMode
             f"the client's columns ({client.columns or 'without names'}) are not those of the model "
             f"({state.layout.columns or 'without names'})"
         )
-    scaling = None if client is None else client.scaling
-    return ExportedModel.of(state, state.session, scaling, None if request is None else request.settings)
+    model = _model_of(state, state.session, None if request is None else request.settings)
+    return model if client is None else replace(model, scaling=client.scaling)
 
 
 def from_client(folder: Path) -> ExportedModel:
@@ -120,75 +101,72 @@ def from_client(folder: Path) -> ExportedModel:
     """
     if not any((place / "state").is_dir() for place in (folder, folder.parent)):
         raise PsofedError(f"{folder}: not the folder of a client, which is psofed-NODE on the node's machine")
-    folder, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
-    memory = read_memory(folder)
+    node, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
+    files = sorted((node / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+    if not files:
+        raise PsofedError(f"{node} holds no client state")
+    memory, settings = NodeMemory.load(files[-1]), None
     if client not in memory.clients:
         names = sorted(memory.clients)
         problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
-        raise PsofedError(f"{folder} {problem}; name one of its clients ({listed(names)}): {folder / names[0]}")
-    return model_of(folder, memory, client)
-
-
-def read_memory(folder: Path) -> NodeMemory:
-    """Return what the node that works in `folder` has saved last."""
-    files = sorted((folder / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
-    if not files:
-        raise PsofedError(f"{folder} holds no client state")
-    return NodeMemory.load(files[-1])
-
-
-def model_of(folder: Path, memory: NodeMemory, client: str) -> ExportedModel:
-    """Return the own model and scaling of a client of the node that works in `folder`."""
-    kept, settings = memory.of(client), None
-    if kept.state is None:
-        raise PsofedError(f"{folder / client} holds no model yet")
-    if (folder / RUN_FILE).exists():
-        run = RunDescription.from_bytes((folder / RUN_FILE).read_bytes())
+        raise PsofedError(f"{node} {problem}; name one of its clients ({listed(names)}): {node / names[0]}")
+    state = memory.clients[client]
+    if (node / RUN_FILE).exists():
+        run = RunDescription.from_bytes((node / RUN_FILE).read_bytes())
         settings = run.settings if run.session == memory.session else None
-    return ExportedModel.of(kept.state, memory.session, read_stream(kept.records).scaling, settings)
+    return replace(_model_of(state, memory.session, settings), scaling=read_stream(state.records).scaling)
+
+
+def _model_of(state: ServerState | ClientState, session: str, settings: Mapping[str, Any] | None) -> ExportedModel:
+    """Return the model of a state; the `settings` of its run say how it makes features."""
+    if [len(shape) for shape in state.layout.shapes] != [1]:
+        raise PsofedError("only a linear regression can be exported; this model has other arrays")
+    weights = np.array(state.model, dtype=np.float64)
+    model = ExportedModel(weights, state.round_number, session, columns=state.layout.columns)
+    run = None if settings is None else RunSettings.for_client(settings)
+    if run is None or run.scenario.model.kind == "linear":
+        return model
+    return replace(model, inputs=run.input_dimension, kind=run.scenario.model.to_mapping())
 
 
 def save_model(model: ExportedModel, path: Path) -> None:
-    """Write a model to a ``.npz`` or ``.json`` file, atomically."""
-    document: dict[str, Any] = {
-        KIND: FORMAT,
-        "psofed": __version__,
-        "round": model.round_number,
+    """Write a model to a ``.json`` file, atomically."""
+    if path.suffix != ".json":
+        raise PsofedError(f"--out {path}: must end with .json")
+    document = {
         "session": model.session,
+        "round": model.round_number,
         "columns": None if model.columns is None else model.columns.to_mapping(),
+        "model": {_ARRAY: model.weights.tolist()},
         "scaling": None if model.scaling is None else model.scaling.to_mapping(),
         "inputs": model.inputs,
         "features": None if model.kind is None else dict(model.kind),
     }
-    if path.suffix == ".npz":
-        write_archive(path, document, {_WEIGHTS: model.weights})
-    elif path.suffix == ".json":
-        write_json(path, {**document, _WEIGHTS: model.weights.tolist()})
-    else:
-        raise PsofedError(f"--out {path}: must end with .npz or .json")
+    write_json(path, document)
 
 
 def load_model(path: Path) -> ExportedModel:
-    """Read what :func:`save_model` wrote, or the model of the client whose folder `path` is."""
+    """Read what :func:`save_model` wrote or the server has published, or the model of the client in folder `path`."""
     if path.is_dir() or (not path.exists() and (path.parent / "state").is_dir()):
         return from_client(path)
+    if path.suffix != ".json":
+        raise PsofedError(
+            f"--model {path}: not a model; give a .json file written by `psofed federation export`, "
+            "or the folder of a client"
+        )
+    document = read_json(path)
     try:
-        if path.suffix == ".json":
-            arrays = document = read_json(path)
-            if document[KIND] != FORMAT:
-                raise PsofedError(f"{path} has format {document[KIND]}; this psofed reads {FORMAT}")
-        elif path.suffix == ".npz":
-            document, arrays = read_archive(path, KIND, FORMAT)
-        else:
-            raise PsofedError(
-                f"--model {path}: not a model; give a .json or .npz file written by `psofed federation export`, "
-                "or the folder of a client"
-            )
-        scaling = None if document["scaling"] is None else Standardiser.from_mapping(document["scaling"])
-        columns = None if document["columns"] is None else ColumnNames.from_mapping(document["columns"])
-        weights, about = (np.array(arrays[_WEIGHTS], dtype=np.float64), (document["inputs"], document["features"]))
-        return ExportedModel(weights, int(document["round"]), str(document["session"]), scaling, columns, *about)
-    except (KeyError, TypeError, ValueError) as error:
+        scaling, columns = document.get("scaling"), document["columns"]
+        return ExportedModel(
+            np.array(document["model"][_ARRAY], dtype=np.float64),
+            int(document["round"]),
+            str(document["session"]),
+            None if scaling is None else Standardiser.from_mapping(scaling),
+            None if columns is None else ColumnNames.from_mapping(columns),
+            document.get("inputs"),
+            document.get("features"),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PsofedError(f"{path} is not an exported model: {error}") from None
 
 
@@ -201,7 +179,7 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
         Columns of x, in the order of training, for a model whose columns have no names; all columns of the table if
         empty. Otherwise the model's own are found by name.
     """
-    columns = model.columns
+    columns, weights, scaling = model.columns, model.weights, model.scaling
     if columns is not None:
         if features:
             columns.check_same(features, columns.target, "--features")
@@ -213,26 +191,20 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
             f"{path}: {len(table.features)} features ({listed(table.features)}) for a model of {model.width}; "
             "choose with --features"
         )
+    if scaling is not None and scaling.width != model.width:
+        raise PsofedError(f"the scaling is for {scaling.width} features, the model for {model.width}")
     rows = table.read(Position(), 1 << 62)
     if skipped := rows.end.skipped:
         raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {rows.problem})")
-    yield from predict_inputs(model, rows.inputs, str(path))
-
-
-def predict_inputs(model: ExportedModel, inputs: FloatArray, where: str) -> Iterator[float]:
-    """Yield a prediction for every row of `inputs` (rows, d), NaN where a value is missing."""
-    weights, scaling, features = model.weights, model.scaling, model.features()
-    if scaling is not None and scaling.width != model.width:
-        raise PsofedError(f"the scaling is for {scaling.width} features, the model for {model.width}")
-    if scaling is None and np.isnan(inputs).any():
-        raise PsofedError(f"{where}: values are missing, which needs a model with a scaling")
-    for k, x in enumerate(inputs):
+    if scaling is None and np.isnan(rows.inputs).any():
+        raise PsofedError(f"{path}: values are missing, which needs a model with a scaling")
+    make_features = model.features()
+    for k, x in enumerate(rows.inputs):
         with np.errstate(over="ignore", invalid="ignore"):
-            scaled = x if scaling is None else scaling.scale(x)
-            prediction = float(weights @ features(scaled))
+            prediction = float(weights @ make_features(x if scaling is None else scaling.scale(x)))
             prediction = prediction if scaling is None else scaling.restore(prediction)
         if not np.isfinite(prediction):
-            raise PsofedError(f"{where}, row {k + 1}: its values are too large to predict from")
+            raise PsofedError(f"{path}, row {k + 1}: its values are too large to predict from")
         yield prediction
 
 

@@ -6,7 +6,12 @@ moment, and a server that was killed continues as it was told last.
 """
 
 import contextlib
+import datetime
+import json
+import logging
+import os
 import shlex
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,21 +19,25 @@ from typing import TYPE_CHECKING, Any
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import is_locked, only_one, read_json, write_json
+from psofed.common.files import is_locked, only_one, read_json, reason_of, write_json
 from psofed.common.scheduler import scheduler
+from psofed.federation.protocol.names import clean_text
 
 if TYPE_CHECKING:
     from psofed.federation.protocol.run_settings import RunSettings
 
+_log = logging.getLogger("psofed.federation")
+
 RUNNING, STOPPED = "running", "stopped"
-FINISHED, FAILED, WAITING, ROLLED_BACK = "finished", "failed", "submitted", "rolled back"
+FINISHED, FAILED, WAITING = "finished", "failed", "submitted"
 INTERRUPTED = "interrupted"  # the server has ended; it continues when it is started again
-ENDED = (FINISHED, FAILED, STOPPED, ROLLED_BACK)
+ENDED = (FINISHED, FAILED, STOPPED)
 
 RUN_FILE = "run.json"
 """In a client's folder: the description of its run."""
 
 _SILENCE = 30.0  # seconds without a sign of life
+_LARGEST = 64 << 20  # bytes, after which a file of records becomes ….1 and begins again
 _OLD_FILES = ("flower", "app", "traffic.bin", "credentials/superlink.pem")
 
 
@@ -138,6 +147,16 @@ class Home:
         except TypeError:
             raise PsofedError(f"{self.request} is damaged; move it away") from None
 
+    def state_of(self, request: RunRequest | None) -> str:
+        """Return how the latest run is doing; empty if there was none."""
+        if request is None:
+            return ""
+        status = self.read_status()
+        word = str(status.get("state", WAITING)) if status.get("run") == request.number else WAITING
+        if request.wanted == STOPPED:
+            return word if word == FINISHED else STOPPED
+        return INTERRUPTED if word == RUNNING and not self.is_served else word
+
     @contextlib.contextmanager
     def changing(self) -> Iterator[RunRequest | None]:
         """Let no other command change the request meanwhile."""
@@ -158,7 +177,8 @@ class Home:
         return disk().exists(self.checkpoint) and (session is None or session != request.replaces)
 
     def beat(self) -> None:
-        """Give a sign of life; it need not survive anything, so it is not synced."""
+        """Give a sign of life, also to systemd; it need not survive anything, so it is not synced."""
+        notify("WATCHDOG=1")
         with contextlib.suppress(OSError):  # a full disk: the process works all the same
             self.alive.write_text(str(scheduler().monotonic()))
 
@@ -173,9 +193,60 @@ class Home:
         return 0 <= scheduler().monotonic() - beaten < _SILENCE  # the same clock for all processes since the boot
 
 
+def notify(*lines: str) -> None:
+    """Send lines such as ``READY=1`` to systemd (sd_notify); does nothing if it has not started this process."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address[:1] not in ("/", "@"):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(address.replace("@", "\0", 1) if address.startswith("@") else address)
+        sender.send("\n".join(lines).encode())
+
+
 def _read_table(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; empty if there is no file."""
     table = read_json(path) if disk().exists(path) else {}
     if not isinstance(table, dict):
         raise PsofedError(f"{path} is damaged: it holds no JSON object; move it away")
     return table
+
+
+# --- records, one JSON object per line: the audit, and all runs ----------------------------------------------------
+
+
+def add_record(path: Path, event: str, **values: Any) -> None:
+    """Add a line; a disk that is full is said in the log, and nothing else stops."""
+    plain = {key: clean_text(value) if isinstance(value, str) else value for key, value in values.items()}
+    now = datetime.datetime.fromtimestamp(scheduler().time(), datetime.UTC).isoformat(timespec="seconds")
+    line = json.dumps({"time": now, "event": event, **plain}) + "\n"
+    try:
+        if disk().exists(path) and path.stat().st_size > _LARGEST:
+            disk().rename(path, path.with_name(f"{path.name}.1"))
+        disk().append(path, line.encode())
+    except OSError as error:
+        _log.warning("%s: cannot be written (%s): %s", path, reason_of(error), line.strip())
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a file; one that was cut short is left out."""
+    records = []
+    for line in disk().read(path).splitlines() if disk().exists(path) else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
+
+
+def describe_record(record: Mapping[str, Any]) -> str:
+    """Return a record as a line for a person.
+
+    Examples
+    --------
+    >>> describe_record({"time": "2026-01-01T00:00:00+00:00", "event": "strike", "client": "north", "round": 3})
+    '2026-01-01T00:00:00+00:00  strike  client north, round 3'
+    """
+    values = [f"{key} {value}" for key, value in record.items() if key not in ("time", "event") and value != ""]
+    return f"{record.get('time', '?')}  {record.get('event', '?')}  {', '.join(values)}"

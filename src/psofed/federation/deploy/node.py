@@ -9,17 +9,14 @@ from pathlib import Path
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_atomically
 from psofed.common.scheduler import scheduler
-from psofed.data.frames import refuse_toml
-from psofed.federation.client.columns import SharedTable, TableSource
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
+from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
-from psofed.federation.client.serve import serve
-from psofed.federation.client.sources import GeneratorSource, Position, open_source
-from psofed.federation.deploy.home import RUN_FILE, Home
-from psofed.federation.deploy.notify import notify
+from psofed.federation.client.sources import Position, SharedTable
+from psofed.federation.deploy.home import RUN_FILE, Home, notify
 from psofed.federation.deploy.options import ClientOptions
-from psofed.federation.protocol.column_names import listed
 from psofed.federation.protocol.corruption import check_rehearsal
+from psofed.federation.protocol.layout import listed
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.hub import RUN, Arrival
 from psofed.federation.transport.mqtt import Endpoint, MqttLink, Topics
@@ -30,10 +27,10 @@ _BEAT_EVERY = 5.0  # seconds
 
 
 class _WatchedLink(MqttLink):
-    """A link whose owner gives signs of life as long as it asks for arrivals."""
+    """A link whose owner gives signs of life as long as it asks for arrivals, and that keeps run descriptions."""
 
     def __init__(self, endpoint: Endpoint, identity: Identity, federation: str, home: Home) -> None:
-        self._home, self._beaten, self._was_connected = home, -_BEAT_EVERY, False
+        self._home, self._beaten = home, -_BEAT_EVERY
         super().__init__(endpoint, identity, federation)
 
     def receive(self, seconds: float) -> Arrival | None:
@@ -42,10 +39,6 @@ class _WatchedLink(MqttLink):
         if now - self._beaten >= _BEAT_EVERY:
             self._beaten = now
             self._home.beat()
-            notify("WATCHDOG=1")
-        if self.is_connected and not self._was_connected:
-            _log.info("connected to %s", self.endpoint)
-        self._was_connected = self.is_connected
         arrival = super().receive(seconds)
         if arrival is not None and arrival.kind == RUN:
             with contextlib.suppress(PsofedError):  # a full disk; only predictions with features need it
@@ -57,11 +50,12 @@ def run_node(options: ClientOptions) -> None:
     """Work until interrupted; a PsofedError says what only the operator can repair."""
     endpoint, identity = Endpoint.parse(options.broker, options.authority), Identity(options.certificate)
     Topics(options.federation)
-    _check_attack(options)
+    if options.byzantine and options.attack is not None and (attack := attack_of(options)) is not None:
+        check_rehearsal(attack)
     feed = None
     if options.is_mqtt:
         options, feed = _with_feed(options)
-    options = _with_data(options)
+    _check_data(options)
     home = Home(options.folder)
     with (
         only_one(home.folder / "lock", f"another node works in {home.folder} already; choose another --home"),
@@ -72,11 +66,6 @@ def run_node(options: ClientOptions) -> None:
         if options.byzantine:
             _log.info("This node is Byzantine: it poisons what it uploads.")
         _log.info("Node %s works for %s in %s. Stop it with Ctrl-C.", identity.name, endpoint, home.folder)
-        if options.predict_port is not None:
-            from psofed.federation.deploy.predictions import PATH, serve_predictions
-
-            port = stack.enter_context(serve_predictions(home.folder, options.predict_port))
-            _log.info("Predictions at http://127.0.0.1:%d%s", port, PATH)
         if feed is not None:
             feed.start(f"psofed-{identity.name}")
             stack.callback(feed.stop)
@@ -98,27 +87,17 @@ def _with_feed(options: ClientOptions) -> tuple[ClientOptions, MqttFeed]:
     return options.replace(data=str(path), client=None, client_column=column, time_column=None), feed
 
 
-def _with_data(options: ClientOptions) -> ClientOptions:
-    """Return the options with the full path of the table; a mistake should show here, not in the first round.
-
-    A file that is not there yet is waited for.
-    """
+def _check_data(options: ClientOptions) -> None:
+    """Look at the samples: a mistake should show here, not in the first round. A missing file is waited for."""
     if not options.data:
-        return options
-    if not options.describes_table and isinstance(source := open_source(options.data, dimension=1), GeneratorSource):
-        source.load()
-        return options
-    path = Path(options.data)
-    refuse_toml(path)
-    options = options.replace(data=str(path.resolve()))
+        return
+    path, source = Path(options.data), open_data(options)
     if not path.exists():
-        _log.warning("--data %s: no such file or folder yet; waiting for it", path)
-        return options
-    source = open_data(options, 0)
-    assert isinstance(source, TableSource)  # generators have returned above
+        _log.warning("--data %s: no such file yet; waiting for it", path)
+        return
     if not (header := source.open().header):
-        _log.info("%s has no .parquet file yet." if path.is_dir() else "%s is still empty.", path)
-        return options
+        _log.info("%s is still empty.", path)
+        return
     _log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))
     if options.is_gateway:
         names = SharedTable(source).names()
@@ -126,11 +105,3 @@ def _with_data(options: ClientOptions) -> ClientOptions:
     elif options.client is not None and not source.read(Position(), 1):
         names = SharedTable(dataclasses.replace(source, client="")).names()
         _log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))
-    return options
-
-
-def _check_attack(options: ClientOptions) -> None:
-    """Refuse an attack that a node cannot rehearse; a mistake should show here, not in the first round."""
-    attack = None if options.attack is None else attack_of(options)
-    if attack is not None:
-        check_rehearsal(attack)

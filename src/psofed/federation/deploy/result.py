@@ -1,31 +1,28 @@
-"""Result of a federation: curves, bytes and bad replies, as JSON and as labelled NetCDF."""
+"""Result of a federation: curves, bytes and bad replies, as JSON, and as a report with a chart."""
 
 import datetime
-import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from psofed._version import __version__
-from psofed.common.types import FloatArray
+from psofed.common.numbers import to_decibels
+from psofed.federation.deploy.status import together
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import ServerState
-from psofed.federation.server.checks import Strikes
-from psofed.federation.server.ready_made import evaluate_model
-from psofed.federation.server.rounds import mean_without_overflow
-from psofed.fleet import draw_fleet
-from psofed.results import METRIC_TITLES, SimulationResult
-from psofed.results.netcdf import save_dataset
+from psofed.federation.server.checks import mean_without_overflow
+from psofed.federation.server.clients import Strikes
+from psofed.render import Column, Kind, Report, Reported, Table
+from psofed.render.charts import Chart, Scale, Series
+from psofed.render.numbers import count, counted, decibels, percent
+from psofed.results.metrics import METRIC_TITLES
 from psofed.scenario import Scenario
 
-if TYPE_CHECKING:
-    import xarray
-
 MOST_POINTS = 10_000  # of a learning curve; more rounds are averaged, as in a simulation
+_MOST_ROWS = 25  # of a table; the result has all
 _MEANS = ("network_mse", "server_msd", "test_mse", "seconds")
 
 
@@ -92,7 +89,7 @@ def standing(state: ServerState, settings: RunSettings) -> dict[str, Any]:
     the run has a defence.
     """
     columns = state.layout.columns
-    strikes = Strikes.from_mapping(state.strikes, settings.limits)
+    strikes = Strikes(settings.limits, **state.strikes)
     return {
         "session": state.session,
         "columns": None if columns is None else columns.to_mapping(),
@@ -131,7 +128,7 @@ class RunSummary:
         points = -(-rounds // self.width)
         self.nodes: dict[str, dict[str, Any]] = {}
         self.totals: Counter[str] = Counter()
-        self._means: dict[str, list[float]] = {name: [0.0] * points for name in _MEANS}
+        self._means: dict[str, list[float | None]] = {name: [None] * points for name in _MEANS}
         self._counts: dict[str, list[int]] = {name: [0] * points for name in _MEANS}
         self._values: dict[str, list[int]] = {name: [0] * points for name in ("values_down", "values_up")}
         self._reported: dict[str, int] = {}
@@ -179,14 +176,9 @@ class RunSummary:
         client left out reports when it is next asked. These are the clients' own reports; a Byzantine client may report
         anything.
         """
-        points = len(self._counts["seconds"])
-        means = {
-            name: [mean if count else None for mean, count in zip(self._means[name], counts, strict=True)]
-            for name, counts in self._counts.items()
-        }
         return {
-            "round": [min((point + 1) * self.width, self.rounds) for point in range(points)],
-            **means,
+            "round": [min((point + 1) * self.width, self.rounds) for point in range(len(self._means["seconds"]))],
+            **self._means,
             "clients_reporting": [-(-count // self.width) for count in self._counts["network_mse"]],
             **self._values,
         }
@@ -195,7 +187,8 @@ class RunSummary:
         """Add a value to the mean of a point; values are not negative, so the mean cannot overflow."""
         point, means, counts = (number - 1) // self.width, self._means[name], self._counts[name]
         counts[point] += 1
-        means[point] += (value - means[point]) / counts[point]
+        mean = means[point] or 0.0
+        means[point] = mean + (value - mean) / counts[point]
 
 
 def _squared_errors(metrics: Mapping[str, Any]) -> dict[int, float]:
@@ -207,54 +200,116 @@ def _squared_errors(metrics: Mapping[str, Any]) -> dict[int, float]:
     return {int(last) - back: float(value) for back, value in numbered if value is not None and value >= 0}
 
 
-def save_dataset_of(result: dict[str, Any], path: Path) -> Path:
-    """Write the curves as NetCDF beside the result at `path`; the server, which writes that, need not import xarray."""
-    save_dataset(result_dataset(result), path.with_suffix(".nc"))
-    return path.with_suffix(".nc")
+@dataclass(frozen=True, eq=False, repr=False)
+class FederationOutcome(Reported):
+    """The result of a federation as commands show it.
 
-
-def result_dataset(result: dict[str, Any]) -> "xarray.Dataset":
-    """Return the curves as a labelled dataset that :func:`psofed.load_result` reads as one trial.
-
-    As in a simulation, iteration n is round n + 1 and the server's metrics are those at its start. What was
-    not measured is NaN.
+    Attributes
+    ----------
+    result : dict
+        As in ``result.json``; that of a demo has ``payoff``, too.
+    files : str
+        Where its files are, in a sentence.
     """
-    scenario = Scenario.from_mapping(result["scenario"]).replace(iterations=result["rounds"])
-    curve = {name: _floats(result["learning_curve"][name]) for name in METRIC_TITLES}
-    if result["settings"]["synthetic"]:
-        start = evaluate_model(scenario, np.zeros(scenario.dimension), result["seed"])
-        for name in ("server_msd", "test_mse"):
-            curve[name] = np.append(start[name.replace("_", "-")], curve[name][:-1])
-    points, width = len(curve["network_mse"]), result["rounds_per_point"]
-    tail = max(1, points // 4)
-    half = tail // 2
-    simulated = SimulationResult(
-        scenario=scenario,
-        fleet=draw_fleet(scenario),
-        seed=result["seed"],
-        tail=min(tail * width, result["rounds"]),
-        bin_width=width,
-        steady_state={name: np.array([values[-tail:].mean()]) for name, values in curve.items()},
-        tail_change={
-            name: np.array([values[-half:].mean() - values[-tail:-half].mean() if half else math.nan])
-            for name, values in curve.items()
-        },
-        curve=curve,
-        curve_standard_error={name: np.full(points, math.nan) for name in curve},
-        diverged_at=np.array([-1]),
-        trial_curves=None,
-        seconds=result["window"][1] - result["window"][0],
-        version=result["version"],
-    )
-    dataset = simulated.to_dataset()
-    for way in ("down", "up"):
-        values = np.array(result["learning_curve"][f"values_{way}"], dtype=np.int64)
-        dataset[f"values_{way}"] = ("iteration", values)
-    dataset.attrs["title"] = "psofed federation"
-    dataset.attrs["communication"] = json.dumps(result["communication"])
-    dataset.attrs["session"] = result["session"]
-    return dataset
+
+    result: dict[str, Any]
+    files: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result."""
+        return self.result
+
+    def report(self) -> Report:
+        """Return the learning curve, the traffic, and which nodes were dropped or are suspect."""
+        result = self.result
+        scenario = Scenario.from_mapping(result["scenario"])
+        table = _curve(result)
+        return Report(
+            _headline(result),
+            f"{_members(result, scenario)}, sharing {scenario.num_shared} of {scenario.dimension} parameters.",
+            () if table is None else (table,),
+            (*_remarks(result), *filter(None, [self.files])),
+            None,
+            lambda: (self.chart(),),
+        )
+
+    def chart(self) -> Chart:
+        """Return the clients' errors and the server's deviation by round."""
+        curve, scenario = self.result["learning_curve"], Scenario.from_mapping(self.result["scenario"])
+        rounds, series = np.array(curve["round"], dtype=np.float64), []
+        # The network MSE of one run is a mean of a few squares: points, since a line would suggest a course.
+        for colour, (metric, marker, line) in enumerate((("network_mse", "o", ""), ("server_msd", "s", "-"))):
+            values = np.array([np.nan if value is None else value for value in curve[metric]])
+            if not np.isnan(values).all():
+                label, levels = f"{METRIC_TITLES[metric]}, one run", to_decibels(values)
+                series.append(Series(label, rounds, levels, line=line, marker=marker, colour=colour))
+        shared = f"sharing {scenario.num_shared} of {scenario.dimension} parameters"
+        return Chart(
+            f"Federation: {_members(self.result, scenario)}, {shared}",
+            Scale("round", whole=True),
+            Scale("error (dB), lower is better"),
+            tuple(series),
+        )
 
 
-def _floats(values: list[float | None]) -> FloatArray:
-    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+def _members(result: dict[str, Any], scenario: Scenario) -> str:
+    """Return how many clients took part; only where their data are synthetic is it known how many are Byzantine."""
+    clients = counted(sum(entry["rounds"] > 0 for entry in result["nodes"].values()), "client")
+    return clients + (f", {count(scenario.num_byzantine)} Byzantine" if result["settings"]["synthetic"] else "")
+
+
+def _headline(result: dict[str, Any]) -> str:
+    rounds, curve = result["rounds"], result["learning_curve"]
+    if (payoff := result.get("payoff")) is not None:
+        protected, unprotected = (decibels(payoff[name], 1) for name in ("protected", "unprotected"))
+        return f"Over the last quarter, the server MSD is {protected}; without protection, {unprotected}."
+    if not result["examples"]:
+        return f"Nothing was learned in {counted(rounds, 'round')}: no reply with a sample was accepted."
+    for metric in ("server_msd", "network_mse"):
+        known = [value for value in curve[metric] if value is not None]
+        if known:
+            level = f"the {METRIC_TITLES[metric]} is {decibels(known[-1])} (lower is better)"
+            return f"After {counted(rounds, 'round')} with {counted(result['examples'], 'sample')}, {level}."
+    return f"The federation ran for {counted(rounds, 'round')} with {counted(result['examples'], 'sample')}."
+
+
+def _curve(result: dict[str, Any]) -> Table | None:
+    """Return the errors of the rounds on which clients reported; of many rounds a selection with the last."""
+    curve = result["learning_curve"]
+    metrics = [name for name in ("network_mse", "server_msd") if any(value is not None for value in curve[name])]
+    rows = [
+        row
+        for row in zip(curve["round"], *(curve[name] for name in metrics), strict=True)
+        if any(value is not None for value in row[1:])
+    ]
+    if not rows:
+        return None
+    columns = [Column("round", Kind.COUNT), *(Column(METRIC_TITLES[name], Kind.LEVEL) for name in metrics)]
+    every = -(-len(rows) // _MOST_ROWS)
+    return Table("Errors by round", tuple(columns), tuple(rows[(len(rows) - 1) % every :: every]))
+
+
+def _remarks(result: dict[str, Any]) -> list[str]:
+    traffic = result["communication"]
+    share = traffic["fraction_of_full_sharing"]
+    lines = [
+        f"Values sent: {count(traffic['values_down'])} down and {count(traffic['values_up'])} up"
+        + (f", {percent(share)} of full sharing." if share is not None else ".")
+    ]
+    nodes = result["nodes"].items()
+    lines += together({node: entry["remark"] for node, entry in nodes})
+    lines += together({node: entry["error"] for node, entry in nodes}, "last reply dropped because ")
+    kinds = {
+        node: ", ".join(f"{number} {kind}" for kind, number in counts.items())
+        for node, counts in result["bad_replies"].items()
+    }
+    lines += [f"Replies dropped from {line}." for line in together(kinds)]
+    for node, about in result.get("suspects", {}).items():
+        state = "excluded" if about["out"] else "readmitted"
+        lines.append(f"Suspect: {node}, first in round {about['first_round']}, {state} at the end.")
+    idle = result["idle_rounds"]
+    if 2 * idle > result["rounds"] > 1 and result["examples"]:
+        advice = " If the files were complete already, --samples-per-round spreads them over the rounds."
+        is_spread = result["settings"].get("samples_per_round")
+        lines.append(f"Nothing was learned in {idle} of {result['rounds']} rounds.{'' if is_spread else advice}")
+    return lines

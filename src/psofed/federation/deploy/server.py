@@ -13,16 +13,15 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_json
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
-from psofed.federation.deploy.audit import add_record
-from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest
-from psofed.federation.deploy.notify import notify
-from psofed.federation.deploy.operate import acknowledge_stop
+from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest, add_record, notify
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
-from psofed.federation.deploy.runs import FederationRun, RunStatus
-from psofed.federation.protocol.announcements import Announcement
+from psofed.federation.deploy.runs import FederationRun, RunStatus, acknowledge_stop
+from psofed.federation.deploy.status import serve_metrics
+from psofed.federation.protocol.messages import Announcement
 from psofed.federation.transport.broker import ALL_ADDRESSES, Mosquitto, probe
 from psofed.federation.transport.certificates import BROKER, SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import Endpoint, MqttHub
+from psofed.render.numbers import counted
 
 _log = logging.getLogger("psofed.federation")
 
@@ -97,7 +96,6 @@ class FederationServer:
                 add_record(self.home.audit, "refused", node=name, reason=reason)
             self.status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
             self.home.beat()
-            notify("WATCHDOG=1")
         self.status.write()
 
     def _read_request(self) -> None:
@@ -120,7 +118,9 @@ class FederationServer:
         bodies = {presence.body for presence in present.values()}
         known = self._problems
         problems = self._problems = {body: known[body] if body in known else _problem_in(body) for body in bodies}
-        revoked = self.certificates.revoked()
+        revoked, values = self.certificates.revoked(), self.status.values
+        # A name that a gateway's client has as well was seen there.
+        elsewhere = {client for clients in values.get("gateways", {}).values() for client in clients}
         return [
             {
                 "name": name,
@@ -128,6 +128,7 @@ class FederationServer:
                 "expires": record.until.date().isoformat(),
                 "expiry": record.until.timestamp(),
                 "clients_allowed": record.clients,
+                "last_round": 0 if name in elsewhere else values.get("seen", {}).get(name, 0),
                 "problem": problems[present[name].body] if name in present else "",
             }
             for name, record in sorted(self.certificates.records().items())
@@ -149,6 +150,20 @@ class FederationServer:
         except (PsofedError, OSError) as error:
             if self._is_news(subject, str(error)):
                 _log.warning("%s", error)
+
+
+def run_server(home: Home, options: ServerOptions) -> None:
+    """Work until interrupted."""
+    with ExitStack() as stack:
+        server = stack.enter_context(serve(home, options))
+        if options.metrics_port is not None:
+            port = stack.enter_context(serve_metrics(home, options.metrics_port, options.metrics_host))
+            _log.info("metrics for Prometheus at http://%s:%d/metrics", options.metrics_host, port)
+        nodes = counted(len(server.certificates.names()), "node")
+        _log.info("serving %s for %s; Ctrl-C stops", server.hub.endpoint, nodes)
+        notify("READY=1")
+        stack.callback(notify, "STOPPING=1")
+        server.work()
 
 
 @contextmanager

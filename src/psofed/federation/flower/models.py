@@ -1,14 +1,15 @@
-"""Models of NumPy, scikit-learn and PyTorch as Flower's arrays and back, importing none of them."""
+"""What Flower's messages carry: models of NumPy, scikit-learn and PyTorch, importing none of them, and our frames."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 
+RECORD, FRAME = "psofed", "frame"
 # What scikit-learn's linear models and perceptrons have learned.
 _FITTED = ("coef_", "intercept_", "coefs_", "intercepts_")
 
@@ -74,6 +75,18 @@ def load_into(model: Any, arrays: ArrayRecord) -> Any:
             count = sum(key.startswith(f"{name}.") for key in values)
             setattr(model, name, [values[f"{name}.{layer}"] for layer in range(count)])
     return model
+
+
+def wrap_frame(frame: bytes) -> RecordDict:
+    """Return the content of a message that carries a frame."""
+    return RecordDict({RECORD: ConfigRecord({FRAME: frame})})
+
+
+def frame_of(content: RecordDict) -> bytes | None:
+    """Return the frame in the content of a message; None if there is none."""
+    record = content.get(RECORD)
+    frame = record.get(FRAME) if isinstance(record, ConfigRecord) else None
+    return frame if isinstance(frame, bytes) else None
 
 
 def _estimator_parameters(model: Any) -> dict[str, Any]:

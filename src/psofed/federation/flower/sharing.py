@@ -10,13 +10,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from psofed.common.errors import PsofedError
 from psofed.federation.client.gateway import Corruption, Gateway, TrainingRequest, TrainingResult, reason_of
 from psofed.federation.client.state import MemoryStore, NodeMemory
-from psofed.federation.flower.hub import RECORD, frame_of, wrap_frame
-from psofed.federation.flower.models import arrays_of, numpy_of
+from psofed.federation.flower.models import RECORD, arrays_of, frame_of, numpy_of, wrap_frame
 from psofed.federation.protocol.bounds import MAX_ENTRIES
-from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.instructions import decode_instruction
-from psofed.federation.protocol.replies import NodeReply, encode_reply
-from psofed.parts.channels.private import Private
+from psofed.federation.protocol.layout import ColumnNames
+from psofed.federation.protocol.messages import NodeReply, decode_instruction, encode_reply
+from psofed.parts.channels.built_in import Private
 
 _log = logging.getLogger("psofed.federation")
 

@@ -8,12 +8,12 @@ from psofed.common.errors import NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.common.toml import parse_toml
 from psofed.common.validation import check_choice
-from psofed.federation.protocol.aggregate import check_defence, check_rule
 from psofed.federation.protocol.bounds import MAX_DESCRIPTION, READY_MADE_ENTRIES
-from psofed.federation.protocol.column_names import ColumnNames, listed
 from psofed.federation.protocol.corruption import check_rehearsal
+from psofed.federation.protocol.layout import ColumnNames, listed
 from psofed.federation.protocol.masks import PATTERNS
 from psofed.federation.protocol.run_options import RunOptions
+from psofed.parts.base import Aggregation, Defence, PreAggregation
 from psofed.scenario import Data, Scenario
 from psofed.settings.data import StreamSettings
 
@@ -184,3 +184,20 @@ def _uncovered(scenario: Scenario, synthetic: bool) -> Iterator[str]:
     if scenario.defence is not None:
         check_defence(scenario.defence)
     check_rule(scenario.aggregation, scenario.pre_aggregation)
+
+
+def check_rule(rule: Aggregation, pre: PreAggregation | None) -> None:
+    """Refuse a rule that a federation cannot use."""
+    if rule.has_root_data:
+        raise NotCoveredError(f'aggregation = "{rule.kind}" needs root data on the server; a federation has none')
+    rule.check_mixing(pre)
+
+
+def check_defence(defence: Defence) -> None:
+    """Refuse a defence that a federation cannot use."""
+    if not defence.excluded_download:
+        raise NotCoveredError("defence.excluded_download = false: in a federation every participant is sent its share")
+    if defence.variance not in ("auto", "past"):
+        raise NotCoveredError(
+            f'defence.variance = "{defence.variance}": nodes come and go, so a federation compares each with its past'
+        )

@@ -1,12 +1,16 @@
 """The server's memory: all that a killed run needs to continue, and the way back to an earlier round.
 
-After each round the state goes to ``checkpoint.npz``, the round's entry of the history to files beside it
-(:mod:`psofed.federation.server.history`).
-Older states are kept in ``checkpoints/``: the last k, the last k of every tenth round, of every hundredth, and so on.
+After each round the state goes to ``checkpoint.npz``. Older states are kept in ``checkpoints/``: the last k, the last k
+of every tenth round, of every hundredth, and so on.
+
+The round's entry of the history goes to files of 1,000 rounds beside it: ``checkpoint.history-SESSION-NUMBER.jsonl``,
+with one line for each round. Lines are only ever appended. The line of a round replaces those of this and of later
+rounds before it, as after a rollback.
 """
 
 import contextlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +19,118 @@ import numpy as np
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import reason_of, remove_leftovers, replace_by_link
+from psofed.common.files import reason_of, remove_leftovers, replace_by_link, write_atomically
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.archive import read_archive, write_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
-from psofed.federation.server.history import ROUNDS_PER_FILE, RoundHistory, forget_old
+from psofed.federation.server.clients import Strikes
 from psofed.federation.server.step import RuleMemory
 
-CHECKPOINT_FORMAT = 5
+CHECKPOINT_FORMAT = 6
 KEEP = 10
+ROUNDS_PER_FILE = 1000
+RECENT_ROUNDS = 1000
+_RECENT_PARTICIPANTS = 20_000  # in the entries in memory, each of which takes some 2 kB
+
+
+def forget_old(history: list[dict[str, Any]]) -> None:
+    """Remove the oldest entries from memory: at most 1,000 stay, fewer in a large federation.
+
+    Examples
+    --------
+    >>> history = [{"round": n, "participants": []} for n in range(1, 2001)]
+    >>> forget_old(history)
+    >>> history[0]["round"], len(history)
+    (1001, 1000)
+    """
+    participants = len(history[-1].get("participants", ())) if history else 0
+    keep = max(10, min(RECENT_ROUNDS, _RECENT_PARTICIPANTS // max(1, participants)))
+    del history[:-keep]
+
+
+class RoundHistory:
+    """The history's files beside a checkpoint.
+
+    Parameters
+    ----------
+    checkpoint : path
+        The newest checkpoint.
+    rounds_per_file : int
+        Rounds in one file.
+    """
+
+    def __init__(self, checkpoint: Path, rounds_per_file: int = ROUNDS_PER_FILE) -> None:
+        self.checkpoint = checkpoint
+        self.rounds_per_file = rounds_per_file
+        self._saved = ("", 0)  # session and number of the last round that was written or read
+
+    def paths(self) -> list[Path]:
+        """Return all files, including those of sessions that are about to be removed."""
+        begin = f"{self.checkpoint.stem}.history-"
+        names = [name for name in disk().names(self.checkpoint.parent) if name.startswith(begin)]
+        return [self.checkpoint.with_name(name) for name in names if name.endswith(".jsonl")]
+
+    def save(self, state: "ServerState") -> None:
+        """Write the entries of new rounds, ahead of the checkpoint: an entry too many is not read."""
+        last = self._saved[1] if self._saved[0] == state.session else 0
+        new = [entry for entry in state.history if entry["round"] > last]
+        # A line feed comes before each line: the last one may have been cut short.
+        data = "".join("\n" + json.dumps(entry, allow_nan=False) for entry in new).encode()
+        path = self._files(state)[-1]
+        if not disk().exists(path):
+            write_atomically(path, data)
+        else:
+            try:
+                disk().append(path, data)
+                disk().sync(path)
+            except OSError as error:
+                raise PsofedError(f"{path}: cannot be written ({reason_of(error)})") from error
+        self._saved = state.session, state.round_number
+
+    def load_recent(self, state: "ServerState") -> list[dict[str, Any]]:
+        """Return the entries of the latest completed rounds."""
+        recent: list[dict[str, Any]] = []
+        for path in reversed(self._files(state)):
+            recent = _entries_of(path, state.round_number) + recent
+            if len(recent) >= RECENT_ROUNDS:
+                break
+        forget_old(recent)
+        self._saved = state.session, state.round_number
+        return recent
+
+    def entries(self, state: "ServerState") -> Iterator[dict[str, Any]]:
+        """Yield the entries of all completed rounds; one file at a time is held in memory."""
+        for path in self._files(state):
+            yield from _entries_of(path, state.round_number)
+
+    def tidy(self, state: "ServerState") -> None:
+        """Remove the files that no checkpoint needs; what fails is tried again next round."""
+        for path in set(self.paths()) - set(self._files(state)):
+            with contextlib.suppress(OSError):
+                disk().unlink(path)
+
+    def _files(self, state: "ServerState") -> list[Path]:
+        """Return the files of a session up to the one of the last completed round."""
+        begin = f"{self.checkpoint.stem}.history-{''.join(filter(str.isalnum, state.session))[:16]}"
+        count = max(0, state.round_number - 1) // self.rounds_per_file + 1
+        return [self.checkpoint.with_name(f"{begin}-{number:06d}.jsonl") for number in range(count)]
+
+
+def _entries_of(path: Path, last: int) -> list[dict[str, Any]]:
+    """Return the entries in one file, of rounds up to the last completed one."""
+    try:
+        data = disk().read(path) if disk().exists(path) else b""
+    except OSError as error:
+        raise PsofedError(f"{path} is damaged ({error}); move it away") from None
+    entries: list[dict[str, Any]] = []
+    for line in data.splitlines():
+        with contextlib.suppress(ValueError):  # a line that was cut short is left out
+            entry = json.loads(line)
+            if isinstance(entry, dict) and isinstance(entry.get("round"), int):
+                while entries and entries[-1]["round"] >= entry["round"]:
+                    entries.pop()
+                entries.append(entry)
+    return [entry for entry in entries if entry["round"] <= last]
 
 
 @dataclass
@@ -49,14 +156,14 @@ class ServerState:
     clients : dict
         See :class:`psofed.federation.server.clients.ClientRegistry`.
     strikes : dict
-        See :class:`psofed.federation.server.checks.Strikes`.
+        See :class:`psofed.federation.server.clients.Strikes`.
     suspects : dict
-        See :class:`psofed.federation.server.suspects.Suspects`; empty without a defence.
+        See :class:`psofed.federation.server.step.Suspects`; empty without a defence.
     memory : RuleMemory
         See :class:`psofed.federation.server.step.ServerStep`.
     history : list of dict
         One entry for each of the latest rounds, at most 1,000; the checkpoint's
-        :class:`~psofed.federation.server.history.RoundHistory` has all of them.
+        :class:`~psofed.federation.server.checkpoint.RoundHistory` has all of them.
     """
 
     session: str
@@ -68,7 +175,7 @@ class ServerState:
     epoch: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
-    strikes: dict[str, Any] = field(default_factory=lambda: {"counts": {}, "resting": {}})
+    strikes: dict[str, Any] = field(default_factory=lambda: Strikes().to_mapping())
     suspects: dict[str, Any] = field(default_factory=dict)
     memory: RuleMemory = field(default_factory=RuleMemory)
     history: list[dict[str, Any]] = field(default_factory=list)

@@ -1,115 +1,18 @@
 """Which replies count: every check on a reply, client by client, and the record of bad replies."""
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from psofed.common.errors import InvalidValueError
-from psofed.federation.protocol.instructions import PART
 from psofed.federation.protocol.layout import ModelLayout
-from psofed.federation.protocol.replies import FAILED, LEARNED, LOST, BadReplyError, Reply, decode_reply
+from psofed.federation.protocol.messages import FAILED, LEARNED, LEFT, LOST, PART, BadReplyError, Reply, decode_reply
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checkpoint import ServerState
-from psofed.federation.server.questions import NodeQuestion
-
-KINDS = {
-    "nan": "a value is not a number",
-    "infinite": "a value is infinite",
-    "wrong-length": "not the M values asked for",
-    "wrong-dtype": "not the model's number type",
-    "wrong-columns": "learned from different columns or with a different layout",
-    "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
-    "stale-round": "an answer to another round or run",
-    "malformed": "not readable as a reply at all",
-    "error": "the client's training raised an exception, or its node is unavailable",
-    "no-reply": "no answer in time: before the deadline, or while most other nodes had answered long before",
-}
-"""Kinds of bad replies, as they are counted in the result."""
-
-_ACCIDENTS = ("no-reply", "error")  # the node rests but is not banned
-_STRIKE_ROUNDS = 1000  # for which a bad reply counts: in months an honest node may send a few
-_LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
-
-
-@dataclass
-class Strikes:
-    """Bad replies by client name and kind: which clients are banned or rest.
-
-    Examples
-    --------
-    >>> strikes = Strikes(ReplyLimits(ban_after=2))
-    >>> strikes.note("pump-1", "nan", round_number=1); strikes.note("pump-1", "infinite", round_number=2)
-    >>> strikes.banned, strikes.may_take_part("pump-1", 3), strikes.may_take_part("pump-2", 3)
-    ({'pump-1'}, False, True)
-    >>> strikes.forget_old(1001)
-    >>> strikes.banned, strikes.count("pump-1")
-    (set(), 1)
-    """
-
-    limits: ReplyLimits = field(default_factory=ReplyLimits)
-    counts: dict[str, Counter[str]] = field(default_factory=dict)
-    struck: dict[str, list[int]] = field(default_factory=dict)
-    resting: dict[str, int] = field(default_factory=dict)
-    missed: dict[str, int] = field(default_factory=dict)
-
-    def note(self, client: str, kind: str, round_number: int) -> None:
-        """Count one bad reply of `client`."""
-        if kind not in KINDS:
-            raise InvalidValueError("kind", kind, ", ".join(KINDS))
-        self.counts.setdefault(client, Counter())[kind] += 1
-        if kind not in _ACCIDENTS:
-            self.struck.setdefault(client, []).append(round_number)
-            return
-        times = 1
-        if kind == "no-reply":
-            self.missed[client] = self.missed.get(client, 0) + 1
-            times = 2 ** min(self.missed[client] - 1, 5)
-        longest = max(_LONGEST_REST, self.limits.rest_rounds)
-        self.resting[client] = round_number + min(times * self.limits.rest_rounds, longest)
-
-    def forgive(self, client: str) -> None:
-        """End the rest of a client that has answered."""
-        self.resting.pop(client, None)
-        self.missed.pop(client, None)
-
-    def forget_old(self, round_number: int) -> None:
-        """Forget the strikes that are too old to count in a round."""
-        oldest = round_number - _STRIKE_ROUNDS
-        recent = {client: [n for n in rounds if n > oldest] for client, rounds in self.struck.items()}
-        self.struck = {client: rounds for client, rounds in recent.items() if rounds}
-
-    def count(self, client: str) -> int:
-        """How many of the client's bad replies count towards a ban."""
-        return len(self.struck.get(client, ()))
-
-    @property
-    def banned(self) -> set[str]:
-        """The clients that are no longer asked."""
-        return {client for client in self.struck if self._is_banned(client)}
-
-    def may_take_part(self, client: str, round_number: int) -> bool:
-        """Whether `client` may be drawn in `round_number`."""
-        return not self._is_banned(client) and self.resting.get(client, 0) < round_number
-
-    def _is_banned(self, client: str) -> bool:
-        return 0 < self.limits.ban_after <= self.count(client)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return plain dicts, as JSON holds them."""
-        records = ("struck", "resting", "missed")
-        counts = {client: dict(counts) for client, counts in sorted(self.counts.items())}
-        return {"counts": counts} | {name: dict(sorted(getattr(self, name).items())) for name in records}
-
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], limits: ReplyLimits) -> "Strikes":
-        """Read what :meth:`to_mapping` gave."""
-        records: dict[str, Any] = {name: dict(record) for name, record in mapping.items()}
-        records["counts"] = {client: Counter(counts) for client, counts in mapping["counts"].items()}
-        records["struck"] = {client: list(rounds) for client, rounds in mapping.get("struck", {}).items()}
-        return cls(limits, **records)
+from psofed.federation.server.exchange import NodeQuestion
+from psofed.render.numbers import listed
 
 
 def sort_replies(
@@ -173,3 +76,124 @@ def _check(part: Reply, kind: str, digest: str, layout: ModelLayout, limits: Rep
     # Clients that know no names of columns may say nothing about them.
     if (digest or layout.columns is not None) and digest != layout.digest:
         raise BadReplyError("wrong-columns", f"the run's columns are {layout.columns or 'without names'}")
+
+
+_MOST_AVERAGES = 100
+_METRIC_BYTES = 1000  # of each client, for each round since its last reply, that the history keeps
+_VALUE_BYTES = 20  # of a number as JSON
+
+
+def round_entry(
+    state: ServerState,
+    n: int,
+    asked: Sequence[NodeQuestion],
+    valid: Mapping[str, Reply],
+    dropped: Mapping[str, BadReplyError],
+    suspects: Mapping[str, str] | None,
+    seconds: float,
+) -> dict[str, Any]:
+    """Return the entry of round `n` in the history, as JSON holds it; clients go by their names.
+
+    Values and bytes are those of the models' entries alone, as sent and as accepted. The metrics that are kept of a
+    client are bounded by the rounds since its last reply, so that no client can fill the server's memory or disk.
+    """
+    valid, dropped = dict(sorted(valid.items())), dict(sorted(dropped.items()))
+    clients = sorted(client.name for question in asked for client in question.clients.values())
+    tasks = [task for question in asked for task in question.tasks.values()]
+    down = sum(len(task.values) for task in tasks if task.values is not None)
+    up = sum(len(reply.values) for reply in valid.values() if reply.values is not None)
+    left = [name for name, reply in valid.items() if reply.status == LEFT]
+    remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}
+    learned = {name: reply for name, reply in valid.items() if reply.status == LEARNED}
+    metrics: dict[str, dict[str, Any]] = {}
+    for name, reply in valid.items():
+        size, most = _size_of(reply.metrics), _METRIC_BYTES * max(1, n - max(0, state.seen.get(name, 0)))
+        metrics[name] = finite_metrics(reply.metrics) if size <= most else {}
+        if size > most:
+            remarks[name] = f"about {size:,} bytes of metrics are left out; the history keeps {most:,}"
+    return {
+        "round": n,
+        "participants": clients,
+        "accepted": list(learned),
+        "lost_state": [name for name, reply in valid.items() if reply.status == LOST],
+        **({"left": left} if left else {}),
+        "dropped": {name: error.kind for name, error in dropped.items()},
+        "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
+        "remarks": remarks,
+        **({} if suspects is None else {"left_out": sorted(suspects)}),
+        "values_down": down,
+        "values_up": up,
+        "bytes_down": down * state.layout.dtype.itemsize,
+        "bytes_up": up * state.layout.dtype.itemsize,
+        "examples": sum(reply.num_examples for reply in learned.values()),
+        "examples_by_node": {name: reply.num_examples for name, reply in learned.items()},
+        "seconds": round(seconds, 3),
+        "metrics": metrics,
+    }
+
+
+def mean_of(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Average each scalar over the clients that report it; lists and values that are not finite are left out.
+
+    Only the 100 names that most clients report are averaged.
+
+    Examples
+    --------
+    >>> mean_of([{"loss": 1.0}, {"loss": 3.0, "other": math.nan}])
+    {'loss': 2.0}
+    """
+    means: dict[str, float] = {}
+    for name, _ in Counter(name for report in reports for name in report).most_common(_MOST_AVERAGES):
+        numbers = [report[name] for report in reports if isinstance(report.get(name), int | float)]
+        finite = [value for value in numbers if math.isfinite(value)]
+        if finite:
+            means[name] = mean_without_overflow(finite)
+    return means
+
+
+def mean_without_overflow(values: Sequence[float]) -> float:
+    """Return the mean of finite values, however large a Byzantine client may have made them.
+
+    Examples
+    --------
+    >>> mean_without_overflow([1.5e308, 1.5e308]), mean_without_overflow([1.7976931348623157e308] * 3)
+    (1.5e+308, 1.7976931348623157e+308)
+    """
+    try:
+        return math.fsum(value / len(values) for value in values)
+    except OverflowError:  # all are near the largest float, and their rounded parts add up to more than that
+        return max(values, key=abs)
+
+
+def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics as strict JSON holds them, None for what is not finite."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, list):
+            return [clean(entry) for entry in value]
+        return value if math.isfinite(value) else None
+
+    return {name: clean(value) for name, value in metrics.items()}
+
+
+def _size_of(metrics: Mapping[str, Any]) -> int:
+    """Return about how many bytes metrics take as JSON."""
+    lengths = (len(value) if isinstance(value, list) else 1 for value in metrics.values())
+    return sum(map(len, metrics)) + _VALUE_BYTES * sum(lengths)
+
+
+def dropped_lines(dropped: Iterable[tuple[str, BadReplyError]]) -> Iterator[str]:
+    """Yield a line for each kind of bad replies, so that a gateway's hundred clients cannot flood the log.
+
+    Examples
+    --------
+    >>> error = BadReplyError("nan", "3 values")
+    >>> list(dropped_lines([("a", error)])), list(dropped_lines([("a", error), ("b", error)]))
+    (['dropped the reply of a: nan: 3 values'], ['dropped the replies of a and b: nan: 3 values'])
+    """
+    kinds: dict[str, list[tuple[str, BadReplyError]]] = {}
+    for name, error in dropped:
+        kinds.setdefault(error.kind, []).append((name, error))
+    for bad in kinds.values():
+        names = listed([name for name, _ in bad])
+        yield f"dropped the {'reply' if len(bad) == 1 else 'replies'} of {names}: {bad[0][1]}"

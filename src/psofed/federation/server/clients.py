@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import OncePerChange
+from psofed.common.scheduler import scheduler
+from psofed.federation.protocol.messages import Announcement
 from psofed.federation.protocol.names import client_number, node_number
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.transport.hub import Hub
 from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
@@ -21,6 +27,98 @@ NAMES_PER_CLIENT = 10
 """A node may use this many times more names during a run than it may have clients at a time."""
 
 _REFUSALS_KEPT = 20  # names of each node that are stored and sent back to it
+
+
+_LOOK_EVERY = 0.1  # seconds
+_RETURN = 4.0  # seconds that a round waits if most clients have vanished, say because the broker was restarted
+_GATEWAYS = " gateways"  # subject of a message about no node
+
+KINDS = {
+    "nan": "a value is not a number",
+    "infinite": "a value is infinite",
+    "wrong-length": "not the M values asked for",
+    "wrong-dtype": "not the model's number type",
+    "wrong-columns": "learned from different columns or with a different layout",
+    "inflated-examples": "a claimed number of examples that is negative or beyond the limit",
+    "stale-round": "an answer to another round or run",
+    "malformed": "not readable as a reply at all",
+    "error": "the client's training raised an exception, or its node is unavailable",
+    "no-reply": "no answer in time: before the deadline, or while most other nodes had answered long before",
+}
+"""Kinds of bad replies, as they are counted in the result."""
+
+_ACCIDENTS = ("no-reply", "error")  # the node rests but is not banned
+_STRIKE_ROUNDS = 1000  # for which a bad reply counts: in months an honest node may send a few
+_LONGEST_REST = 32  # rounds; a node that has recovered need not wait longer
+
+
+@dataclass
+class Strikes:
+    """Bad replies by client name and kind: which clients are banned or rest.
+
+    Examples
+    --------
+    >>> strikes = Strikes(ReplyLimits(ban_after=2))
+    >>> strikes.note("pump-1", "nan", round_number=1); strikes.note("pump-1", "infinite", round_number=2)
+    >>> strikes.banned, strikes.may_take_part("pump-1", 3), strikes.may_take_part("pump-2", 3)
+    ({'pump-1'}, False, True)
+    >>> strikes.forget_old(1001)
+    >>> strikes.banned, strikes.count("pump-1")
+    (set(), 1)
+    """
+
+    limits: ReplyLimits = field(default_factory=ReplyLimits)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    struck: dict[str, list[int]] = field(default_factory=dict)
+    resting: dict[str, int] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
+
+    def note(self, client: str, kind: str, round_number: int) -> None:
+        """Count one bad reply of `client`."""
+        if kind not in KINDS:
+            raise InvalidValueError("kind", kind, ", ".join(KINDS))
+        counts = self.counts.setdefault(client, {})
+        counts[kind] = counts.get(kind, 0) + 1
+        if kind not in _ACCIDENTS:
+            self.struck.setdefault(client, []).append(round_number)
+            return
+        times = 1
+        if kind == "no-reply":
+            self.missed[client] = self.missed.get(client, 0) + 1
+            times = 2 ** min(self.missed[client] - 1, 5)
+        longest = max(_LONGEST_REST, self.limits.rest_rounds)
+        self.resting[client] = round_number + min(times * self.limits.rest_rounds, longest)
+
+    def forgive(self, client: str) -> None:
+        """End the rest of a client that has answered."""
+        self.resting.pop(client, None)
+        self.missed.pop(client, None)
+
+    def forget_old(self, round_number: int) -> None:
+        """Forget the strikes that are too old to count in a round."""
+        oldest = round_number - _STRIKE_ROUNDS
+        recent = {client: [n for n in rounds if n > oldest] for client, rounds in self.struck.items()}
+        self.struck = {client: rounds for client, rounds in recent.items() if rounds}
+
+    def count(self, client: str) -> int:
+        """How many of the client's bad replies count towards a ban."""
+        return len(self.struck.get(client, ()))
+
+    @property
+    def banned(self) -> set[str]:
+        """The clients that are no longer asked."""
+        return {client for client in self.struck if self._is_banned(client)}
+
+    def may_take_part(self, client: str, round_number: int) -> bool:
+        """Whether `client` may be drawn in `round_number`."""
+        return not self._is_banned(client) and self.resting.get(client, 0) < round_number
+
+    def _is_banned(self, client: str) -> bool:
+        return 0 < self.limits.ban_after <= self.count(client)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the records as JSON holds them."""
+        return {name: record for name, record in vars(self).items() if name != "limits"}
 
 
 def dominance(rosters: Mapping[str, Collection[str]], nodes: Collection[str]) -> str:
@@ -89,15 +187,18 @@ class ClientRegistry:
     >>> [(client.name, client.node) for client in registry.clients_of(["gate-a", "gate-b"])]
     [('north', 'gate-a'), ('south', 'gate-a'), ('west', 'gate-b')]
     >>> registry.refused["gate-b"]
-    ('gate-a', 'south')
+    ['gate-a', 'south']
     """
 
     allowed: Callable[[str], int]
     rosters: dict[str, list[str]] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     nodes: set[str] = field(default_factory=set)
-    refused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: dict[str, list[str]] = field(default_factory=dict)
     _said: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.nodes = set(self.nodes)
 
     def meet(self, announced: Mapping[str, tuple[str, ...] | None]) -> bool:
         """Register the clients that nodes announce, None if a node is not a gateway; return whether any changed."""
@@ -131,8 +232,8 @@ class ClientRegistry:
             else:
                 accepted.append(name)
                 unused -= owner is None
-        refusals = tuple(sorted(refused)[:_REFUSALS_KEPT])
-        if (sorted(accepted), refusals) == (self.rosters.get(node), self.refused.get(node, ())):
+        refusals = sorted(refused)[:_REFUSALS_KEPT]
+        if (sorted(accepted), refusals) == (self.rosters.get(node), self.refused.get(node, [])):
             return False
         if refused:
             reasons = listed([f"{name} ({reason})" for name, reason in refused.items()])
@@ -164,17 +265,100 @@ class ClientRegistry:
         return name
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return plain dicts, as JSON holds them."""
+        """Return plain values, as JSON holds them."""
         return {
-            "rosters": dict(sorted(self.rosters.items())),
-            "owners": dict(sorted(self.owners.items())),
+            "rosters": self.rosters,
+            "owners": self.owners,
             "nodes": sorted(self.nodes),
-            "refused": {node: list(names) for node, names in sorted(self.refused.items()) if names},
+            "refused": {node: names for node, names in self.refused.items() if names},
         }
 
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], allowed: Callable[[str], int]) -> "ClientRegistry":
-        """Read what :meth:`to_mapping` gave."""
-        rosters = {node: list(names) for node, names in mapping.get("rosters", {}).items()}
-        refused = {node: tuple(names) for node, names in mapping.get("refused", {}).items()}
-        return cls(allowed, rosters, dict(mapping.get("owners", {})), set(mapping.get("nodes", ())), refused)
+
+class Attendance:
+    """The nodes of a run.
+
+    Parameters
+    ----------
+    plan : RoundPlan
+        How many clients the first round waits for, and for how long, and which clients are left out.
+    attend : callable
+        Called again and again while waiting; may raise to end the run.
+
+    Attributes
+    ----------
+    is_endless : bool
+        Whether to wait for a node as long as it takes.
+    """
+
+    def __init__(self, plan: RoundPlan, attend: Callable[[], None]) -> None:
+        self.plan = plan
+        self.is_endless: bool = False
+        self._attend = attend
+        self._begun = False
+        self._before = 0  # clients in the last round
+        self._bodies: dict[str, tuple[bytes, Announcement | None]] = {}
+        self._is_news = OncePerChange()
+
+    def take(
+        self, hub: Hub, session: str, round_number: int, registry: ClientRegistry, strikes: Strikes
+    ) -> list[Client]:
+        """Return the clients that may take part; resting clients only if there are no others.
+
+        If fewer than half are left of those before, they get some seconds to return: otherwise whoever is the first to
+        reconnect would determine the model alone.
+
+        Clients that are banned count as present: a resumed run need not wait for clients that may not take part.
+        """
+        begun = scheduler().monotonic()
+        wanted, deadline = 1 if self._begun else self.plan.min_nodes, begun + self.plan.wait_for_nodes
+        returned = min(deadline, begun + _RETURN)
+        strikes.forget_old(round_number)
+        absent = {*strikes.banned, *self.plan.leave_out}
+        while True:
+            self._attend()
+            everybody = self._look(hub, session, registry)
+            clients = [client for client in everybody if client.name not in absent]
+            is_late = hub.is_connected and scheduler().monotonic() >= deadline
+            is_few = 2 * len(everybody) < self._before and scheduler().monotonic() < returned
+            if clients and (len(everybody) >= wanted or is_late) and not is_few:
+                break
+            if is_late and not self.is_endless:
+                seconds, banned = self.plan.wait_for_nodes, len(strikes.banned)
+                raise PsofedError(f"no node is available after {seconds:g} s ({banned} banned)")
+            if is_late and self._is_news("", "waiting"):
+                _log.warning("round %d: waiting for a node (%d banned)", round_number, len(strikes.banned))
+            hub.receive(_LOOK_EVERY)  # nothing now answers a question, but the hub may have to end the run
+        self._is_news("", "")
+        if len(everybody) < wanted:
+            _log.warning("round %d: only %d of %d clients; continuing", round_number, len(everybody), wanted)
+        self._begun, self._before = True, len(everybody)
+        return [client for client in clients if strikes.may_take_part(client.name, round_number)] or clients
+
+    def _look(self, hub: Hub, session: str, registry: ClientRegistry) -> list[Client]:
+        """Return the clients of the nodes that are ready for the run, after registering what gateways announce."""
+        announced = {}
+        for node, presence in hub.present().items():
+            announcement = self._read(node, presence.body)
+            if announcement is None or announcement.session != session:
+                continue
+            if self._is_news(node, announcement.problem) and announcement.problem:
+                _log.warning("%s cannot take part: %s", node, announcement.problem)
+            if not announcement.problem:
+                announced[node] = announcement.clients
+        if registry.meet(announced):
+            warning = dominance(registry.rosters, registry.nodes)
+            if self._is_news(_GATEWAYS, warning) and warning:
+                _log.warning("%s", warning)
+        return registry.clients_of(sorted(announced))
+
+    def _read(self, node: str, body: bytes) -> Announcement | None:
+        """Return what a node announces; None if that cannot be read."""
+        before, announcement = self._bodies.get(node, (None, None))
+        if before != body:
+            try:
+                announcement = Announcement.from_bytes(body)
+            except ValueError as error:
+                _log.warning("%s announces itself wrongly: %s", node, error)
+                announcement = None
+            self._bodies[node] = body, announcement
+        return announcement

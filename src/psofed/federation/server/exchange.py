@@ -5,7 +5,7 @@ and the sequence number says which question is meant. A node is blamed for its o
 
 Until more than half of the nodes asked have answered, a round waits for all of them, up to its deadline. Let t be the
 time by which they had. The others have until max(`grace`, `patience` · t). A node that has not answered then rests
-(:class:`psofed.federation.server.checks.Strikes`), longer each time. So a slow or silent node delays few rounds, and a
+(:class:`psofed.federation.server.clients.Strikes`), longer each time. So a slow or silent node delays few rounds, and a
 minority that answers at once cannot cut the others off.
 
 A node that has reconnected may not have received its question, or its reply may be lost. One that announces something
@@ -14,13 +14,126 @@ memory if it has worked already; so are all nodes once the hub itself has reconn
 a short while. While the hub is not connected nobody is taken for gone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.frames import REPLY, FrameError, frame_sequence
-from psofed.federation.protocol.run_options import ReplyLimits
-from psofed.federation.server.questions import NodeQuestion
+from psofed.federation.protocol.layout import Vector
+from psofed.federation.protocol.masks import PARTICIPANTS, Sharing, derive_words
+from psofed.federation.protocol.messages import (
+    FULL,
+    PART,
+    START,
+    SYNC,
+    ClientTask,
+    Instruction,
+    encode_instruction,
+)  # fmt: skip
+from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
+from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.clients import Client
 from psofed.federation.transport.hub import Hub, NodePresence
+
+
+@dataclass(frozen=True, eq=False)
+class NodeQuestion:
+    """One instruction to a node, and the clients that it asks.
+
+    Attributes
+    ----------
+    node : str
+        Whom it asks.
+    sequence : int
+        That the reply must repeat.
+    frame : bytes
+        As it is sent.
+    clients, tasks : mapping
+        Those asked, and what, by their name at the node.
+    """
+
+    node: str
+    sequence: int
+    frame: bytes
+    clients: Mapping[str, Client]
+    tasks: Mapping[str, ClientTask]
+
+
+def ask(
+    state: ServerState,
+    clients: Sequence[Client],
+    sharing: Sharing,
+    plan: RoundPlan,
+    round_number: int,
+    sequences: Iterator[int],
+    refused: Mapping[str, Sequence[str]],
+    config: Mapping[str, Any],
+) -> list[NodeQuestion]:
+    """Return the questions that let `clients` learn, one to each node.
+
+    A client is sent its entries S_{k,n} or the full model. `refused` are the names of clients that nodes cannot have.
+    """
+    masks = sharing.derived(state.layout.dimension)
+    common: Vector | None = None
+    nodes: dict[str, list[tuple[Client, ClientTask]]] = {}
+    for client in clients:
+        last = state.seen.get(client.name)
+        kind = _kind(plan, last, round_number)
+        values = state.model
+        if kind in (PART, START):
+            if common is None or not sharing.coordinated:
+                common = state.model[masks.indices(round_number, client.number)]
+            values = common
+        task = ClientTask(client.local, kind, max(0, last or 0), values)
+        nodes.setdefault(client.node, []).append((client, task))
+    questions = []
+    for node, asked in nodes.items():
+        tasks = {task.client: task for _, task in asked}
+        instruction = Instruction(
+            session=state.session,
+            round_number=round_number,
+            epoch=state.epoch,
+            sequence=next(sequences),
+            node=node,
+            masks=masks,
+            digest=state.layout.digest,
+            layout=None if all(task.kind == PART for task in tasks.values()) else state.layout,
+            refused=tuple(refused.get(node, ())),
+            tasks=tuple(tasks.values()),
+            config=config,
+        )
+        names = {client.local: client for client, _ in asked}
+        frame = encode_instruction(instruction)
+        questions.append(NodeQuestion(node, instruction.sequence, frame, names, tasks))
+    return questions
+
+
+def _kind(plan: RoundPlan, last: int | None, round_number: int) -> str:
+    """Return the kind of task for a client whose last accepted round is `last` (−1: it lost its state)."""
+    if plan.sync_every and round_number % plan.sync_every == 0:
+        return SYNC
+    if last is None:
+        return START if plan.newcomers == "zeros" else FULL
+    return FULL if last < 0 else PART
+
+
+def draw_participants(seed: int, round_number: int, clients: Collection[int], count: int) -> tuple[int, ...]:
+    """Return S_n: the `count` clients with the smallest words of the stream (seed, client, round), in ascending order.
+
+    A client's word does not depend on the others, so one that joins or leaves changes at most one other participant.
+
+    Examples
+    --------
+    >>> draw_participants(1, 1, clients=[10, 20, 30, 40], count=2)
+    (20, 30)
+    """
+
+    def word(client: int) -> tuple[int, int]:
+        return int(derive_words(seed, client, round_number, PARTICIPANTS, 1)[0]), client
+
+    return tuple(sorted(sorted(clients, key=word)[:count]))
+
 
 _SLICE = 0.25  # seconds, after which presence is looked at
 _GONE = 4.0  # seconds for which a node that has gone offline may come back

@@ -1,7 +1,7 @@
 """The server's loop over rounds.
 
 The step is in :mod:`psofed.federation.server.step`, what participants are sent in
-:mod:`psofed.federation.server.questions`, how replies are collected in
+:mod:`psofed.federation.server.exchange`, how replies are collected in
 :mod:`psofed.federation.server.exchange`.
 """
 
@@ -18,22 +18,15 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
-from psofed.federation.protocol.announcements import RunDescription
-from psofed.federation.protocol.column_names import ColumnNames
-from psofed.federation.protocol.layout import Arrays, ModelLayout
+from psofed.federation.protocol.layout import Arrays, ColumnNames, ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
-from psofed.federation.protocol.replies import LEARNED, LOST, BadReplyError, Reply
+from psofed.federation.protocol.messages import LEARNED, LOST, BadReplyError, Reply, RunDescription
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
-from psofed.federation.server.attendance import Attendance
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
-from psofed.federation.server.checks import Strikes, sort_replies
-from psofed.federation.server.clients import ClientRegistry
-from psofed.federation.server.exchange import exchange
-from psofed.federation.server.participants import draw_participants
-from psofed.federation.server.questions import NodeQuestion, ask
-from psofed.federation.server.rounds import dropped_lines, finite_metrics, round_entry
-from psofed.federation.server.step import Combination, ServerStep
-from psofed.federation.server.suspects import Suspects
+from psofed.federation.server.checks import dropped_lines, finite_metrics, round_entry, sort_replies
+from psofed.federation.server.clients import Attendance, ClientRegistry, Strikes
+from psofed.federation.server.exchange import NodeQuestion, ask, draw_participants, exchange
+from psofed.federation.server.step import Combination, ServerStep, Suspects
 from psofed.federation.transport.hub import Hub
 from psofed.parts.base import Aggregation, Defence
 from psofed.render.numbers import listed
@@ -70,7 +63,7 @@ class Server:
         :class:`Combination` adds a step before the rule, or weights.
     defence : Defence, or its name, optional
         Watch what each node uploads, and exclude suspects: ``psofed.defences.Cusum(threshold=15.0)``, or
-        :func:`~psofed.federation.server.suspects.plan_defence` for a threshold that follows from a rate of false
+        :func:`~psofed.federation.server.step.plan_defence` for a threshold that follows from a rate of false
         alarms. Excluded nodes are in ``server.state.suspects``.
     rounds : RoundPlan, optional
         When rounds begin, what newcomers start from, and how often models are sent in full.
@@ -219,8 +212,8 @@ class Server:
             self.state = ServerState.begin(initial, layout, self._fixed())
             return self.state
         state = self.state = self.checkpoints.resume(layout, self._fixed())
-        self.strikes = Strikes.from_mapping(state.strikes, self.limits)
-        self.registry = ClientRegistry.from_mapping(state.clients, self._allowed)
+        self.strikes = Strikes(self.limits, **state.strikes)
+        self.registry = ClientRegistry(self._allowed, **state.clients)
         self.step.memory = state.memory
         if (suspects := self.step.suspects) is not None:
             self.step.suspects = Suspects(suspects.defence, state.suspects)

@@ -10,8 +10,7 @@ from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.loop import Server
-from psofed.federation.server.step import Combination
-from psofed.federation.server.suspects import with_threshold
+from psofed.federation.server.step import Combination, with_threshold
 from psofed.federation.transport.hub import Hub
 from psofed.fleet import draw_fleet
 from psofed.scenario import Scenario

@@ -5,7 +5,7 @@ together, by client name and with the entries that each of them is about: first 
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -15,16 +15,110 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.validation import check_boolean
-from psofed.federation.protocol.aggregate import Upload, aggregate, check_rule
 from psofed.federation.protocol.layout import Vector
-from psofed.federation.protocol.masks import MIXING, derive_words
-from psofed.federation.server.suspects import Suspects
-from psofed.parts.aggregations.centred_clipping import CentredClipping
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.aggregations.remembered_clipping import RememberedClipping
-from psofed.parts.base import Aggregation, PreAggregation
+from psofed.federation.protocol.masks import MIXING, Indices, derive_words
+from psofed.federation.protocol.run_settings import check_defence, check_rule
+from psofed.parts.aggregations.by_entry import Mean
+from psofed.parts.aggregations.clipping import CentredClipping, RememberedClipping
+from psofed.parts.base import Aggregation, Defence, PreAggregation
 from psofed.parts.part import takes_memory
+from psofed.parts.plain import combine_uploads, mix_uploads
+from psofed.parts.watching import Watch, WatchPlan
+from psofed.scenario import Scenario
 from psofed.scenario.accepted import as_part
+
+Upload = tuple[NDArray[np.int64], Vector]
+"""The entries S_{k,n+1} that a client has shared, ascending, and its values there; both of shape (M,)."""
+
+_log = logging.getLogger("psofed.federation")
+
+# From this many entries, or numbers in its memory, on a rule is worth compiling, which takes a second or two once.
+_LARGE, _LARGE_MEMORY = 500, 20_000
+
+# Beyond this many shared numbers a threshold found on small linear fleets says nothing.
+_MOST_SHARED = 1000
+
+
+def as_rows(uploads: Sequence[Upload], size: int | None = None) -> tuple[NDArray[np.int64], Vector]:
+    """Return the entries that anybody has shared (or all of `size`), and a row of them for each upload, NaN elsewhere.
+
+    Examples
+    --------
+    >>> as_rows([(np.array([0, 2]), np.array([4.0, 5.0])), (np.array([2]), np.array([6.0]))])
+    (array([0, 2]), array([[ 4.,  5.],
+           [nan,  6.]]))
+    """
+    entries = np.unique(np.concatenate([indices for indices, _ in uploads])) if size is None else np.arange(size)
+    rows = np.full((len(uploads), len(entries)), np.nan)
+    for row, (indices, values) in zip(rows, uploads, strict=True):
+        row[np.searchsorted(entries, indices)] = values
+    return entries, rows
+
+
+def aggregate(
+    model: Vector,
+    uploads: Sequence[Upload],
+    weights: Sequence[float] | None = None,
+    rule: Aggregation | None = None,
+    pre: PreAggregation | None = None,
+    uniforms: Vector | None = None,
+    memory: Vector | None = None,
+    clients: NDArray[np.int64] | None = None,
+    num_clients: int | None = None,
+) -> Vector:
+    """Return w_{n+1}: by default the average over participants of (uploaded entry, or w_n's where not shared).
+
+    w_{n+1} = Σ_k a_k [S_{k,n+1} u_k + (I − S_{k,n+1}) w_n] / Σ_k a_k, with a_k = 1 but for `weights`.
+
+    Parameters
+    ----------
+    model : array (D,)
+        w_n.
+    uploads : sequence of (indices, values)
+        For every valid participant the positions S_{k,n+1} and its entries there, both of shape (M,).
+    weights : sequence of float, optional
+        a_k, at least one of them positive; only with the average.
+    rule : Aggregation, optional
+        Another rule, applied to the entries that each participant shared.
+    pre : PreAggregation, optional
+        What is done with the uploads before that.
+    uniforms : array (participants,), optional
+        The random numbers in [0, 1) that it needs, one for each participant.
+    memory, clients, num_clients : optional
+        For a rule with memory: as in :func:`psofed.parts.plain.combine_uploads`.
+
+    Returns
+    -------
+    array (D,)
+        A new vector of the type of `model`; a copy of it if there are no uploads. Sums are in float64.
+
+    Examples
+    --------
+    >>> uploads = [(np.array([0]), np.array([4.0])), (np.array([1]), np.array([20.0]))]
+    >>> aggregate(np.array([0.0, 10.0]), uploads)
+    array([ 2., 15.])
+    """
+    if not uploads:
+        return model.copy()
+    result = model.astype(np.float64)
+    if pre is None and (rule is None or isinstance(rule, Mean)):
+        shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
+        change = np.zeros_like(result)
+        for (indices, values), share in zip(uploads, shares / shares.sum(), strict=True):
+            change[indices] += share * (values - result[indices])
+        return (result + change).astype(model.dtype, copy=False)
+    entries, sent = as_rows(uploads, None if memory is None else model.size)  # a memory is of all entries
+    server = result[entries]
+    if pre is not None:
+        sent = mix_uploads(pre, sent, server, uniforms=np.zeros(len(sent)) if uniforms is None else uniforms)
+    rule = rule or Mean()
+    rule.check_participants(len(sent))
+    combine: Callable[..., Vector] = combine_uploads
+    if len(entries) >= _LARGE or (memory is not None and memory.size >= _LARGE_MEMORY):
+        from psofed.engine.server import combine_compiled as combine
+    result[entries] = combine(rule, sent, server, memory=memory, clients=clients, num_clients=num_clients)
+    return result.astype(model.dtype, copy=False)
+
 
 ROBUST: Aggregation = RememberedClipping()
 """The default rule. It needs no guess of the number of Byzantine nodes, and takes any number of uploads."""
@@ -34,8 +128,6 @@ WITHOUT_MEMORY: Aggregation = CentredClipping(factor=1.0, iterations=5)
 
 MOST_REMEMBERED = 1_000_000
 """Numbers in a rule's memory, which every checkpoint holds: at 8 bytes a number, 8 MB."""
-
-_log = logging.getLogger("psofed.federation")
 
 
 @dataclass(eq=False)
@@ -65,6 +157,89 @@ class RuleMemory:
         elif needed > self.values.size:
             self.values = np.concatenate([self.values, np.zeros(needed - self.values.size)])
         return np.array([known[name] for name in names])
+
+
+class Suspects:
+    """Watches the nodes of a federation, which come and go.
+
+    Each is compared with its own past (:class:`psofed.parts.watching.Watch`). At most a third of the known nodes are
+    excluded at a time, so with fewer than four nodes none ever is.
+
+    Parameters
+    ----------
+    defence : Defence
+        How they are watched.
+    state : mapping, optional
+        From :meth:`to_mapping`.
+
+    Examples
+    --------
+    >>> from psofed.defences import Cusum
+    >>> suspects, shared = Suspects(Cusum(threshold=10.0)), np.array([0])
+    >>> for n in range(1, 9):
+    ...     uploads = {f"pump-{k}": (shared, np.array([0.01 * (n + k) % 0.07])) for k in range(6)}
+    ...     _ = suspects.judge(n, np.zeros(1), uploads)
+    >>> suspects.judge(9, np.zeros(1), {**uploads, "pump-3": (shared, np.array([5.0]))})
+    {'pump-3': 'suspect since round 9'}
+    """
+
+    def __init__(self, defence: Defence, state: Mapping[str, Any] | None = None) -> None:
+        check_defence(defence)
+        if defence.threshold is None:
+            allowed = "a number, such as psofed.federation.plan_defence finds"
+            raise InvalidValueError("defence.threshold", None, allowed)
+        plan = WatchPlan(defence.threshold, np.zeros((0, 0)), by_past=True)
+        self.defence: Defence = defence
+        known = dict(state or {})
+        self._names: list[str] = list(known.get("names", []))
+        self._numbers: dict[str, int] = {name: number for number, name in enumerate(self._names)}
+        self._watch = Watch(defence, plan, len(self._names))
+        if known:
+            self._watch.restore(known["watch"])
+
+    def judge(self, round_number: int, model: Vector, uploads: Mapping[str, tuple[Indices, Vector]]) -> dict[str, str]:
+        """Judge a round's uploads, and return the excluded clients, each with the round of its exclusion."""
+        if not uploads:
+            return {}
+        numbers = np.array([self._number(name) for name in uploads])
+        entries, sent = as_rows(list(uploads.values()))
+        out = self._watch.judge(sent, model[entries].astype(np.float64), numbers, round_number - 1)
+        return {
+            name: f"suspect since round {self._watch.since[number] + 1}"
+            for name, number, is_out in zip(uploads, numbers, out, strict=True)
+            if is_out
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """The clients that are excluded now."""
+        return sorted(name for name, out in zip(self._names, self._watch.is_out, strict=True) if out)
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """Return the record of every client that was ever excluded, by name, as JSON holds it."""
+        watch = self._watch
+        return {
+            name: {
+                "out": bool(watch.is_out[k]),
+                "first_round": int(watch.first[k]) + 1,
+                "since_round": int(watch.since[k]) + 1,
+                "exclusions": int(watch.exclusions[k]),
+                "uploads_until_return": int(watch.left[k]) if watch.left[k] >= 0 else None,
+            }
+            for k, name in sorted(enumerate(self._names), key=lambda pair: pair[1])
+            if watch.exclusions[k]
+        }
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain lists, as JSON holds them."""
+        return {"names": list(self._names), "watch": self._watch.to_mapping(), "nodes": self.describe()}
+
+    def _number(self, name: str) -> int:
+        if name not in self._numbers:
+            self._numbers[name] = len(self._names)
+            self._names.append(name)
+            self._watch.resize(len(self._names))
+        return self._numbers[name]
 
 
 @dataclass(frozen=True)
@@ -198,3 +373,39 @@ class ServerStep:
         nodes = [int.from_bytes(sha256(name.encode()).digest()[:8], "little") for name in names]
         words = [int(derive_words(self.seed, node, round_number, MIXING, 1)[0]) for node in nodes]
         return np.array([float(word >> 11) * 2.0**-53 for word in words])
+
+
+def plan_defence(
+    defence: Defence,
+    *,
+    num_nodes: int,
+    num_participants: int | None = None,
+    dimension: int,
+    num_shared: int,
+    rounds: int = 3000,
+    stepsize: float = 0.15,
+) -> Defence:
+    """Return a defence with a suitable threshold for a federation.
+
+    It is found on a simulated fleet of the same size with the paper's streams.
+
+    Variances are estimated during the run, so the scale of the data does not matter; heavy tails of honest residuals
+    matter a little. For models of thousands of shared numbers, such as neural networks, give ``defence.threshold``.
+    """
+    if num_shared > _MOST_SHARED:
+        allowed = f"a threshold: {num_shared} shared numbers are too many to find one by simulation"
+        raise InvalidValueError("defence.threshold", defence.threshold, allowed)
+    twin = Scenario(
+        num_clients=max(num_nodes, 2), dimension=dimension, num_shared=num_shared, iterations=rounds,
+        num_participants=min(num_participants or num_nodes, max(num_nodes, 2)), stepsize=stepsize, defence=defence,
+    )  # fmt: skip
+    return with_threshold(defence, twin)
+
+
+def with_threshold(defence: Defence, scenario: Scenario) -> Defence:
+    """Return a defence with the threshold that it needs in a scenario; each node is compared with its past."""
+    from psofed.simulation.watch_plan import make_plan
+
+    plan = make_plan(scenario.replace(attack=None, defence=defence.replace(variance="past")))
+    assert plan is not None  # there is a defence
+    return defence.replace(threshold=plan.threshold)

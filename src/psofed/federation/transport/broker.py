@@ -1,9 +1,8 @@
 """The broker: mosquitto as a child process, and a test of any broker before it is trusted.
 
 What mosquitto 2.0 reads again when it gets SIGHUP: the access list, which counts at once also for open connections; the
-list of revoked certificates and the broker's own certificate, which count for new connections. Nothing ends an open
-connection of a revoked certificate, except that a name has only one connection: the server connects in its place
-(:meth:`Certificates.eviction`). All of that takes a fraction of a second and does not disturb others.
+list of revoked certificates and the broker's own certificate, which count for new connections. So an open connection of
+a revoked certificate stays, mute and deaf, until the node or the broker ends.
 
 ``max_queued_messages`` is larger than any fleet: a small number loses replies and presences, and 0, which should mean
 no limit, lets mosquitto before 2.0.22 end the connection of whoever sends something that is refused.
@@ -24,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -38,7 +38,6 @@ from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoin
 _log = logging.getLogger("psofed.federation")
 _START_SECONDS = 10.0
 _PROBE_SECONDS = 10.0
-_RELOAD_SECONDS = 0.3  # mosquitto looks for signals ten times a second
 _STRANGER = "psofed-probe-stranger"  # a node that the probe is not
 ALL_ADDRESSES = ("", "0.0.0.0", "::")  # which can be listened at, and not connected to
 
@@ -53,7 +52,6 @@ log_dest stderr
 log_type error
 log_type warning
 log_timestamp false
-per_listener_settings false
 listener {port}{address}
 cafile {authority}
 certfile {certificate}
@@ -62,14 +60,11 @@ crlfile {revocations}
 require_certificate true
 use_identity_as_username true
 use_username_as_clientid true
-tls_version tlsv1.2
-allow_anonymous false
 acl_file {access}
 max_packet_size {limit}
 max_queued_messages 1000000
 max_keepalive 600
 set_tcp_nodelay true
-persistence false
 connection_messages false
 {user}"""
 
@@ -106,6 +101,16 @@ def bound_command(*words: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _GUARD, str(os.getpid()), *words]
 
 
+def end_process(child: "subprocess.Popen[bytes]") -> None:
+    """End a child, the hard way after ten seconds."""
+    child.terminate()
+    try:
+        child.wait(10.0)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
 def find_mosquitto() -> str:
     """Return the path of mosquitto 2 or later, or raise a PsofedError that says how to get one."""
     folders = (os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
@@ -123,6 +128,7 @@ def find_mosquitto() -> str:
     return path
 
 
+@dataclass(eq=False)
 class Mosquitto:
     """Mosquitto as a child of this process, which ends with it.
 
@@ -144,20 +150,18 @@ class Mosquitto:
         Called with each line that is logged of what it says.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        certificates: Certificates,
-        federation: str,
-        port: int = PORT,
-        address: str = "",
-        max_frame: int = MAX_FRAME,
-        on_line: Callable[[str], object] = lambda _: None,
-    ) -> None:
-        self.endpoint: Endpoint = Endpoint("127.0.0.1" if address in ALL_ADDRESSES else address, port)
-        self._certificates, self._topics = certificates, Topics(federation)
-        self._address, self._max_frame, self._on_line = address, max_frame, on_line
-        self._config, self._access = folder / "mosquitto.conf", folder / "mosquitto.acl"
+    folder: Path
+    certificates: Certificates
+    federation: str
+    port: int = PORT
+    address: str = ""
+    max_frame: int = MAX_FRAME
+    on_line: Callable[[str], object] = lambda _: None
+
+    def __post_init__(self) -> None:
+        host = "127.0.0.1" if self.address in ALL_ADDRESSES else self.address
+        self.endpoint: Endpoint = Endpoint(host, self.port)
+        self._config, self._access = self.folder / "mosquitto.conf", self.folder / "mosquitto.acl"
         self._path = ""
         self._denied: frozenset[str] = frozenset()
         self._child: subprocess.Popen[bytes] | None = None
@@ -175,8 +179,8 @@ class Mosquitto:
         To be called by the main thread: Linux ends the child with the thread that started it.
         """
         self._path = self._path or find_mosquitto()
-        self._certificates.check_server()
-        self._denied |= self._certificates.revoked()
+        self.certificates.check_server()
+        self._denied |= self.certificates.revoked()
         self.reload()
         write_atomically(self._config, self._configuration().encode())
         if self._is_listening():
@@ -200,31 +204,22 @@ class Mosquitto:
     def deny(self, names: Collection[str]) -> None:
         """Let nobody of `names` send or receive anything from now on, let all others, and read certificates again.
 
-        Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding. Open
-        connections of revoked names are ended.
+        Call it with all names that are to be denied: revoked ones, and those that the hub calls flooding.
         """
-        new = set(names) - self._denied
         self._denied = frozenset(names)
         self.reload()
-        evict(self.endpoint, self._certificates, new & self._certificates.revoked())
 
     def reload(self) -> None:
         """Let it read its access list, certificate and list of revoked certificates again."""
-        write_atomically(self._access, access_list(self._topics.federation, self._denied).encode())
+        write_atomically(self._access, access_list(self.federation, self._denied).encode())
         if self.pid:
             os.kill(self.pid, signal.SIGHUP)
-            time.sleep(_RELOAD_SECONDS)  # or an evicted node could come back before the list counts
 
     def stop(self) -> None:
         """End it."""
         child, self._child = self._child, None
         if child is not None:
-            child.terminate()
-            try:
-                child.wait(5.0)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+            end_process(child)
 
     def _launch(self) -> None:
         self._started = time.monotonic()
@@ -252,7 +247,7 @@ class Mosquitto:
                 if time.monotonic() - logged > 1.0:
                     logged = time.monotonic()
                     _log.warning("mosquitto: %s", text)
-                    self._on_line(text)
+                    self.on_line(text)
 
     def _is_listening(self) -> bool:
         with socket.socket(socket.AF_INET6 if ":" in self.endpoint.host else socket.AF_INET) as caller:
@@ -262,12 +257,12 @@ class Mosquitto:
     def _configuration(self) -> str:
         return _CONFIG.format(
             port=self.endpoint.port,
-            address=f" {self._address}" if self._address else "",
-            authority=self._certificates.authority.absolute(),
-            certificate=self._certificates.bundle(BROKER).absolute(),
-            revocations=self._certificates.revocations.absolute(),
+            address=f" {self.address}" if self.address else "",
+            authority=self.certificates.authority.absolute(),
+            certificate=self.certificates.bundle(BROKER).absolute(),
+            revocations=self.certificates.revocations.absolute(),
             access=self._access.absolute(),
-            limit=self._max_frame + OVERHEAD,
+            limit=self.max_frame + OVERHEAD,
             user="user root\n" if os.geteuid() == 0 else "",
         )
 
@@ -276,18 +271,6 @@ def access_list(federation: str, denied: Collection[str] = ()) -> str:
     """Return mosquitto's access list: a node may use its own topics only, and who is `denied` none."""
     denials = "".join(f"\nuser {name}\ntopic deny #\n" for name in sorted(set(denied) - {SERVER}))
     return _ACCESS.format(server=SERVER, federation=federation) + denials
-
-
-def evict(endpoint: Endpoint, certificates: Certificates, names: Collection[str]) -> None:
-    """End the open connections of revoked `names`, by connecting in their place for a moment."""
-    for name in sorted(names):
-        path = certificates.eviction(name)
-        if not path.exists():
-            _log.warning("%s is denied, but its open connection stays: %s is missing", name, path)
-            continue
-        with closing(Tester(endpoint, Identity(path))) as evictor:
-            if not _wait(lambda one=evictor: one.is_accepted):  # type: ignore[misc]
-                _log.warning("the open connection of %s may still be there: %s", name, evictor.problem)
 
 
 def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> None:

@@ -9,8 +9,7 @@ The folder of the credentials holds
 ``probe.pem``           those of nobody: the server tries with them whether the broker keeps nodes apart
 ``NAME.pem``            a node's. This one file goes to the node; nothing else needs it here.
 ``crl.pem``             the certificates that a broker must refuse
-``certificates.log``    one line of JSON for each certificate made, renewed or revoked: the authority's memory and audit
-``revoked/NAME.pem``    a certificate in the name of a revoked node, by which the server ends its open connection
+``certificates.json``   a :class:`Record` for each name: the authority's memory
 ======================  ==============================================================================================
 
 Each ``.pem`` holds a private key (P-256), its certificate and the authority's certificate. The certificate's common
@@ -20,14 +19,14 @@ name is the node's identity and the broker's user name. A revoked name is never 
 import contextlib
 import datetime
 import ipaddress
-import json
 import os
 import re
 import ssl
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -35,9 +34,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from psofed.common.disk import disk
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.files import only_one, reason_of, write_atomically
+from psofed.common.files import only_one, read_json, reason_of, write_atomically, write_json
 from psofed.federation.protocol.names import MAX_CLIENTS, clean_text, is_client_name
 
 VALID_DAYS = 365
@@ -62,8 +60,8 @@ class Record:
     ----------
     until : datetime
         When the newest certificate ends.
-    serials : tuple of int
-        Serial numbers of all its certificates.
+    serials : tuple of str
+        Serial numbers of all its certificates, hexadecimal.
     clients : int
         How many clients it may have: 1 unless it is a gateway.
     hosts : tuple of str
@@ -73,10 +71,17 @@ class Record:
     """
 
     until: datetime.datetime
-    serials: tuple[int, ...] = ()
+    serials: tuple[str, ...] = ()
     clients: int = 1
     hosts: tuple[str, ...] = ()
     revoked: bool = False
+
+    @classmethod
+    def from_mapping(cls, table: Mapping[str, Any]) -> "Record":
+        """Read what the table of records holds, or raise ValueError, TypeError or KeyError."""
+        until, lists = datetime.datetime.fromisoformat(table["until"]), ("serials", "hosts")
+        _ = [int(serial, 16) for serial in table["serials"]]
+        return cls(**{**table, "until": until, **{name: tuple(table[name]) for name in lists}})
 
 
 class Certificates:
@@ -87,28 +92,25 @@ class Certificates:
         self.authority: Path = folder / "ca.pem"
         self.authority_key: Path = folder / "ca.key"
         self.revocations: Path = folder / "crl.pem"
-        self.log: Path = folder / "certificates.log"
+        self.table: Path = folder / "certificates.json"
         self._read: tuple[tuple[int, int], dict[str, Record]] = ((0, 0), {})
 
     def bundle(self, name: str) -> Path:
         """Return the file with a name's key and certificate."""
         return self.folder / f"{name}.pem"
 
-    def eviction(self, name: str) -> Path:
-        """Return the file by which the open connection of a revoked name is ended."""
-        return self.folder / "revoked" / f"{name}.pem"
-
     def records(self) -> Mapping[str, Record]:
         """Return what is known, by name; the file is read again only if it has changed."""
-        try:
-            status = self.log.stat()
-            state = status.st_mtime_ns, status.st_size
-            if state != self._read[0]:
-                self._read = state, _replay(disk().read(self.log), self.log)
-        except FileNotFoundError:
+        if not self.table.exists():
             return {}
-        except OSError as error:
-            raise PsofedError(f"cannot read {self.log}: {reason_of(error)}") from None
+        status = self.table.stat()
+        state = status.st_mtime_ns, status.st_ino
+        if state != self._read[0]:
+            table = read_json(self.table)
+            try:
+                self._read = state, {name: Record.from_mapping(about) for name, about in table.items()}
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise PsofedError(f"{self.table}: not written by psofed; restore the file") from None
         return self._read[1]
 
     def names(self) -> frozenset[str]:
@@ -171,7 +173,7 @@ class Certificates:
                 if all_hosts != record.hosts or not self.bundle(name).exists() or record.until <= soon:
                     new[name] = replace(record, hosts=all_hosts)
             new |= {name: Record(soon, clients=n) for name, n in wanted.items() if name not in records}
-            self._issue(new, "made")
+            self._issue(new)
             if not self.revocations.exists():
                 self._write_revocations()
         return list(new)
@@ -184,25 +186,23 @@ class Certificates:
         everybody = (BROKER, SERVER, *sorted(self.names()))
         renewed = dict.fromkeys(n for name in names for n in (everybody if name == "all" else (name,)))
         with self._changing():
-            self._issue({name: self._record(name) for name in renewed}, "renewed")
+            self._issue({name: self._record(name) for name in renewed})
         return list(renewed)
 
     def revoke(self, names: Iterable[str]) -> bool:
         """Refuse `names` for good; False if ``ca.key`` is not here, so that only server and access list know.
 
-        With the key, the broker's list is written too, and for each name the certificate that ends its connection.
+        With the key, the broker's list is written, too.
         """
         with self._changing():
-            records = {name: self._record(name, revoked=True) for name in names}
+            records = {name: replace(self._record(name, revoked=True), revoked=True) for name in names}
             for name in records:
                 if name in _RESERVED:
                     raise PsofedError(f"{name} is not a node; to replace its key: certs --renew {name}")
-            self._write_log([{"action": "revoked", "name": name} for name in records])
+            self._write(records)
             if not self.authority_key.exists():
                 return False
             self._write_revocations()
-            evictions = [name for name in records if not self.eviction(name).exists()]
-            self._issue({name: records[name] for name in evictions}, "eviction")
             for name in records:
                 self.bundle(name).unlink(missing_ok=True)
         return True
@@ -248,28 +248,25 @@ class Certificates:
             raise PsofedError(problem) from None
         return certificate, key
 
-    def _issue(self, records: Mapping[str, Record], action: str) -> None:
-        """Make a certificate for each name; a file is complete before the log says that there is one."""
+    def _issue(self, records: Mapping[str, Record]) -> None:
+        """Make a certificate for each name; a file is complete before the table says that there is one."""
         if not records:
             return
         authority, authority_key = self._load_authority()
-        lines = []
+        issued = {}
         for name, record in records.items():
             key = ec.generate_private_key(ec.SECP256R1())
             unit = f"gateway of {record.clients} clients" if record.clients > 1 else ""
             made = _sign(_subject(name, unit), key, authority, authority_key, record.hosts)
-            path = self.eviction(name) if action == "eviction" else self.bundle(name)
-            write_atomically(path, _private_pem(key) + _pem(made) + _pem(authority), mode=0o600)
-            facts = {"serial": f"{made.serial_number:x}", "until": made.not_valid_after_utc.isoformat()}
-            more = {"hosts": list(record.hosts)} if record.hosts else {"clients": record.clients}
-            lines.append({"action": action, "name": name, **facts, **more})
-        self._write_log(lines)
+            write_atomically(self.bundle(name), _private_pem(key) + _pem(made) + _pem(authority))
+            serials = (*record.serials, f"{made.serial_number:x}")
+            issued[name] = replace(record, until=made.not_valid_after_utc, serials=serials)
+        self._write(issued)
 
-    def _write_log(self, lines: Iterable[Mapping[str, object]]) -> None:
-        before = disk().read(self.log) if self.log.exists() else b""
-        time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        added = "".join(json.dumps({"time": time, **line}, ensure_ascii=False) + "\n" for line in lines)
-        write_atomically(self.log, before + added.encode(), mode=0o600)
+    def _write(self, changed: Mapping[str, Record]) -> None:
+        """Replace some of the records."""
+        records = {**self.records(), **changed}
+        write_json(self.table, {name: {**asdict(r), "until": r.until.isoformat()} for name, r in records.items()})
 
     def _write_revocations(self) -> None:
         """Write the broker's list, valid as long as the authority: a list that has ended would refuse everybody."""
@@ -280,7 +277,7 @@ class Certificates:
         builder = builder.add_extension(_key_identifier(key), critical=False)
         builder = builder.add_extension(x509.CRLNumber(int(now.timestamp())), critical=False)
         for serial in (s for record in self.records().values() if record.revoked for s in record.serials):
-            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
+            entry = x509.RevokedCertificateBuilder().serial_number(int(serial, 16)).revocation_date(now)
             builder = builder.add_revoked_certificate(entry.build())
         signed = builder.sign(key, hashes.SHA256())
         write_atomically(self.revocations, signed.public_bytes(serialization.Encoding.PEM), mode=0o644)
@@ -369,25 +366,6 @@ def check_name(name: str, flag: str = "--node") -> str:
         )
         raise InvalidValueError(flag, name, allowed)
     return name
-
-
-def _replay(data: bytes, path: Path) -> dict[str, Record]:
-    records: dict[str, Record] = {}
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            facts = json.loads(line)
-            name, action = facts["name"], facts["action"]
-            if action == "revoked":
-                records[name] = replace(records[name], revoked=True)
-            elif action != "eviction":
-                until = datetime.datetime.fromisoformat(facts["until"])
-                before = records.get(name, Record(until))
-                serials = (*before.serials, int(facts["serial"], 16))
-                hosts = tuple(facts.get("hosts", ()))
-                records[name] = Record(until, serials, int(facts.get("clients", 1)), hosts, before.revoked)
-        except (ValueError, KeyError, TypeError):
-            raise PsofedError(f"{path}, line {number}: not written by psofed; restore the file") from None
-    return records
 
 
 def _load_pair(key_data: bytes, data: bytes) -> tuple[_Key, list[x509.Certificate]]:

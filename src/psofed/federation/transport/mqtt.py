@@ -512,6 +512,7 @@ class MqttLink(Connection):
 
     def _subscribed(self) -> None:
         # Only now, behind what Paho repeats of an earlier connection: the newest presence must be the last.
+        _log.info("connected to %s", self.endpoint)
         self._connection = uuid.uuid4().hex.encode()
         if self._announced is not None:
             self.announce(self._announced)

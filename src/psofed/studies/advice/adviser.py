@@ -12,7 +12,7 @@ from psofed.common.notices import notify
 from psofed.common.settings import call_with, takes
 from psofed.data.own_data import OwnData, read_data
 from psofed.engine.compiling import is_cold
-from psofed.parts.aggregations.mean import Mean
+from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Aggregation
 from psofed.parts.registry import find_part
 from psofed.scenario import Scenario

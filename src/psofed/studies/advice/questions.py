@@ -22,7 +22,7 @@ import numpy as np
 from psofed.common.errors import InvalidValueError
 from psofed.data.own_data import FEWEST_SAMPLES
 from psofed.data.standardise import standardise
-from psofed.parts.attacks.sign_flip import SignFlip
+from psofed.parts.attacks.by_value import SignFlip
 from psofed.parts.base import Aggregation, Attack
 from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
-from psofed.render.charts import Panels, RowChart, Rows, Scale
+from psofed.render.charts import Panels, RowChart, Scale
 from psofed.render.numbers import count, counted, listed, percent, sentence_case, shortened, significant
 from psofed.studies.advice.judging import TOLERANCE, Gain
 
@@ -304,7 +304,7 @@ def _gains(title: str, rows: Sequence[tuple[str, Gain]], starred: frozenset[int]
     limits = (-100.0, max(float(np.nanmax(high)), 10.0)) if is_far.any() else None
     names = tuple(shortened(name, 40) for name, _ in rows)
     scale = Scale("reduction of the error (%), 95 % intervals", limits=limits)
-    return RowChart(title, scale, names, (Rows("", values, low, high),), zero=True, starred=starred)
+    return RowChart(title, scale, names, values, low, high, starred)
 
 
 def _measured(gain: Gain) -> Measured:

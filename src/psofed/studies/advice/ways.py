@@ -19,7 +19,7 @@ from psofed.data.standardise import running_deviation
 from psofed.engine.lanes import WIDTH
 from psofed.engine.run import Run
 from psofed.fleet.measured import table_samples
-from psofed.parts.models.rff import Rff
+from psofed.parts.models.built_in import Rff
 from psofed.scenario import Scenario
 from psofed.settings.advice import AdviceSettings
 from psofed.simulation.baselines import lms_errors

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from psofed._version import __version__
 from psofed.common.fingerprint import class_digest, source_digest
 from psofed.common.types import ProgressCallback
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.results import Estimate, estimate, find_unsteady
 from psofed.results.estimates import CONFIDENCE
 from psofed.results.metrics import HONEST

@@ -14,7 +14,7 @@ from psofed.common.errors import InvalidValueError, MissingValueError, PsofedErr
 from psofed.common.toml import read_toml
 from psofed.common.types import IntArray
 from psofed.common.validation import check_tail
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.parts.part import Part
 from psofed.render.numbers import significant
 from psofed.results.metrics import find_metrics, is_measured_by_client, metric_name

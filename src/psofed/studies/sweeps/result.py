@@ -20,7 +20,7 @@ from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
 from psofed.render.charts import Panels
 from psofed.results import Difference, Estimate, SimulationResult
-from psofed.results.dataset import metric_variable, read_metrics, simulation_from_dataset, variable
+from psofed.results.dataset import metric_variable, read_metrics, variable
 from psofed.results.differences import paired_metrics
 from psofed.results.metrics import METRIC_TITLES, label_of
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
@@ -373,7 +373,7 @@ def load_result(path: str | Path) -> SimulationResult | SweepResult:
     if file.is_dir() and (file / SWEEP_FILE).exists():
         file = file / SWEEP_FILE
     data = open_dataset(file)
-    make = sweep_from_dataset if data.attrs.get("title", "") == SWEEP_TITLE else simulation_from_dataset
+    make = sweep_from_dataset if data.attrs.get("title", "") == SWEEP_TITLE else SimulationResult.from_dataset
     result: SimulationResult | SweepResult = read_back(file, data, make)
     return result
 
