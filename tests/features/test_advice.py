@@ -12,8 +12,8 @@ from psofed.settings.advice import AdviceSettings
 from psofed.studies.advice.cautions import cautions
 from psofed.studies.advice.groups import estimate_laws, split_by_law
 from psofed.studies.advice.judging import TOLERANCE, Gain, Judge, ratio_gain
+from psofed.studies.advice.questions import attack_on, names_clients
 from psofed.studies.advice.ways import Runner, least_squares_errors, run_federation
-from psofed.studies.advice.what_if import attack_on, names_clients
 
 pytestmark = [pytest.mark.studies, pytest.mark.takes(12)]
 

@@ -162,7 +162,9 @@ class Comparison(Reported):
         undecided = [METRIC_TITLES[row.metric] for row in self.metrics if row.is_open]
         every = "both metrics" if len(titles) == 2 else f"all {_number(titles)} metrics"
         if on_table:
-            return f"{self._on_table(differ, every)} {self._in_order()}"
+            where = "rows drawn at random from your table"
+            first = f"The theory differs from {where} in the {listed(differ)}."
+            return f"{first if differ else f'Theory and simulation agree on {every} for {where}.'} {self._in_order}"
         if differ:
             return f"Theory and simulation differ in {every if differ == titles else listed(differ)}."
         if not undecided:
@@ -172,6 +174,21 @@ class Comparison(Reported):
             return f"Undecided: {heavy}."
         settled = _number(titles[len(undecided) :])
         return f"Theory and simulation agree on {settled} of {len(titles)} metrics; {heavy}."
+
+    @property
+    def _in_order(self) -> str:
+        """Whether the order of the table's rows matters, in a sentence."""
+        changed = [
+            f"{METRIC_TITLES[e.metric]} is {percent(abs(e.difference))} {'higher' if e.difference > 0 else 'lower'}"
+            for e in self.orders
+            if e.is_clear
+        ]
+        if not changed:
+            return "In the table's own order, differences are no larger than chance."
+        return (
+            f"In the table's own order the {listed(changed)}: rows depend on each other or change in time, which the "
+            "theory leaves out."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -217,7 +234,7 @@ class Comparison(Reported):
         return Report(
             self.verdict,
             f"{trials} against the {THEORY_TITLES[theory]}: {describe_scenario(result.scenario)}.",
-            (self._metric_table(), *([self._order_table()] if self.orders else [])),
+            (self._table(),),
             tuple(notes),
             self._next_step(),
             lambda: (self.chart(),),
@@ -240,28 +257,7 @@ class Comparison(Reported):
         scales = Scale("iteration", log=True), Scale("error (dB), lower is better")
         return Chart(sentence_case(title), *scales, tuple(series), size=(7.2, 4.6))
 
-    def _on_table(self, differ: list[str], every: str) -> str:
-        """Say whether the theory describes the table's clients."""
-        if differ:
-            return f"The theory differs from rows drawn at random from your table in the {listed(differ)}."
-        return f"Theory and simulation agree on {every} for rows drawn at random from your table."
-
-    def _in_order(self) -> str:
-        """Say whether the order of the table's rows matters."""
-        changed = [
-            f"{METRIC_TITLES[row.metric]} is {percent(abs(row.difference))} "
-            f"{'higher' if row.difference > 0 else 'lower'}"
-            for row in self.orders
-            if row.is_clear
-        ]
-        if not changed:
-            return "In the table's own order, differences are no larger than chance."
-        return (
-            f"In the table's own order the {listed(changed)}: rows depend on each other or change in time, which the "
-            "theory leaves out."
-        )
-
-    def _metric_table(self) -> Table:
+    def _table(self) -> Table:
         result = self.simulation
         columns = (
             Column(""),
@@ -288,24 +284,6 @@ class Comparison(Reported):
         )
         title = f"Mean over the last {result.tail:,} of {result.scenario.iterations:,} iterations"
         return Table("Steady state" if self.in_order is None else title, columns, rows, (note,))
-
-    def _order_table(self) -> Table:
-        columns = (
-            Column(""),
-            Column("in the table's order", Kind.LEVEL),
-            Column("difference", Kind.PERCENT, digits=2),
-            Column("deviation of one table", Kind.PERCENT, digits=2),
-            Column("order"),
-        )
-        rows = tuple(
-            (METRIC_TITLES[e.metric], e.in_order, e.difference, e.deviation, "matters" if e.is_clear else "chance")
-            for e in self.orders
-        )
-        note = (
-            "Difference: from tables of the same rows drawn at random. Beyond what these deviate, rows depend on each "
-            "other or change in time."
-        )
-        return Table("Your table, row by row", columns, rows, (note,))
 
     def _next_step(self) -> NextStep:
         result, theory = self.simulation, theory_argument(self.prediction.theory)

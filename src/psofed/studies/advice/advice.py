@@ -16,6 +16,7 @@ from psofed.render import Report, Reported
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import scenario_to_toml
+from psofed.studies.advice import report as views
 from psofed.studies.advice.judging import Gain, Judge, Way
 
 if TYPE_CHECKING:
@@ -237,16 +238,12 @@ class Advice(Reported):
     @property
     def answer(self) -> str:
         """The answer in some sentences."""
-        from psofed.studies.advice.answers import answer
-
-        return answer(self)
+        return views.answer(self)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The answer and the notes."""
-        from psofed.studies.advice.answers import more_sentences
-
-        return (self.answer, *more_sentences(self))
+        return (self.answer, *views.more_sentences(self))
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -270,15 +267,11 @@ class Advice(Reported):
 
     def report(self) -> Report:
         """Return the answer, what was compared, and how each client fares."""
-        from psofed.studies.advice.report import advice_report
-
-        return advice_report(self)
+        return views.advice_report(self)
 
     def chart(self) -> "Panels":
         """Return gains, of methods and of clients, as a value."""
-        from psofed.studies.advice.report import advice_chart
-
-        return advice_chart(self)
+        return views.advice_chart(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""

@@ -23,9 +23,8 @@ from psofed.studies.advice.advice import Advice, ClientGroup, Station, describe
 from psofed.studies.advice.cautions import BOUND, cautions, extreme_rows
 from psofed.studies.advice.groups import follow_advice
 from psofed.studies.advice.judging import Gain, Judge, Way
-from psofed.studies.advice.newcomer import ask_newcomer
+from psofed.studies.advice.questions import ask_newcomer, ask_what_if, attack_on
 from psofed.studies.advice.ways import Runner, boosted_trees, naive_ways, random_features
-from psofed.studies.advice.what_if import ask_what_if, attack_on
 
 if TYPE_CHECKING:
     import pandas
@@ -95,7 +94,8 @@ def _scenario(data: Any, settings: AdviceSettings) -> Scenario:
     if scenario is not None and scenario.own_data is None:
         allowed = "your own data, or a scenario made from them (Scenario.from_data)"
         raise InvalidValueError("data", "a scenario with drawn streams", allowed)
-    rows: OwnData = data if scenario is None else scenario.own_data
+    rows = data if scenario is None else scenario.own_data
+    assert isinstance(rows, OwnData)
     if rows.epochs != 1:
         allowed = "1, since the error on rows that were learned before is no forecast error"
         raise InvalidValueError("epochs", rows.epochs, allowed)

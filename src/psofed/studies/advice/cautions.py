@@ -1,6 +1,6 @@
 """Oddities of a table to look at before any answer: measured, without a cause."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,41 +17,37 @@ BOUND = 5.0  # deviations from which on a target is extreme
 
 def cautions(data: OwnData) -> Iterator[str]:
     """Yield codes for missing values, copies of the target, jumps in level, uneven numbers of rows and 0/1 targets."""
-    table = data.table
+    table, target = data.table, data.table.target_column
     for name, (code, rows) in table.missing_codes.items():
         yield f"{name} is {significant(code)} in {counted(rows, 'row')}, far from all its other values."
     targets = np.concatenate(table.targets)
     for name, column in zip(table.features, np.vstack(table.inputs).T, strict=True):
-        if _correlation(column, targets) > _COPY:
-            yield f"{name} is a copy of {table.target_column}, up to scale: is it known before the prediction?"
-    yield from _jumps(data)
+        both = np.isfinite(column)
+        with np.errstate(invalid="ignore", divide="ignore"):  # a constant column
+            if both.sum() > 2 and abs(np.corrcoef(column[both], targets[both])[0, 1]) > _COPY:
+                yield f"{name} is a copy of {target}, up to scale: is it known before the prediction?"
+    columns = {name: [x[:, at] for x in table.inputs] for at, name in enumerate(table.features)}
+    for name, values in (columns | {target: list(table.targets)}).items():
+        for client, text in _jumps(table.clients, [column[np.isfinite(column)] for column in values]):
+            yield f"{name} {text.format(client)}: compare the units."
     yield from _rates(data)
     if len(levels := np.unique(targets)) == 2:
         yield (
-            f"{table.target_column} has only the values {levels[0]:g} and {levels[1]:g}: it is predicted as a number, "
-            "and errors are not shares of wrong classes."
+            f"{target} has only the values {levels[0]:g} and {levels[1]:g}: it is predicted as a number, and errors "
+            "are not shares of wrong classes."
         )
 
 
 def extreme_rows(data: OwnData) -> tuple[str, ...]:
     """Return rows whose target is beyond five deviations, the most extreme first, by client and time or number."""
-    extreme = []
+    extreme, times = [], data.table.times
     for k, (name, scaled) in enumerate(zip(data.clients, data.targets, strict=True)):
         first = len(data.table.targets[k]) - len(scaled)  # the rows before only feed the means
         for row in np.flatnonzero(np.abs(scaled) > BOUND) + first:
-            times = data.table.times
             where = str(np.datetime64(int(times[k][row]), "s")) if times else f"row {row + 1}"
-            extreme.append(
-                (-abs(float(scaled[row - first])), f"{name} {where.removesuffix(':00').removesuffix('T00:00')}")
-            )
+            where = where.removesuffix(":00").removesuffix("T00:00")
+            extreme.append((-abs(float(scaled[row - first])), f"{name} {where}"))
     return tuple(text for _, text in sorted(extreme))
-
-
-def _correlation(first: FloatArray, second: FloatArray) -> float:
-    both = np.isfinite(first) & np.isfinite(second)
-    if both.sum() < 3 or not first[both].std() or not second[both].std():
-        return 0.0
-    return abs(float(np.corrcoef(first[both], second[both])[0, 1]))
 
 
 def _rates(data: OwnData) -> Iterator[str]:
@@ -66,50 +62,36 @@ def _rates(data: OwnData) -> Iterator[str]:
         yield f"Clients have {min(rows):,} to {max(rows):,} rows. If they measure at different rates, {meet}"
 
 
-def _jumps(data: OwnData) -> Iterator[str]:
-    """Yield columns that jump to another level and stay there, or that are on another level at one client."""
-    table = data.table
-    columns = {name: [x[:, at] for x in table.inputs] for at, name in enumerate(table.features)}
-    for name, values in (columns | {table.target_column: list(table.targets)}).items():
-        by_client = dict(zip(table.clients, (column[np.isfinite(column)] for column in values), strict=True))
-        if len(np.unique(np.concatenate(list(by_client.values())))) < 2 * _FEWEST:
-            continue
-        for client, column in by_client.items():
-            others = [other for place, other in by_client.items() if place != client]
-            level = _apart(column, np.concatenate(others)) if len(others) > 1 else None
-            if level is not None:
-                yield f"{name} is about {level[0]} at {client} and about {level[1]} elsewhere: compare the units."
-            elif (jump := _jump(column)) is not None:
-                at, (before, after) = jump
-                yield (
-                    f"{name} of {client} jumps from about {before} to about {after} at its row {at + 1} and stays "
-                    "there: compare the units."
-                )
+def _jumps(clients: Sequence[str], columns: list[FloatArray]) -> Iterator[tuple[str, str]]:
+    """Yield clients at which a column is on another level than elsewhere, or jumps to another and stays there."""
+    if len(np.unique(np.concatenate(columns))) < 2 * _FEWEST:
+        return
+    for k, (client, column) in enumerate(zip(clients, columns, strict=True)):
+        others = [*columns[:k], *columns[k + 1 :]]
+        if len(others) > 1 and (levels := _apart(column, np.concatenate(others))):
+            yield client, f"is about {levels[0]} at {{}} and about {levels[1]} elsewhere"
+        elif len(column) >= 2 * _FEWEST and (at := _jump(column)):
+            before, after = _apart(column[:at], column[at:]) or ("", "")
+            yield client, f"of {{}} jumps from about {before} to about {after} at its row {at + 1} and stays there"
 
 
-def _jump(column: FloatArray) -> tuple[int, tuple[str, str]] | None:
-    """Return where a column moves at once to values that are all beyond those before, and its levels."""
-    if len(column) < 2 * _FEWEST:
-        return None
+def _jump(column: FloatArray) -> int:
+    """Return where a column moves at once to values that are all beyond those before, or 0."""
     up = np.minimum.accumulate(column[::-1])[::-1][1:] - np.maximum.accumulate(column)[:-1]
     down = np.minimum.accumulate(column)[:-1] - np.maximum.accumulate(column[::-1])[::-1][1:]
     inner = np.maximum(up, down)[_FEWEST - 1 : len(column) - _FEWEST]
     at = int(np.argmax(inner)) + _FEWEST
-    levels = _apart(column[:at], column[at:])
     at_once = abs(np.median(column[at : at + _NEAR]) - np.median(column[at - _NEAR : at]))
     is_sudden = at_once > 0.7 * abs(np.median(column[at:]) - np.median(column[:at]))
-    return (at, levels) if levels is not None and is_sudden else None
+    return at if is_sudden and _apart(column[:at], column[at:]) else 0
 
 
 def _apart(first: FloatArray, second: FloatArray) -> tuple[str, str] | None:
     """Return the levels of two sets of values if no value of one lies among the other's, and they are far apart."""
-    if min(len(first), len(second)) < _FEWEST:
-        return None
-    if first.min() <= second.max() and second.min() <= first.max():
+    if min(len(first), len(second)) < _FEWEST or (first.min() <= second.max() and second.min() <= first.max()):
         return None
     levels = float(np.median(first)), float(np.median(second))
     gap, spread = abs(levels[0] - levels[1]), max(float(first.std()), float(second.std()))
     low, high = sorted(map(abs, levels))
-    if gap < 2 * spread or (low * high > 0 and high < _RATIO * low and levels[0] * levels[1] > 0):
-        return None
-    return significant(levels[0], 3), significant(levels[1], 3)
+    is_same_unit = levels[0] * levels[1] > 0 and high < _RATIO * low
+    return None if gap < 2 * spread or is_same_unit else (significant(levels[0], 3), significant(levels[1], 3))

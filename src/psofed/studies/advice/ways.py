@@ -230,7 +230,7 @@ def random_features(runner: Runner) -> Way | None:
     rows, columns = sum(runner.data.samples), runner.data.num_columns
     count = int(np.clip(_MOST_NUMBERS // rows, 10, _MOST_FEATURES))
     models = [Rff(features=count, bandwidth=round(scale * columns**0.5, 2)) for scale in _BANDWIDTHS]
-    size = {"dimension": count, "num_shared": count}
+    size: dict[str, Any] = {"dimension": count, "num_shared": count}
     ways = [runner.federation(runner.everybody, [count], _FEATURE_STEPSIZES, model=m, **size) for m in models]
     settings = tuple(setting for way in ways for setting in way.settings)
     return Way("rff", "random features", np.concatenate([way.errors for way in ways]), settings)

@@ -173,7 +173,7 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
     """
     from psofed.simulation.monte_carlo import run_trials
 
-    how = {"tail": cell.tail, "metrics": cell.metrics, "precision": cell.precision}
+    how: dict[str, Any] = {"tail": cell.tail, "metrics": cell.metrics, "precision": cell.precision}
     settings = SimulationSettings(cell.trials, cell.seed, threads=1, progress=progress, **how)
     result = run_trials(cell.scenario, settings)
     unmeasured = {}  # nobody is honest, or the fleet is too large to measure it without being asked

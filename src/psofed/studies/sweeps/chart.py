@@ -157,21 +157,14 @@ def _panel(
         line = "-" if is_shaded else LINES[index // len(COLOURS) % len(LINES)]
         if predicted is not None and np.isfinite(predicted[points]).any():
             lines.append(Series("", positions[order], to_decibels(predicted[points]), colour=colour))
-        label = ", ".join(_text(each.labels[at]) for each, at in zip(hue_axes, chosen, strict=True))
-        curves.append(
-            Series(
-                shortened(label, _LONGEST_LABEL),
-                positions[order] + shift,
-                middle,
-                low,
-                high,
-                colour=colour,
-                marker=MARKERS[rank % len(MARKERS)],
-                line="" if predicted is not None or not is_numeric else line,
-                is_median=np.array([not estimates[at].is_typical for at in points]),
-                is_lost=np.array([result.cells[at].num_diverged > 0 for at in points]),
-            )
+        label = shortened(
+            ", ".join(_text(each.labels[at]) for each, at in zip(hue_axes, chosen, strict=True)), _LONGEST_LABEL
         )
+        look: dict[str, Any] = {"colour": colour, "line": "" if predicted is not None or not is_numeric else line}
+        look["marker"] = MARKERS[rank % len(MARKERS)]
+        look["is_median"] = np.array([not estimates[at].is_typical for at in points])
+        look["is_lost"] = np.array([result.cells[at].num_diverged > 0 for at in points])
+        curves.append(Series(label, positions[order] + shift, middle, low, high, **look))
     legend = [Series("exact theory", np.empty(0), np.empty(0), colour="0.35")] if lines else []
     return (*lines, *curves, *legend)
 

@@ -249,7 +249,8 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     for key in values:
         if key not in ("base", "grid", *RUN):
             raise UnknownFieldError(key, ("base", "grid", *RUN))
-    base, grid = values.get("base"), values.get("grid")
+    base: Any = values.get("base")
+    grid: Any = values.get("grid")
     for name, value, kinds, allowed in (
         ("base", base, str | Mapping, 'a table [base] or a file name, base = "scenario.toml"'),
         ("grid", grid or None, Mapping, "a table [grid] with a list of values for at least one field"),

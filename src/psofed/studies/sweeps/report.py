@@ -12,6 +12,7 @@ from psofed.common.types import FloatArray, IntArray
 from psofed.common.validation import check_choice
 from psofed.render import Column, Kind, NextStep, Report, Table
 from psofed.render.numbers import count, counted, decibels, listed, significant
+from psofed.render.report import Cell
 from psofed.results.metrics import MetricLabel, label_of
 from psofed.results.reports import measured
 from psofed.scenario.describe import describe_scenario, field_title
@@ -172,7 +173,7 @@ def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> s
     names, labels, estimates = [axes[number].name for number in down], result.labels(), result.estimates(metric)
     kind = Kind.LEVEL if label_of(metric).in_decibels else Kind.NUMBER
     columns_shown = (*map(Column, map(field_title, names)), *(Column(heading, kind) for heading in headings))
-    rows = tuple(
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
         (*(str(labels[row[0]][name]) for name in names), *(measured(estimates[at]) for at in row)) for row in places
     )
     note = "Lower is better; bold: the lowest of each column."
@@ -211,7 +212,7 @@ def _cell(label: Any) -> str | float:
 def rank(result: "SweepResult") -> Ranking:
     """Arrange a sweep's points by condition and design."""
     axes, levels = result.grid.axes, np.array([value.typical[0] for value in result.estimates(result.grid.ranked_by)])
-    conditions, designs = [], []
+    conditions, designs = list[int](), list[int]()
     for number, axis in enumerate(axes):
         is_condition = any(field.partition(".")[0] in _CONDITIONS for field in axis.fields)
         (conditions if is_condition else designs).append(number)

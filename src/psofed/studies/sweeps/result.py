@@ -18,6 +18,7 @@ from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
+from psofed.render.charts import Panels
 from psofed.results import Difference, Estimate, SimulationResult
 from psofed.results.dataset import metric_variable, read_metrics, variable
 from psofed.results.differences import paired_metrics
@@ -26,16 +27,15 @@ from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
-from psofed.studies.sweeps.execute import run_cells
+from psofed.studies.sweeps.chart import FacetFields, sweep_chart
+from psofed.studies.sweeps.execute import CellStore, run_cells
 from psofed.studies.sweeps.grid import RUN, Axis, Grid, make_grid, name_point
-from psofed.studies.sweeps.store import CellStore
+from psofed.studies.sweeps.report import sweep_report, sweep_to_latex
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-    from psofed.render.charts import Panels
-    from psofed.studies.sweeps.chart import FacetFields
 
 SWEEP_TITLE, SWEEP_FILE = "psofed sweep", "sweep.nc"
 
@@ -114,6 +114,11 @@ class SweepResult(Reported):
     def notes(self) -> tuple[str, ...]:
         """Notes on how the points were computed, each once."""
         return tuple(dict.fromkeys(note for cell in self.cells for note in cell.notes))
+
+    @property
+    def defence_names(self) -> list[str]:
+        """Names of the numbers that sum up a defence at any of the points."""
+        return list(dict.fromkeys(name for cell in self.cells for name in cell.defence))
 
     @property
     def titles(self) -> dict[str, str]:
@@ -235,6 +240,9 @@ class SweepResult(Reported):
         variables["diverged_at"] = variable(dims, lost, words, "iterations")
         trials = np.reshape([cell.trials for cell in self.cells], shape)
         variables["trials"] = variable(names, trials, "number of trials")
+        for name in self.defence_names:
+            measured = np.reshape([cell.defence.get(name, math.nan) for cell in self.cells], shape)
+            variables[f"defence_{name}"] = variable(names, measured, f"defence: {name.replace('_', ' ')}")
         coordinates: dict[str, Any] = {"trial": variable("trial", np.arange(most), "number of the trial")}
         for axis in self.grid.axes:
             for place, field in enumerate(axis.fields):
@@ -272,6 +280,7 @@ class SweepResult(Reported):
             parts = {name: part for name, part in value.to_json().items() if not name.endswith("interval_95")}
             parts["low"], parts["high"] = value.interval
             parts["median_low"], parts["median_high"] = value.median_interval
+            parts |= {f"defence_{name}": cell.defence.get(name, math.nan) for name in self.defence_names}
             rows.append({**labels, "metric": metric, **parts, "trials": cell.trials, "diverged_trials": lost})
         return pandas.DataFrame(rows)
 
@@ -286,8 +295,6 @@ class SweepResult(Reported):
 
     def report(self) -> Report:
         """Return every point's steady state with its interval, and notes."""
-        from psofed.studies.sweeps.report import sweep_report
-
         return sweep_report(self)
 
     def to_latex(self, columns: str | None = None, metric: str | None = None) -> str:
@@ -307,11 +314,9 @@ class SweepResult(Reported):
         >>> print(table.splitlines()[5].strip())
         shared parameters M & stepsize $\mu$ = 0.1 (dB) & stepsize $\mu$ = 0.2 (dB) \\
         """
-        from psofed.studies.sweeps.report import sweep_to_latex
-
         return sweep_to_latex(self, columns, metric or self.grid.ranked_by)
 
-    def chart(self, metric: str | None = None, theory: bool = False, **fields: "Unpack[FacetFields]") -> "Panels":
+    def chart(self, metric: str | None = None, theory: bool = False, **fields: Unpack[FacetFields]) -> Panels:
         """Return the steady states over one field, with colours and panels for the others: the picture of `plot`.
 
         Parameters
@@ -325,8 +330,6 @@ class SweepResult(Reported):
             panel to panel. By default the numeric field with the most values is the horizontal axis, another numeric
             one the colour, and the others make columns and rows.
         """
-        from psofed.studies.sweeps.chart import sweep_chart
-
         return sweep_chart(self, metric or self.grid.ranked_by, theory, **fields)
 
     def _only_cell(self, point: Mapping[str, Any]) -> CellResult:
