@@ -92,6 +92,15 @@ def test_what_is_there_is_kept_and_what_ends_soon_is_made_again(certificates, mo
     assert certificates.make([], ["a"]) == []
 
 
+def test_a_clock_that_is_an_hour_slow_takes_all_that_was_just_made(certificates):
+    certificates.make([], ["a"])
+    certificates.revoke(["a"])
+    slow = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    assert x509.load_pem_x509_crl(certificates.revocations.read_bytes()).last_update_utc < slow
+    assert leaf(certificates.bundle("broker")).not_valid_before_utc < slow
+    assert x509.load_pem_x509_certificate(certificates.authority.read_bytes()).not_valid_before_utc < slow
+
+
 def test_a_revoked_name_is_refused_for_good_with_all_its_certificates(certificates):
     certificates.make([], ["a", "b"])
     assert serials(certificates) == set()

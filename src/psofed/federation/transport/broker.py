@@ -159,6 +159,7 @@ class Mosquitto:
     on_line: Callable[[str], object] = lambda _: None
 
     def __post_init__(self) -> None:
+        Topics(self.federation)  # refuses what cannot be a level of a topic
         host = "127.0.0.1" if self.address in ALL_ADDRESSES else self.address
         self.endpoint: Endpoint = Endpoint(host, self.port)
         self._config, self._access = self.folder / "mosquitto.conf", self.folder / "mosquitto.acl"
