@@ -51,7 +51,6 @@ ATTACKS = {
         **BYZANTINE, probability=1.0, deviations=1.5, statistics="honest"
     ),
     "mimic of one victim, always": Mimic(**BYZANTINE, probability=1.0),
-    "mimic of the lowest, always": Mimic(**BYZANTINE, probability=1.0, victim="lowest"),
     "labels times -1": LabelPoisoning(**BYZANTINE),
     "noise of 0.5 on inputs": DataPoisoning(**BYZANTINE),
     "not finite": NonFinite(**BYZANTINE),

@@ -62,7 +62,7 @@ def run() -> str:
     with chromium.explorer() as address, chromium.chromium() as browser:
         for name in PRESETS:
             page = browser.new_page(viewport={"width": 1400, "height": 900})
-            query = to_address({"A": FLEETS[name]}, "network_mse") if name in FLEETS else ""
+            query = to_address(FLEETS[name], "network_mse") if name in FLEETS else ""
             page.goto(f"{address}&{query}")
             _wait(page)
             rows.append([name, *_summary(_measure(page))])

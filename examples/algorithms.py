@@ -19,18 +19,14 @@ READINGS: list[Algorithm] = [
     OnlineFed(budget="fewer-participants"),
     SignSGD(signs="deterministic"),
     SignSGD(signs="deterministic", vote="mean"),
-    SignSGD(signs="deterministic", vote="sum"),
     SignSGD(vote="mean"),
     SignSGD(bound=2.0),
     CSFed(measurements=8),
     CSFed(measurements=32),
-    CSFed(joint=True),
     CSFed(magnitude=False),
     QSFed(columns=5),
     QSFed(rows=3),
     QSFed(rows=1, columns=5),
-    QSFed(columns=5, hashes="fixed"),
-    QSFed(columns=5, hashes="fixed", momentum=0.5, error_feedback=True, top=2),
 ]
 
 

@@ -10,8 +10,8 @@ from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_integer
 from psofed.fleet import draw_inputs
-from psofed.fleet.nonlinear import draw_sample
-from psofed.parts.models.rff import Rff
+from psofed.fleet.measured import draw_sample
+from psofed.parts.models.built_in import Rff
 from psofed.results import Estimate, estimate
 from psofed.scenario import Scenario
 

@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from psofed import Scenario, aggregations, attacks, defences, sweep
-from psofed.results.metric_difference import MetricDifference, paired_difference
+from psofed.results.differences import MetricDifference, paired_difference
 
 FLEET = Scenario(num_clients=100, dimension=5, iterations=1200, stepsize=0.15)
 DESIGNS = {"M = 1, 30 participants": (1, 30), "M = 5, 6 participants": (5, 6)}

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from psofed import Data, Prediction, Scenario, attacks, models, simulate
 from psofed.common.numbers import to_decibels
-from psofed.fleet.nonlinear import best_mse
+from psofed.fleet.measured import measure_features
 from psofed.render.figures import finish_axes, save_figure
 from psofed.render.style import COLOURS
 
@@ -54,8 +54,8 @@ def print_levels() -> dict[str, object]:
     print("| model | network MSE | best weights |")
     print("|---|---|---|")
     for name, run in runs.items():
-        value = run.network_mse
-        print(f"| {name} | {value.mean:.4f} ± {value.standard_error:.4f} | {best_mse(run.scenario):.4f} |")
+        value, floor = run.network_mse, measure_features(run.scenario).noise_variance.mean()
+        print(f"| {name} | {value.mean:.4f} ± {value.standard_error:.4f} | {floor:.4f} |")
     for samples in (500, 2000):
         value = kernel_ridge_mse(BASE, samples, repeats=4)
         print(f"| kernel ridge, {samples} pooled samples | {value.mean:.4f} ± {value.standard_error:.4f} | |")
@@ -64,7 +64,7 @@ def print_levels() -> dict[str, object]:
 
 def print_theory() -> None:
     """Print the theory's learning curve against the simulation's, by stepsize."""
-    floor = best_mse(SMALL)
+    floor = measure_features(SMALL).noise_variance.mean()
     print(f"best weights: {floor:.5f}; excess over them at the end of {SMALL.iterations} iterations:")
     print("| stepsize | simulated | exact theory | simulated, redrawn | small-stepsize theory |")
     print("|---|---|---|---|---|")

@@ -212,8 +212,8 @@ def as_literally() -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def run_attack() -> Callable[..., np.ndarray]:
     """The compiled attack on models: uploads (P, D) with NaN where an entry is not shared."""
+    from psofed.engine.state import Uploads
     from psofed.engine.streams import make_stream
-    from psofed.engine.uploads import make_uploads
     from reference.sides import attack_once
 
     def run(
@@ -229,7 +229,7 @@ def run_attack() -> Callable[..., np.ndarray]:
     ) -> np.ndarray:
         entries = np.stack([np.flatnonzero(~np.isnan(row)) for row in uploads]).astype(np.int32)
         sent = np.take_along_axis(target[None] - uploads, entries.astype(np.int64), axis=1)
-        messages = make_uploads(1, *sent.shape, one_mask=False)
+        messages = Uploads(1, *sent.shape, one_mask=False)
         messages.clients[0], messages.entries[0], messages.sent[0] = clients, entries, sent
         byzantine, stream = attack.byzantine_mask(num_clients), make_stream(seed, "attack", [0])
         attack_once(attack, byzantine, stream, target, iteration, server=server, messages=messages)
@@ -245,9 +245,9 @@ def run_attack() -> Callable[..., np.ndarray]:
 def run_rule() -> Callable[..., np.ndarray]:
     """The compiled rule on models of several trials; returns the server's next models (D, trials)."""
     from psofed.engine.hooks import Hooks, why_python
-    from psofed.engine.server import _combine, make_rule
+    from psofed.engine.server import RuleSide, _combine
+    from psofed.engine.state import Uploads, Work
     from psofed.engine.tables import KernelTable
-    from psofed.engine.uploads import Uploads, make_work
 
     def run(
         rule: Aggregation,
@@ -262,11 +262,11 @@ def run_rule() -> Callable[..., np.ndarray]:
         target = np.zeros(len(server)) if target is None else target
         errors = np.ascontiguousarray((target[entries] - sent).transpose(2, 0, 1))
         trials, count = errors.shape[:2]
-        clients, counts = (np.repeat(np.arange(count, dtype=np.int32)[None], trials, axis=0), np.full(trials, count))
-        messages = Uploads(clients, np.ascontiguousarray(entries.transpose(2, 0, 1), np.int32), errors, counts, counts)
+        messages = Uploads(trials, count, errors.shape[2], one_mask=False)
+        messages.entries, messages.sent = np.ascontiguousarray(entries.transpose(2, 0, 1), np.int32), errors
         error = np.ascontiguousarray((target[:, None] - server).T)
-        work, hooks = make_work(len(sent), sent.shape[1], len(server)), Hooks()
-        side = make_rule(rule, messages, error, target, 9, work, hooks)
+        work = Work(len(sent), sent.shape[1], len(server))
+        side = RuleSide(rule, messages, error, target, 9, work, Hooks())
         assert why_python(rule) is None
         if own_step is not None and rule.has_root_data:  # for others it is scratch
             side.step[:] = -own_step.T

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks._timing import markdown_table
 from benchmarks.peers.scripts.common import LARGE, SHARES
-from psofed.results.metric_difference import ratio_of_means
+from psofed.results.differences import ratio_of_means
 
 OURS, FULL = "psofed, M = 1", "psofed, all entries, mean"
 

@@ -14,11 +14,11 @@ import numpy as np
 from network import Digits, Vector, accuracy, initial_weights, learn_with_numpy
 
 import psofed
-from psofed.engine.attacks import corrupt_compiled
 from psofed.federation.protocol.corruption import draw_attack, draw_normals
 from psofed.federation.protocol.masks import DerivedMasks, resolve_num_shared
 from psofed.federation.server.step import Combination, Outcome, ServerStep, Upload
 from psofed.parts.base import Attack
+from psofed.parts.plain import corrupt_uploads
 from psofed.scenario.accepted import as_part
 
 BYZANTINE = 4
@@ -152,7 +152,7 @@ class AttackedStep(ServerStep):
         attacking, normals = np.zeros(len(names), np.bool_), np.zeros((len(names), entries.size))
         for k in chosen:
             attacking[k], normals[k] = draw_attack(attack, self.seed, k, round_number, entries.size)
-        received = corrupt_compiled(
+        received = corrupt_uploads(
             attack, uploads=np.array([uploads[name][1] for name in names], np.float64), attacking=attacking,
             server=np.asarray(model[entries], np.float64), clients=np.arange(len(names)), iteration=round_number,
             normals=normals, num_clients=len(names), memory=None, group=np.array(chosen),

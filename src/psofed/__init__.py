@@ -15,7 +15,15 @@ from psofed._version import __version__ as __version__
 from psofed.common.lazy import lazy_names
 from psofed.parts.registry import FAMILIES, class_in, class_names
 
-__getattr__, __dir__, __all__ = lazy_names(__file__, moved={"fit_scenario": "psofed.Scenario.from_data"})
+__getattr__, __dir__, __all__ = lazy_names(
+    __file__,
+    moved={
+        "fit_scenario": "psofed.Scenario.from_data",
+        "attack_limits": "psofed.predict(scenario).is_stable",
+        "predict_stepsizes": "psofed.predict(scenario).at(stepsize)",
+        "StepsizeCurve": "psofed.Prediction",
+    },
+)
 
 for _family, _folder in FAMILIES.items():
     # Under both names, so that `from psofed.attacks import Gaussian` works; the parts themselves load when used.

@@ -58,14 +58,11 @@ from psofed.studies.comparison import compare as compare
 from psofed.studies.sweeps import SweepResult as SweepResult
 from psofed.studies.sweeps import load_result as load_result
 from psofed.studies.sweeps import sweep as sweep
-from psofed.theory.limits import attack_limits as attack_limits
 from psofed.theory.metrics import Terms as Terms
 from psofed.theory.prediction import LearningCurve as LearningCurve
 from psofed.theory.prediction import Prediction as Prediction
 from psofed.theory.prediction import predict as predict
 from psofed.theory.stepsize import optimal_stepsize as optimal_stepsize
-from psofed.theory.stepsize_curve import StepsizeCurve as StepsizeCurve
-from psofed.theory.stepsize_curve import predict_stepsizes as predict_stepsizes
 from psofed.theory.tuning import tune as tune
 
 __version__: str

@@ -1,5 +1,5 @@
 # For type checkers; written by `make docs`.
-from psofed.parts.channels.lossy import Lossy as Lossy
-from psofed.parts.channels.noisy import Noisy as Noisy
-from psofed.parts.channels.private import Private as Private
-from psofed.parts.channels.quantised import Quantised as Quantised
+from psofed.parts.channels.built_in import Lossy as Lossy
+from psofed.parts.channels.built_in import Noisy as Noisy
+from psofed.parts.channels.built_in import Private as Private
+from psofed.parts.channels.built_in import Quantised as Quantised

@@ -1,3 +1,3 @@
 # For type checkers; written by `make docs`.
-from psofed.parts.defences.cusum import Cusum as Cusum
-from psofed.parts.defences.none import None_ as None_
+from psofed.parts.defences.built_in import Cusum as Cusum
+from psofed.parts.defences.built_in import None_ as None_

@@ -1,3 +1,3 @@
 # For type checkers; written by `make docs`.
-from psofed.parts.delays.fixed import Fixed as Fixed
-from psofed.parts.delays.geometric import Geometric as Geometric
+from psofed.parts.delays.built_in import Fixed as Fixed
+from psofed.parts.delays.built_in import Geometric as Geometric

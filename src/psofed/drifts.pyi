@@ -1,4 +1,4 @@
 # For type checkers; written by `make docs`.
-from psofed.parts.drifts.jump import Jump as Jump
-from psofed.parts.drifts.random_walk import RandomWalk as RandomWalk
-from psofed.parts.drifts.sinusoid import Sinusoid as Sinusoid
+from psofed.parts.drifts.built_in import Jump as Jump
+from psofed.parts.drifts.built_in import RandomWalk as RandomWalk
+from psofed.parts.drifts.built_in import Sinusoid as Sinusoid

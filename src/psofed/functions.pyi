@@ -1,6 +1,6 @@
 # For type checkers; written by `make docs`.
-from psofed.parts.functions.root_sine import RootSine as RootSine
-from psofed.parts.functions.sinc import Sinc as Sinc
-from psofed.parts.functions.sine import Sine as Sine
-from psofed.parts.functions.sum import Sum as Sum
-from psofed.parts.functions.wiener import Wiener as Wiener
+from psofed.parts.functions.built_in import RootSine as RootSine
+from psofed.parts.functions.built_in import Sinc as Sinc
+from psofed.parts.functions.built_in import Sine as Sine
+from psofed.parts.functions.built_in import Sum as Sum
+from psofed.parts.functions.built_in import Wiener as Wiener

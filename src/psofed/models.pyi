@@ -1,3 +1,3 @@
 # For type checkers; written by `make docs`.
-from psofed.parts.models.linear import Linear as Linear
-from psofed.parts.models.rff import Rff as Rff
+from psofed.parts.models.built_in import Linear as Linear
+from psofed.parts.models.built_in import Rff as Rff

@@ -1,3 +1,3 @@
 # For type checkers; written by `make docs`.
-from psofed.parts.patterns.random import Random as Random
-from psofed.parts.patterns.round_robin import RoundRobin as RoundRobin
+from psofed.parts.patterns.built_in import Random as Random
+from psofed.parts.patterns.built_in import RoundRobin as RoundRobin

@@ -1,4 +1,4 @@
 # For type checkers; written by `make docs`.
-from psofed.parts.pre_aggregations.arc import ARC as ARC
-from psofed.parts.pre_aggregations.bucketing import Bucketing as Bucketing
-from psofed.parts.pre_aggregations.nnm import NNM as NNM
+from psofed.parts.pre_aggregations.built_in import ARC as ARC
+from psofed.parts.pre_aggregations.built_in import NNM as NNM
+from psofed.parts.pre_aggregations.built_in import Bucketing as Bucketing

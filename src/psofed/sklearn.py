@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -35,6 +36,7 @@ else:
         """scikit-learn's base classes of a regressor."""
 
 
+@dataclass(eq=False, repr=False)
 class FederatedRegressor(_Estimator):
     """Linear regression by clients that share parts of their models (PSO-Fed).
 
@@ -92,8 +94,7 @@ class FederatedRegressor(_Estimator):
     ([1.0, -2.0, 0.5], 3.0)
     """
 
-    n_features_in_: int
-    clients_: NDArray[Any]
+    n_features_in_: ClassVar[int]  # set by scikit-learn in each instance
 
     # Requested by default, so that pipelines and searches pass `clients` on (metadata routing).
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"clients": True}
@@ -101,32 +102,18 @@ class FederatedRegressor(_Estimator):
     __metadata_request__predict: ClassVar[dict[str, bool]] = {"clients": True}
     __metadata_request__score: ClassVar[dict[str, bool]] = {"clients": True}
 
-    def __init__(
-        self,
-        stepsize: float = 0.05,
-        *,
-        num_shared: int | None = None,
-        num_participants: int | None = None,
-        aggregation: Any = "mean",
-        pattern: Any = "random",
-        coordinated: bool = True,
-        model: str = "server",
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        epochs: int = 1,
-        random_state: Any = 0,
-    ) -> None:
-        self.stepsize = stepsize
-        self.num_shared = num_shared
-        self.num_participants = num_participants
-        self.aggregation = aggregation
-        self.pattern = pattern
-        self.coordinated = coordinated
-        self.model = model
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.epochs = epochs
-        self.random_state = random_state
+    stepsize: float = 0.05
+    _: KW_ONLY
+    num_shared: int | None = None
+    num_participants: int | None = None
+    aggregation: Any = "mean"
+    pattern: Any = "random"
+    coordinated: bool = True
+    model: str = "server"
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    epochs: int = 1
+    random_state: Any = 0
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, clients: ArrayLike | None = None, sample_weight: ArrayLike | None = None

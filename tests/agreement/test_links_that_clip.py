@@ -89,13 +89,16 @@ def test_no_drawn_scenario_that_is_predicted_clips_a_value() -> None:
     assert predicted >= 10
 
 
-def test_stepsizes_at_which_a_link_clips_have_no_error_and_the_report_says_so() -> None:
+def test_stepsizes_at_which_a_link_clips_are_refused() -> None:
     attack = Gaussian(num_byzantine=2, probability=0.2, variance=0.05)
     fleet = Scenario(num_clients=6, dimension=4, num_participants=5, num_shared=2, attack=attack)
     good, bad = (fleet.replace(channel=Links(up=Quantised(bits=8, reach=reach))) for reach in (2.5, 1.5))
-    report = psofed.predict_stepsizes(good, [0.5, 0.3, 0.1]).report()
-    assert report.headline.startswith("Stepsize 0.1 gives the lowest network MSE, −16.15 dB")
-    assert any("clips" in note for note in report.notes)
-    for question in (lambda s: psofed.predict_stepsizes(s, [0.5, 0.3, 0.1]), psofed.optimal_stepsize):
+    assert psofed.predict(good).at(0.1).network_mse.decibels == pytest.approx(-16.15, abs=0.005)
+    questions = (
+        lambda: psofed.predict(good).at(0.3).network_mse,
+        lambda: psofed.predict(bad).at(0.1).network_mse,
+        lambda: psofed.optimal_stepsize(bad),
+    )
+    for question in questions:
         with pytest.raises(NotCoveredError, match="links that clip no value"):
-            question(bad)
+            question()

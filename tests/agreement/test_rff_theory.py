@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from psofed import Data, Prediction, Scenario, simulate
-from psofed.fleet.nonlinear import best_mse
+from psofed.fleet.measured import measure_features
 from psofed.parts.models import Rff
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
@@ -31,7 +31,7 @@ def excess_of(stepsize: float) -> tuple[float, float, float]:
     scenario = SCENARIO.replace(stepsize=stepsize)
     found = simulate(scenario, trials=320, seed=3, tail=100).network_mse
     predicted = Prediction(scenario).learning_curve().network_mse[-100:].mean()
-    floor = best_mse(scenario)
+    floor = measure_features(scenario).noise_variance.mean()
     return predicted - floor, found.mean - floor, found.standard_error
 
 

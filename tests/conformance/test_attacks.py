@@ -1,19 +1,15 @@
 """Every attack, no exceptions: in the engine, against its literal form, and by its stated moments."""
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import pytest
 
 from psofed import Attack, Scenario, Selection, simulate
 from psofed.common.options import option_of, value_type
-from psofed.engine.attacks import corrupt_compiled
-from psofed.engine.hooks import why_python
 from psofed.parts.affine import Affine
 from psofed.parts.attacks import DataPoisoning, LabelPoisoning
 from psofed.parts.contexts import Upload
-from psofed.parts.plain import corrupt_uploads
 from psofed.parts.registry import find_part, part_names
 from reference.draws import draw_trial
 
@@ -36,29 +32,6 @@ def attacked(kind: str, *, coordinated: bool = True, **options: object) -> Scena
 def test_the_engine_does_what_the_literal_form_says(as_literally: Callable, kind: str, byzantine_set: str) -> None:
     scenario = attacked(kind, coordinated=byzantine_set == "fixed", byzantine_set=byzantine_set)
     as_literally(scenario.replace(uplink="same" if byzantine_set == "fixed" else "redrawn"), 3, 3)
-
-
-# Bodies are compiled as in the engine, which the tests above cover; the frame is one for each kind of knowledge.
-ONE_OF_EACH_KNOWLEDGE = {
-    part.knows: part.kind
-    for part in map(partial(find_part, "attack"), ATTACKS)
-    if not part.poisons_samples() and not part.crafts_vectors()
-}
-
-
-@pytest.mark.parametrize("kind", [*ONE_OF_EACH_KNOWLEDGE.values(), "mimic"])
-def test_on_large_models_an_attack_is_compiled_and_does_what_plain_python_does(kind: str) -> None:
-    attack, rng = find_part("attack", kind)(num_byzantine=3), np.random.default_rng(1)
-    uploads, attacking = rng.normal(size=(7, 30)), np.arange(7) < 3
-    uploads[rng.random(uploads.shape) < 0.3] = np.nan
-    known = {
-        "server": rng.normal(size=30), "clients": np.arange(7), "iteration": 4, "num_clients": 7,
-        "normals": rng.normal(size=uploads.shape), "common_normals": rng.normal(size=30),
-    }  # fmt: skip
-    plain, fast = (corrupt(attack, uploads, attacking, **known) for corrupt in (corrupt_uploads, corrupt_compiled))
-    assert why_python(attack) is None
-    np.testing.assert_allclose(fast, plain, rtol=1e-12)
-    assert np.array_equal(fast[3:], uploads[3:], equal_nan=True)
 
 
 @pytest.mark.parametrize("kind", ATTACKS)

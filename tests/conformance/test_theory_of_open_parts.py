@@ -49,9 +49,8 @@ QUESTIONS = {
     "curve": lambda s: float(psofed.predict(s).learning_curve(20).network_mse[-1]),
     "largest stepsize": lambda s: psofed.predict(s).max_stepsize,
     "best stepsize": psofed.optimal_stepsize,
-    "stepsizes": lambda s: float(psofed.predict_stepsizes(s, [0.05]).network_mse[0]),
+    "another stepsize": lambda s: psofed.predict(s).at(0.05).network_mse,
     "tune": lambda s: psofed.tune(s, shared=[1], horizon=20).recommended.network_mse,
-    "limits": lambda s: float(psofed.attack_limits(s).num_byzantine or 0),
 }
 
 

@@ -31,17 +31,10 @@ OPTIONS = [
     OnlineFed(budget="fewer-participants"),
     SignSGD(bound=0.5),
     SignSGD(vote="mean"),
-    SignSGD(vote="sum", signs="deterministic"),
     SignSGD(signs="deterministic"),
     CSFed(measurements=7, decoding_steps=3),
-    CSFed(joint=True),
     CSFed(magnitude=False),
-    CSFed(joint=True, magnitude=False),
     QSFed(rows=4, columns=2, top=2),
-    QSFed(rows=3, columns=3, hashes="fixed"),
-    QSFed(columns=8, top=1, hashes="fixed", momentum=0.5, error_feedback=True),
-    QSFed(columns=8, hashes="fixed", momentum=0.5),
-    QSFed(columns=8, top=2, hashes="fixed", error_feedback=True),
     RoSDHB(momentum=0.0),
     DeMoA(alpha=1.0),
     DeMoA(unseen="kept"),
@@ -65,7 +58,7 @@ def signsgd_step(
     else:
         signs = np.where(gradients >= 0, 1.0, -1.0)
     total = (signs + added).sum(axis=0)
-    votes = {"majority": np.sign(total), "mean": total / len(updates), "sum": total}
+    votes = {"majority": np.sign(total), "mean": total / len(updates)}
     return scenario.stepsize * votes[options.vote]
 
 
@@ -78,8 +71,6 @@ def cs_fed_step(
     if options.magnitude:
         received = np.column_stack([received, np.linalg.norm(updates, axis=1)])
     received = received + added
-    if options.joint:
-        received = received.mean(axis=0, keepdims=True)
     changes = []
     for row in received:
         guess = np.zeros(scenario.dimension)
@@ -91,7 +82,7 @@ def cs_fed_step(
 
 
 def qs_fed_step(
-    scenario: Scenario, updates: np.ndarray, added: np.ndarray, uniforms: np.ndarray, memory: dict, **_: object
+    scenario: Scenario, updates: np.ndarray, added: np.ndarray, uniforms: np.ndarray, **_: object
 ) -> np.ndarray:
     options, dimension = scenario.algorithm, scenario.dimension
     draws = uniforms.reshape(options.rows, dimension, 2)
@@ -105,15 +96,10 @@ def qs_fed_step(
 
     attacks = added.reshape(len(updates), options.rows, options.columns)
     table = np.mean([sketch(u) for u in updates] + attacks, axis=0)
-    table = memory["momentum"] = options.momentum * memory.get("momentum", np.zeros_like(table)) + table
-    if options.error_feedback:
-        table = memory["error"] = memory.get("error", np.zeros_like(table)) + table
     readings = signs * np.take_along_axis(table, columns, axis=1)
     change = np.median(readings, axis=0)
     left_out = np.argsort(-np.abs(change), kind="stable")[options.top :]
     change[left_out] = 0.0
-    if options.error_feedback:
-        memory["error"] = memory["error"] - sketch(change)
     return change
 
 

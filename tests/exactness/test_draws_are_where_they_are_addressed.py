@@ -3,15 +3,16 @@
 References share the engine's draws, so they do not tell when one is taken from elsewhere.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from psofed import Data, Scenario, Selection, draw_fleet
-from psofed.engine import drift, masks
-from psofed.engine.drift import draw_direction
-from psofed.engine.inputs import make_input_model
+from psofed.engine import draws
+from psofed.engine.draws import draw_direction
+from psofed.engine.learning import InputModel
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.participants import draw_participants
 from psofed.engine.streams import Stream, make_stream
@@ -86,7 +87,7 @@ def test_masks_are_chosen_by_the_words_of_iteration_and_client(kind: str, coordi
     clients = np.array([[[0, 3], [1, 3], [2, 4]], [[1, 2], [0, 2], [4, 2]]], np.int32)
     selection = Selection(pattern=pattern, coordinated=coordinated)
     scenario = Scenario(num_clients=5, dimension=6, num_shared=3, selection=selection)
-    drawn = masks.Masks(scenario, stream).draw(9, 2, clients)
+    drawn = draws.Masks(scenario, stream).draw(9, 2, clients)
     assert drawn.shape == (2, LANES, 1 if coordinated else 2, 3)
     for t, p, lane in np.ndindex(2, drawn.shape[2], LANES):
         client, chosen = 0 if coordinated else int(clients[t, lane, p]), np.zeros(3, np.int64)
@@ -100,18 +101,19 @@ def test_masks_are_chosen_by_the_words_of_iteration_and_client(kind: str, coordi
 
 @pytest.mark.parametrize("coordinated", [True, False])
 def test_a_pattern_is_shown_what_it_is_said_to_know(monkeypatch: pytest.MonkeyPatch, coordinated: bool) -> None:
-    monkeypatch.setattr(masks, "half_uniform_at", half_uniform)
+    monkeypatch.setattr(draws, "half_uniform_at", half_uniform)
     seen = []
 
-    def select(_: Any, mask: Mask, chosen: np.ndarray) -> None:
+    def select(_options: Any, _memory: Any, mask: Mask, chosen: np.ndarray) -> None:
         seen.append(mask._replace(uniforms=mask.uniforms.tolist()))
         chosen[:] = len(seen), 0
 
     stream = np.array(make_stream(4, "masks", range(LANES)))
     out = np.zeros((2, LANES, 1 if coordinated else 3, 2), np.int32)
     clients = np.arange(2 * 3 * LANES, dtype=np.int32).reshape(2, LANES, 3) % 7
-    table = masks.MaskDraws(np.zeros(0), stream, clients, 7, 6, coordinated, np.empty(2), np.empty(2, int), out)
-    masks._make_frame(lambda _: None, select)(9, 0, 0, table)
+    known = {"dimension": 6, "num_clients": 7, "coordinated": coordinated, "options": None}
+    table = SimpleNamespace(stream=stream, clients=clients, entries=out, **known)
+    draws._draw_masks(select, 9, 0, 0, table)
     expected = []
     for t, lane, p in np.ndindex(out.shape[:3]):
         client = 0 if coordinated else int(clients[t, lane, p])
@@ -130,15 +132,15 @@ def test_a_drift_is_shown_what_it_is_said_to_know(monkeypatch: pytest.MonkeyPatc
     def normals_at(words: np.ndarray, lane: int, number: int) -> tuple[float, ...]:
         return tuple(normals_of(Stream(*words), lane, int(number), 2))
 
-    def move(_: Any, step: Any) -> np.ndarray:
+    def move(_options: Any, _memory: Any, step: Any) -> np.ndarray:
         return 0.5 * step.position + step.normals + 3.0 * step.direction + step.iteration
 
-    monkeypatch.setattr(drift, "normals_at", normals_at)
+    monkeypatch.setattr(draws, "normals_at", normals_at)
     direction = draw_direction(stream, dimension)
     position, out = np.zeros((dimension, LANES)), np.empty((4, dimension, LANES))
-    frame = drift._make_frame(lambda _: None, move)
+    known = {"stream": np.array(stream), "direction": direction, "position": position, "options": None}
     for first, moves in ((0, out[:3]), (3, out[3:])):
-        frame(first, 0, 0, drift.Moves(np.zeros(0), np.array(stream), direction, position, moves))
+        draws._draw_moves(move, first, 0, 0, SimpleNamespace(moves=moves, **known))
     for lane in range(LANES):
         unit, stands = normals_of(stream, lane, 0, dimension), np.zeros(dimension)
         assert np.allclose(direction[:, lane], unit / np.linalg.norm(unit), rtol=1e-12)
@@ -154,7 +156,7 @@ def test_inputs_have_the_covariances_that_were_given(small_scenario: Scenario) -
     rng = np.random.default_rng(2)
     roots = [rng.normal(size=(4, 4)) for _ in range(5)] + [rng.normal(size=(4, 2)), np.eye(4)[:, :1]]
     covariances = [root @ root.T for root in roots]
-    model = make_input_model(draw_fleet(small_scenario.replace(data=Data(covariances=covariances))))
+    model = InputModel(draw_fleet(small_scenario.replace(data=Data(covariances=covariances))))
     for factor, covariance in zip(model.factors, covariances, strict=True):
         assert np.allclose(factor @ factor.T, covariance, rtol=1e-9, atol=1e-12)
         assert np.array_equal(factor, np.tril(factor))

@@ -87,7 +87,7 @@ def test_a_rule_with_root_data_of_its_own_is_refused(small_scenario: Scenario, v
 
 @pytest.mark.parametrize("kind", part_names("drift"))
 def test_a_drift_does_not_depend_on_chunks(small_scenario: Scenario, kind: str) -> None:
-    from psofed.engine.drift import TargetMoves
+    from psofed.engine.draws import TargetMoves
     from psofed.engine.streams import make_stream
 
     whole, pieces = (TargetMoves(DRIFTS[kind], 4, make_stream(1, "drift", range(3))) for _ in range(2))

@@ -16,7 +16,6 @@ from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import predict_roughly
 from psofed.theory.solve import Solver
 from psofed.theory.stability import contraction_bound
-from psofed.theory.stepsize_curve import predict_stepsizes
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(28)]
 
@@ -133,16 +132,15 @@ def test_a_large_fleet_is_lumped_by_sums_over_its_clients(law: str) -> None:
 
 def test_many_stepsizes_at_once_are_what_each_is_alone() -> None:
     scenario = fleet_of({"kind": "sign-flip", "of": "update"}, True)
-    curve = predict_stepsizes(scenario, [0.02, 0.1, 0.3, 0.9])
-    for index, mu in enumerate(curve.stepsize):
-        alone = psofed.predict(scenario.replace(stepsize=float(mu)))
-        assert curve.network_mse[index] == pytest.approx(alone.network_mse, rel=1e-12)
-        assert curve.server_msd[index] == pytest.approx(alone.server_msd, rel=1e-12)
-        assert curve.is_stable[index] == alone.is_stable
-        assert curve.attack[index] == pytest.approx(alone.terms.attack, rel=1e-12)
-    assert curve.to_json()["network_mse"][-1] is None
-    with pytest.raises(psofed.InvalidValueError, match="stepsizes"):
-        predict_stepsizes(scenario, [0.1, 0.0])
+    first = psofed.predict(scenario)
+    for mu in (0.02, 0.1, 0.3, 0.9):
+        other, alone = first.at(mu), psofed.predict(scenario.replace(stepsize=mu))
+        assert other.is_stable == alone.is_stable == (mu < 0.25)
+        assert other.metrics == pytest.approx(alone.metrics, rel=1e-12)
+        assert other.terms.attack == pytest.approx(alone.terms.attack, rel=1e-12)
+    assert first.at(0.9).to_json()["network_mse"] is None
+    with pytest.raises(psofed.InvalidValueError, match="stepsize"):
+        first.at(0.0)
 
 
 @pytest.mark.parametrize("coordinated", [True, False])
@@ -154,7 +152,7 @@ def test_predicting_random_masks_needs_nothing_compiled(coordinated: bool) -> No
         "attack = psofed.attacks.Gaussian(num_byzantine=3)\n"
         "scenario = Scenario(num_clients=20, dimension=3, attack=attack, selection=selection)\n"
         "prediction = psofed.predict(scenario)\n"
-        "prediction.to_json(), prediction.learning_curve(5), psofed.predict_stepsizes(scenario, [0.1])\n"
+        "prediction.to_json(), prediction.learning_curve(5), prediction.at(0.1).network_mse\n"
         "assert 'numba' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

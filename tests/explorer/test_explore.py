@@ -15,7 +15,7 @@ import psofed
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.numbers import to_decibels
 from psofed.explore import exports
-from psofed.explore.answers import ErrorLevel, Point, Simulation, Theory
+from psofed.explore.answers import ErrorLevel, PageState, Point, Simulation, Theory, note, sentence, table
 from psofed.explore.drafts import (
     LIMITS,
     changed,
@@ -28,10 +28,8 @@ from psofed.explore.drafts import (
 )
 from psofed.explore.form import ESSENTIALS, form_groups
 from psofed.explore.presets import make_presets, readme_fleet
-from psofed.explore.simulating import TRIALS, simulation_steps
-from psofed.explore.theory import fleet_of, theory_steps
-from psofed.explore.words import Side, note, sentence, table
-from psofed.explore.workers import Pool, Question, Worker
+from psofed.explore.steps import TRIALS, fleet_of, simulation_steps, theory_steps
+from psofed.explore.workers import Question, Worker
 from psofed.parts.registry import find_part
 from psofed.scenario import Scenario
 
@@ -47,15 +45,15 @@ FLEET = psofed.Scenario(
 
 
 @pytest.mark.parametrize("name", list(make_presets()))
-def test_an_address_restores_every_preset_on_both_sides(name: str) -> None:
+def test_an_address_restores_every_preset(name: str) -> None:
     preset = make_presets()[name]
-    mappings, metric = from_address(to_address({"A": preset.scenario, "B": FLEET}, "honest_mse"))
-    assert [make_scenario(mapping, LIMITS) for mapping in mappings.values()] == [preset.scenario, FLEET]
-    assert metric == "honest_mse"
+    mapping, metric = from_address(to_address(preset, "honest_mse"))
+    assert mapping is not None
+    assert (make_scenario(mapping, LIMITS), metric) == (preset, "honest_mse")
 
 
 def test_an_address_without_settings_says_nothing() -> None:
-    assert from_address("token=abc") == ({}, "network_mse")
+    assert from_address("token=abc") == (None, "network_mse")
 
 
 @pytest.mark.parametrize(
@@ -78,21 +76,21 @@ def test_an_address_without_settings_says_nothing() -> None:
         ),
         ('{"dimension": 5}', "num_clients is required"),
         ("[1]", "it holds no scenario"),
-        ("1" * 30_000, "30002 characters"),
+        ("1" * 30_000, "30009 characters"),
         ("[" * 15_000, "recursion"),
         ("%ff", "decode"),
     ],
 )
 def test_a_hostile_address_is_refused_in_words(settings: str, message: str) -> None:
     def restore() -> None:
-        make_scenario(from_address(f"A={settings}")[0]["A"], LIMITS)
+        make_scenario(from_address(f"scenario={settings}")[0], LIMITS)
 
     with pytest.raises(PsofedError) as refused:
         restore()
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize("query", ["metric=entropy", 'B={"num_clients":5,"dimension":2}', "C={}"])
+@pytest.mark.parametrize("query", ["metric=entropy", "scenario={}&B={}", "C={}"])
 def test_an_address_with_anything_else_is_refused(query: str) -> None:
     with pytest.raises(PsofedError):
         from_address(query)
@@ -229,70 +227,70 @@ def test_simulated_points_are_what_simulate_says() -> None:
 # Sentence and table
 
 
-def side_of(scenario: Scenario, simulation: Simulation | None = None) -> Side:
-    side = Side(scenario.to_mapping(), scenario, simulation=simulation or Simulation())
-    side.theory = side.drawn = final_theory(scenario)
-    return side
+def state_of(scenario: Scenario, simulation: Simulation | None = None) -> PageState:
+    state = PageState(scenario.to_mapping(), scenario, simulation=simulation or Simulation())
+    state.theory = state.drawn = final_theory(scenario)
+    return state
 
 
 def test_the_readmes_fleet_compares_best_stepsize_with_best_stepsize() -> None:
-    assert sentence(side_of(readme_fleet()), "network_mse") == (
+    assert sentence(state_of(readme_fleet()), "network_mse") == (
         "Sharing 1 of 5 parameters with stepsize 0.077 gives −16.4 dB; "
         "sharing all gives −11.7 dB at its best stepsize, 0.195."
     )
 
 
 def test_unstable_is_said_once_and_with_what_to_do() -> None:
-    side = side_of(FLEET.replace(stepsize=3.0))
+    state = state_of(FLEET.replace(stepsize=3.0))
     best = psofed.tune(FLEET, shared=(1,)).recommended.stepsize
-    assert side.state == "unstable"
-    assert sentence(side, "network_mse") == (
-        f"Unstable: stepsize 3 exceeds the largest stable stepsize, {side.theory.limit:.3g}. Use {best:.3g}."
+    assert state.name == "unstable"
+    assert sentence(state, "network_mse") == (
+        f"Unstable: stepsize 3 exceeds the largest stable stepsize, {state.theory.limit:.3g}. Use {best:.3g}."
     )
-    assert note(side) == ""
-    assert "Unstable" not in str(table({"A": side}))
+    assert note(state) == ""
+    assert "Unstable" not in str(table(state))
 
 
 def test_what_theory_does_not_cover_waits_for_simulate_and_then_has_values() -> None:
-    side = side_of(FLEET.replace(aggregation="median"))
-    assert (side.state, side.simulating) == ("uncovered", False)
-    assert sentence(side, "network_mse").endswith("with stepsize 0.1: not simulated yet.")
-    assert 'not "median"' in note(side)
-    assert note(side).endswith("Press Simulate.")
-    side.simulating = True
-    assert (side.state, note(side).endswith("Simulating, 0 % …")) == ("simulating", True)
+    state = state_of(FLEET.replace(aggregation="median"))
+    assert (state.name, state.simulating) == ("uncovered", False)
+    assert sentence(state, "network_mse").endswith("with stepsize 0.1: not simulated yet.")
+    assert 'not "median"' in note(state)
+    assert note(state).endswith("Press Simulate.")
+    state.simulating = True
+    assert (state.name, note(state).endswith("Simulating, 0 % …")) == ("simulating", True)
     point = Point(0.1, {"network_mse": ErrorLevel(0.1, 0.09, 0.11)}, trials=16)
-    side.simulation = Simulation(point)
-    assert sentence(side, "network_mse").endswith("−10.00 ± 0.44 dB in 16 simulated trials.")
-    shown = table({"A": side})
-    assert shown.columns == ("simulated",)
-    assert shown.rows[0].cells == ("−10.00 ± 0.44 dB",)
+    state.simulation = Simulation(point)
+    assert sentence(state, "network_mse").endswith("−10.00 ± 0.44 dB in 16 simulated trials.")
+    columns, rows = table(state)
+    assert columns == ("simulated",)
+    assert rows[0].cells == ("−10.00 ± 0.44 dB",)
 
 
-def test_the_table_compares_two_sides() -> None:
-    shown = table({"A": side_of(FLEET), "B": side_of(FLEET.replace(num_shared=3))})
-    rows = {row.title: row.cells for row in shown.rows}
-    assert shown.columns == ("A", "B", "B − A")
-    assert rows["values sent per iteration"] == ("6", "18", "")
-    a, b = (psofed.predict(FLEET.replace(num_shared=m)).network_mse for m in (1, 3))
-    assert rows["network MSE"][2] == f"{to_decibels(b / a):+.2f} dB".replace("-", "−")
-    assert rows["under the worst attack of the same power"][0].endswith(" dB")
+def test_the_table_has_errors_what_contributes_and_designs() -> None:
+    columns, rows = table(state_of(FLEET))
+    cells = {row.title: row.cells for row in rows}
+    assert columns == ("theory",)
+    assert cells["values sent per iteration"] == ("6",)
+    level = to_decibels(psofed.predict(FLEET).network_mse)
+    assert cells["network MSE"] == (f"{level:.2f} dB".replace("-", "−"),)
+    assert cells["under the worst attack of the same power"][0].endswith(" dB")
 
 
 def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
     pytest.importorskip("bokeh", reason="the explorer's extra is not installed")
     from psofed.explore.chart import AxisChart
 
-    chart = AxisChart("stepsize", ("A", "B"))
-    chart.show({"A": side_of(FLEET)}, "network_mse")
-    assert len(chart._sources["A", "present"].data["x"]) == 1
-    assert chart.caption({"A": side_of(FLEET)}).startswith("Band: up to the worst additive attack")
-    moved = side_of(FLEET)
+    chart = AxisChart("stepsize")
+    chart.show(state_of(FLEET), "network_mse")
+    assert len(chart._sources["present"].data["x"]) == 1
+    assert chart.caption.startswith("Band: up to the worst additive attack")
+    moved = state_of(FLEET)
     moved.theory = Theory()  # a setting has changed, and there is no answer yet
-    for side in (moved, side_of(FLEET.replace(stepsize=3.0))):
-        chart.show({"A": side}, "network_mse")
-        assert chart._sources["A", "present"].data["x"] == []
-        assert len(chart._sources["A", "line"].data["x"]) > 5
+    for state in (moved, state_of(FLEET.replace(stepsize=3.0))):
+        chart.show(state, "network_mse")
+        assert chart._sources["present"].data["x"] == []
+        assert len(chart._sources["line"].data["x"]) > 5
 
 
 # Files
@@ -300,8 +298,8 @@ def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
 
 def test_the_file_of_numbers_holds_what_is_drawn() -> None:
     point = Point(3.0, {"network_mse": ErrorLevel(0.1, 0.05, 0.2)}, trials=16)
-    side = side_of(FLEET, Simulation(point, {"stepsize": (point,)}))
-    rows = list(csv.DictReader(io.StringIO(exports.numbers_as_csv({"A": side}))))
+    state = state_of(FLEET, Simulation(point, {"stepsize": (point,)}))
+    rows = list(csv.DictReader(io.StringIO(exports.numbers_as_csv(state))))
     assert {row["axis"] for row in rows} == {"stepsize", "num_shared", "iteration"}
     assert {row["source"] for row in rows} == {"theory", "simulation"}
     assert any(row["high"] == "0.2" for row in rows)
@@ -339,8 +337,7 @@ def test_worker_processes(tmp_path: Path) -> None:
     leaning = FLEET.replace(attack=find_part("attack", "leaning")(num_byzantine=2))
     slow = Question(FLEET.replace(iterations=10**7), simulated=True)
     heard: queue.Queue[tuple[int, Any]] = queue.Queue()
-    pool = Pool()
-    worker = Worker(pool, lambda number, update: heard.put((number, update)))
+    worker = Worker(None, lambda number, update: heard.put((number, update)))
     try:
         worker.ask(1, slow)
         worker.ask(2, Question(leaning))
@@ -348,7 +345,7 @@ def test_worker_processes(tmp_path: Path) -> None:
         assert (number, update.error) == (2, "")
         assert update.present is not None or update.refusal
         worker.ask(3, slow)
-        worker._process._process.kill()
+        worker._process.kill()
         while (update := heard.get(timeout=120))[0] != 3 or not update[1].error:
             pass
         expected = "The computing process ended: killed by SIGKILL. Change a setting to try again."
@@ -359,7 +356,6 @@ def test_worker_processes(tmp_path: Path) -> None:
         assert update.present.mean("network_mse") == pytest.approx(psofed.predict(FLEET).network_mse, rel=1e-4)
     finally:
         worker.close()
-        pool.close()
 
 
 def test_without_panel_one_line_says_what_to_install() -> None:

@@ -121,8 +121,9 @@ def check(scenario: Scenario) -> None:
         if not field.is_fixed and field.value != "" and not is_default:
             again = changed(mapping, name, parse_value(field.value))
             assert make_scenario(again, LIMITS) == scenario, name
-    mappings, _ = from_address(to_address({"A": scenario}, "network_mse"))
-    assert make_scenario(mappings["A"], LIMITS) == scenario
+    restored, _ = from_address(to_address(scenario, "network_mse"))
+    assert restored is not None
+    assert make_scenario(restored, LIMITS) == scenario
     assert Scenario.from_toml(scenario.to_toml()) == scenario
 
 

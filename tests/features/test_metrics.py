@@ -152,6 +152,19 @@ def test_mistakes_are_named() -> None:
         psofed.simulate(FLEET, trials=2, metrics=[ServerDistance(), ServerDistance(power=1.0)])
 
 
+def test_what_rests_on_theory_refuses_an_own_metric_by_name(tmp_path: Path) -> None:
+    with pytest.raises(psofed.PsofedError, match=r"compare\(\) `metrics`. Only psofed.simulate and psofed.sweep take"):
+        psofed.compare(FLEET, metrics=[WorstEntry()])
+    for tune in (psofed.tune, psofed.optimal_stepsize):
+        with pytest.raises(psofed.InvalidValueError, match=r"metric must be one of .*; got 'worst_entry'"):
+            tune(FLEET, metric="worst_entry")
+    (tmp_path / "fleet.toml").write_text(FLEET.to_toml())
+    for command in ("compare", "tune", "explore"):
+        done = CliRunner().invoke(app, [command, str(tmp_path / "fleet.toml"), "--metric", "worst_entry"])
+        assert done.exit_code != 0
+        assert "--metric" in str(done.output) + str(done.exception)
+
+
 def test_the_command_line_takes_a_metric_of_a_plugin(tmp_path: Path) -> None:
     (tmp_path / "largest_weight.py").write_text(
         "import numpy as np\nimport psofed\n\n\nclass LargestWeight(psofed.Metric):\n"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import InvalidValueError, PsofedError, Scenario, load_result, read_data, simulate
+from psofed import InvalidValueError, PsofedError, Scenario, draw_fleet, load_result, read_data, simulate
 from psofed.data.standardise import Standardiser, standardise
 from psofed.data.table import read_table
-from psofed.fleet.measured import best_weights, measured_fleet
+from psofed.fleet.measured import measured_fleet
 from psofed.simulation.baselines import NAMES, run_baselines
 
 pytestmark = [pytest.mark.fleet, pytest.mark.simulation, pytest.mark.engine]
@@ -119,7 +119,7 @@ def literal_federation(data, scenario, draws):
     clients, dimension = data.num_clients, data.num_columns
     server, models = np.zeros(dimension), np.zeros((clients, dimension))
     network, test, msd = [], [], []
-    best = best_weights(data)
+    best = draw_fleet(Scenario.from_data(data)).target
     for n in range(scenario.iterations):
         squares, server_squares = [], []
         start = models.copy()
@@ -187,7 +187,9 @@ def test_one_client_on_its_own_is_the_lms_worked_by_hand(tmp_path) -> None:
 
 def test_least_squares_in_hindsight_is_numpys(data) -> None:
     inputs, targets = np.concatenate(data.inputs), np.concatenate(data.targets)
-    assert np.allclose(best_weights(data), np.linalg.lstsq(inputs, targets, rcond=None)[0], rtol=1e-4)
+    assert np.allclose(
+        draw_fleet(Scenario.from_data(data)).target, np.linalg.lstsq(inputs, targets, rcond=None)[0], rtol=1e-4
+    )
 
 
 def test_pooled_lms_predicts_all_clients_and_then_learns_from_them_in_turn(data) -> None:
@@ -234,7 +236,7 @@ def test_the_measured_fleet_has_the_measured_moments(data) -> None:
     x = data.inputs[1]
     assert np.allclose(fleet.covariances()[1], x.T @ x / len(x))
     own = np.linalg.lstsq(x, data.targets[1], rcond=None)[0]  # each client's target is its own fit
-    assert np.allclose(fleet.target, best_weights(data))
+    assert np.allclose(fleet.target, draw_fleet(Scenario.from_data(data)).target)
     assert np.allclose(fleet.target + fleet.target_offsets[1], own)
     residual = data.targets[1] - x @ own
     assert np.isclose(fleet.noise_variance[1], np.mean(residual**2))

@@ -21,9 +21,8 @@ from psofed.common.equality import same_values
 from psofed.data.own_data import DataSource
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.scenario.changes import with_values
-from psofed.studies.advice import tuning
-from psofed.studies.advice.running import Runner
-from psofed.studies.advice.tuning import tuned_federation
+from psofed.studies.advice import ways
+from psofed.studies.advice.ways import Runner, tuned_federation
 from psofed.studies.sweeps.cell import Cell
 
 pytestmark = [pytest.mark.data, pytest.mark.scenario, pytest.mark.takes(12)]
@@ -67,15 +66,11 @@ USES: dict[str, Any] = {
     "compare": lambda s: [(m.simulated, m.predicted) for m in psofed.compare(s, trials=2).metrics[:1]],
     "tune": lambda s: psofed.tune(s, shared=[1]).recommended.network_mse,
     "sweep": lambda s: psofed.sweep(s, {"num_shared": [1]}, trials=2).cells[0].estimate("network_mse").mean,
-    "predict_stepsizes": lambda s: psofed.predict_stepsizes(s, [0.02]).network_mse,
     "draw_fleet": lambda s: psofed.draw_fleet(s).noise_variance,
     "advise": lambda s: psofed.advise(s, byzantine=0, trials=1).federation.error,
 }
 # Those whose answer is not an error: it must differ from the drawn fleet's.
-OTHER_USES: dict[str, Any] = {
-    "optimal_stepsize": psofed.optimal_stepsize,
-    "attack_limits": lambda s: psofed.attack_limits(s.replace(attack=SignFlip(clients=(1,)), stepsize=0.3)).scale,
-}
+OTHER_USES: dict[str, Any] = {"optimal_stepsize": psofed.optimal_stepsize}
 TAKE_NO_SCENARIO = {"difference", "from_arrays", "load_plugin", "load_result", "option", "read_data", "read_scenario"}
 
 
@@ -88,7 +83,7 @@ def test_no_public_function_is_forgotten() -> None:
 def test_every_function_takes_the_scenarios_file(name, scenario, folder) -> None:
     if name == "advise":  # a path is a table there
         return
-    use = psofed.attack_limits if name == "attack_limits" else (USES | OTHER_USES)[name]
+    use = (USES | OTHER_USES)[name]
     np.testing.assert_equal(str(use(folder / "plan.toml")), str(use(scenario)))
 
 
@@ -302,10 +297,10 @@ def test_the_explorer_opens_at_what_advice_finds_best_for_all_clients(scenario) 
 
 
 def test_large_tables_are_tuned_on_a_budget(scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "_MOST_UPDATES", 1)
-    monkeypatch.setattr(tuning, "_FEWEST_SAMPLES", 30)
+    monkeypatch.setattr(ways, "_MOST_UPDATES", 1)
+    monkeypatch.setattr(ways, "_FEWEST_SAMPLES", 30)
     seen = []
-    monkeypatch.setattr(tuning, "Runner", lambda s, how: seen.append((s.iterations, how.trials)) or Runner(s, how))
+    monkeypatch.setattr(ways, "Runner", lambda s, how: seen.append((s.iterations, how.trials)) or Runner(s, how))
     assert tuned_federation(scenario.replace(attack=None)).stepsize < scenario.stepsize
     assert seen == [(ROWS, 16), (30, 1)]
 

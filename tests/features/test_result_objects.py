@@ -42,14 +42,13 @@ def every(few, grid):
         "simulation": few,
         "difference": few - simulate(FLEET.replace(num_shared=4), trials=20, seed=4),
         "prediction": predict(FLEET),
-        "stepsizes": psofed.predict_stepsizes(FLEET, [0.05, 0.1, 2.0]),
         "tuning": tune(FLEET, shared=[1, 4]),
         "comparison": compare(FLEET, trials=8),
         "sweep": grid,
     }
 
 
-NAMES = ("simulation", "difference", "prediction", "stepsizes", "tuning", "comparison", "sweep")
+NAMES = ("simulation", "difference", "prediction", "tuning", "comparison", "sweep")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -165,9 +164,7 @@ def test_clients_go_by_name_where_they_have_names(tmp_path) -> None:
 def test_results_of_one_seed_and_fleet_are_pairs(few) -> None:
     other = simulate(FLEET.replace(num_shared=4, stepsize=0.1), trials=12, seed=4)
     found = difference(few, other)
-    assert found.paired
     assert found.trials == (12, 12)  # those that both have
-    assert len(found.pairs()) == 12
     swapped = other - few
     assert swapped.network_mse.decibels == pytest.approx(-found.network_mse.decibels)
 
@@ -181,16 +178,10 @@ def test_results_of_one_seed_and_fleet_are_pairs(few) -> None:
         ({"data": psofed.Data(noise_variance=0.1)}, 4, "data.noise_variance differ"),
     ],
 )
-def test_results_that_are_not_pairs_are_said_to_be_none_by_name(few, changes, seed: int, words: str) -> None:
+def test_results_that_are_not_pairs_are_refused_by_name(few, changes, seed: int, words: str) -> None:
     other = simulate(FLEET.replace(**changes), trials=8, seed=seed)
-    found = few - other
-    assert not found.paired
-    assert words in found.reasons[0]
-    assert words in found.report().subject
     with pytest.raises(PsofedError, match=f"not pairs: {words}"):
-        difference(few, other, paired=True)
-    with pytest.raises(PsofedError, match="no pairs"):
-        found.pairs()
+        _ = few - other
 
 
 def test_only_results_have_differences(few) -> None:
@@ -290,8 +281,8 @@ def test_theory_that_no_point_has_is_refused_by_name() -> None:
 
 def test_results_over_other_iterations_are_not_pairs() -> None:
     fleet = psofed.Scenario(num_clients=5, dimension=2, iterations=20)
-    found = psofed.difference(*(psofed.simulate(fleet, trials=2, tail=tail) for tail in (10, 5)))
-    assert found.basis == "not paired, 2 and 2 trials: they average over the last 10 and 5 iterations"
+    with pytest.raises(PsofedError, match="not pairs: they average over the last 10 and 5 iterations"):
+        psofed.difference(*(psofed.simulate(fleet, trials=2, tail=tail) for tail in (10, 5)))
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
@@ -379,11 +370,10 @@ def test_a_simulation_is_not_saved_under_a_name_that_promises_something_else(tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_nothing_against_something_is_infinitely_less_whether_paired_or_not() -> None:
-    from psofed.results.metric_difference import paired_difference, unpaired_difference
+def test_nothing_against_something_is_infinitely_less() -> None:
+    from psofed.results.differences import paired_difference
 
     nothing, something = np.zeros(8), np.linspace(0.9, 1.1, 8)
-    for compared in (paired_difference, unpaired_difference):
-        assert compared(nothing, something).decibels == -math.inf
-        assert compared(something, nothing).decibels == math.inf
-        assert compared(nothing, nothing).decibels == 0.0
+    assert paired_difference(nothing, something).decibels == -math.inf
+    assert paired_difference(something, nothing).decibels == math.inf
+    assert paired_difference(nothing, nothing).decibels == 0.0

@@ -38,7 +38,6 @@ OPTIONS = {"stepsize": 0.04, "num_shared": 2, "num_participants": 2, "random_sta
 
 def test_the_update_is_that_of_simulate():
     """A hand-written PSO-Fed on the draws of trial 0."""
-    from psofed.engine.draws import NO_DRAWS
     from psofed.simulation.online import OnlineFederation, online_scenario
 
     X, y, clients = table()
@@ -49,7 +48,7 @@ def test_the_update_is_that_of_simulate():
     targets = [y[clients == name] for name in made.clients_]
     federation.add(rows, targets)
     iterations = federation.iteration + federation.num_waiting
-    exchange = federation._run._drawer.draw(0, iterations, (NO_DRAWS.inputs, NO_DRAWS.residuals), 0)
+    exchange = federation._run._drawer.draw(0, iterations)
     models, server = np.zeros((3, 4)), np.zeros(4)
     for n in range(iterations):
         for k in exchange.participants[n, 0]:

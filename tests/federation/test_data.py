@@ -19,7 +19,6 @@ from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made
 from psofed.federation.transport.in_process import InProcessHub
-from psofed.fleet.measured import best_weights
 from psofed.models import Rff
 
 pytestmark = pytest.mark.federation
@@ -152,7 +151,7 @@ def test_a_federation_learns_from_raw_units_and_keeps_the_scaling(tmp_path):
     assert not server.strikes.counts
     assert examples_of(server) == 3 * 280  # 20 rows of each only feed the means
     data = psofed.read_data(path, "station", "output", ["pressure", "wind"])
-    np.testing.assert_allclose(server.state.model, best_weights(data), atol=0.12)
+    np.testing.assert_allclose(server.state.model, psofed.draw_fleet(psofed.Scenario.from_data(data)).target, atol=0.12)
     scaling = read_stream(hub.nodes["north"].store.held.clients[""].records).scaling
     assert scaling.rows == 300
     assert scaling.means[0] == pytest.approx(101325, abs=100)

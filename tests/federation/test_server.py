@@ -590,7 +590,7 @@ def test_a_history_that_was_cut_short_is_no_obstacle(tmp_path):
     run(hub, rounds=3, checkpoint=path)
     (history,) = CheckpointStore(path).history.paths()
     with history.open("ab") as file:
-        file.write(b'{"round": 4, "partic')
+        file.write(b'\n{"round": 4, "partic')
     server = run(hub, rounds=5, checkpoint=path, resume=True)
     assert [record["round"] for record in server.state.history] == [1, 2, 3, 4, 5]
     entries = CheckpointStore(path).history.entries(server.state)

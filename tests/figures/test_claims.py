@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from psofed.paper.claims import CLAIMS, HOLDS, PARTLY, Gap, check_claims
-from psofed.paper.curves import published_table
-from psofed.paper.figures import figure_names
+from psofed.paper.figures import figure_names, published_table
 from psofed.paper.model import Quality
 from psofed.paper.reproduce import reproduce
 

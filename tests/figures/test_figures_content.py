@@ -8,8 +8,7 @@ import pytest
 
 import psofed
 from psofed.common.errors import InvalidValueError
-from psofed.paper.curves import STEPSIZES, paper_scenario, predict_point, published_table
-from psofed.paper.figures import figure_names, load_figure
+from psofed.paper.figures import STEPSIZES, figure_names, load_figure, paper_scenario, predict_point, published_table
 from psofed.paper.model import KINDS, Quality
 from psofed.paper.reproduce import choose_figures
 from psofed.scenario import UPLINKS

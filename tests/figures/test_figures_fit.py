@@ -48,7 +48,6 @@ def charts(reproduction):
         "prediction": psofed.predict(scenario).chart(),
         "comparison": psofed.compare(scenario, trials=8).chart(),
         "difference": (simulation - other).chart(),
-        "stepsizes": psofed.predict_stepsizes(scenario, [0.01, 0.1, 0.2, 2.0]).chart(),
         "tuning": psofed.tune(scenario).chart(),
         "sweep over names": psofed.sweep(scenario, names, trials=2).chart(),
         "sweep with panels": psofed.sweep(scenario, panels, trials=2).chart(x="stepsize", col="num_shared"),

@@ -15,8 +15,7 @@ slopes with 5 Byzantine clients: within 50 %; the rise is 0.6 dB, read off with 
 import numpy as np
 import pytest
 
-from psofed.paper.curves import predict_point, published_table
-from psofed.paper.figures import load_figure
+from psofed.paper.figures import load_figure, predict_point, published_table
 from psofed.scenario.changes import with_values
 
 pytestmark = pytest.mark.paper

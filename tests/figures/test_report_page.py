@@ -8,12 +8,10 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from psofed.paper.charts import spread_labels
+from psofed.paper.charts import LOOKS, look_of
 from psofed.paper.claims import HOLDS, PARTLY
 from psofed.paper.figures import figure_names
-from psofed.paper.look import LOOKS, look_of
-from psofed.paper.page import typeset, write_page
-from psofed.paper.report import answer
+from psofed.paper.report import answer, typeset, write_page
 from psofed.paper.reproduce import save_reproduction
 from psofed.scenario import UPLINKS
 
@@ -71,14 +69,6 @@ def test_every_curve_of_the_figures_has_a_look_of_its_own_kept_in_all_figures(re
 def test_the_right_panel_of_figure_1_shows_only_what_it_has(reproduction):
     panel = reproduction.figures["fig1"].panel("redrawn")
     assert {series.label.removesuffix(", printed simulation") for series in panel} == {"PSO-Fed", "Online-Fed"}
-
-
-def test_labels_beside_curves_do_not_cover_each_other():
-    levels = np.array([-11.2, -11.1, -3.0, -11.15, -18.0])
-    found = spread_labels(levels)
-    assert np.all(np.diff(np.sort(found)) >= 0.05 * 15 - 1e-9)
-    assert list(np.argsort(found)) == list(np.argsort(levels))
-    np.testing.assert_allclose(found[[2, 4]], levels[[2, 4]])
 
 
 def test_the_page_needs_nothing_from_elsewhere(saved):

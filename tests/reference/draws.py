@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.drift import TargetMoves
-from psofed.engine.inputs import make_input_model
-from psofed.engine.masks import Masks
+from psofed.engine.draws import Masks, TargetMoves
+from psofed.engine.learning import InputModel
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.participants import draw_participants
-from psofed.engine.server_samples import draw_test_instances
+from psofed.engine.samples import draw_test_instances
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
@@ -146,7 +145,7 @@ def _draw_data(scenario: Scenario, fleet: Fleet, stream: Stream) -> tuple[FloatA
     column = np.empty((2 * words * clients * count, 1), np.float32)
     fill_standard_normal(stream.key, stream.gamma, 0, column)
     normals = column.reshape(count, clients, 2 * words).astype(np.float64)
-    model = make_input_model(fleet)
+    model = InputModel(fleet)
     if not scenario.data.stream.is_independent:
         inputs = _draw_over_time(scenario, model.scale, normals[..., :dimension])
     elif model.factors.size:

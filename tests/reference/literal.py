@@ -10,7 +10,7 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.engine.server_samples import draw_clean_samples
+from psofed.engine.samples import draw_clean_samples
 from psofed.engine.streams import make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.base import Learner

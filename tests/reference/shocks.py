@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray
-from psofed.engine.attackers import common_normal, draw_byzantine, first_word
+from psofed.engine.attacks import common_normal, draw_byzantine, first_word
 from psofed.engine.compiling import compiled
 from psofed.engine.normals import normal_at, uniform_at
 from psofed.engine.streams import Stream, WordArray

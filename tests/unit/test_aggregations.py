@@ -22,7 +22,7 @@ from psofed.parts.aggregations import (
     Phocas,
     TrimmedMean,
 )
-from psofed.parts.aggregations._krum import length_key
+from psofed.parts.aggregations.selecting import length_key
 from psofed.parts.models import Rff
 from psofed.parts.plain import combine_uploads
 from psofed.scenario.changes import with_values

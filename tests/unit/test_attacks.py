@@ -62,8 +62,6 @@ BY_HAND = [
     (MinSum(**ALWAYS), [1.5 - (29 / 3 / 10.25 * 1.75) ** 0.5, 5 / 3 - (29 / 3 / 10.25 / 3) ** 0.5, NAN]),
     # w' = w_n − 2 (mean − w_n): 0.5 − 2·1.5, 2 + 2·0.5
     (InnerProduct(scale=2.0, **ALWAYS), [-2.5, 3.0, NAN]),
-    # The lowest clean client that shares entry 0 is client 1, entry 1 client 2.
-    (Mimic(victim="lowest", **ALWAYS), [1.0, 1.0, NAN]),
     # Updates vary most in entries 0 and 2, against each other; there client 3 stands out, who shares entries 0 and 1.
     (Mimic(**ALWAYS), [3.0, 2.0, NAN]),
     (DropOut(**ALWAYS), [NAN, NAN, NAN]),
@@ -217,24 +215,22 @@ def test_a_little_is_enough_goes_as_far_as_the_paper_derives_from_the_numbers(n:
     assert abs((received[0, 0] - honest.mean()) / honest.std(ddof=1) - z) < 0.005
 
 
-@pytest.mark.parametrize("direction", ["deviation", "unit", "sign"])
 @pytest.mark.parametrize("kind", [MinMax, MinSum])
-def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(kind: type[Attack], direction: str) -> None:
+def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(kind: type[Attack]) -> None:
     rng = np.random.default_rng(3)
     for size in ((4, 1), (7, 3), (12, 6)):
         honest = rng.normal(size=size) + 0.5
         uploads = np.vstack([np.zeros(size[1]), honest])
         received = corrupt_uploads(
-            kind(num_byzantine=1, direction=direction), uploads, np.arange(len(uploads)) < 1, server=np.zeros(size[1]),
+            kind(num_byzantine=1), uploads, np.arange(len(uploads)) < 1, server=np.zeros(size[1]),
             clients=np.arange(len(uploads)), iteration=0, normals=np.zeros_like(uploads),
             common_normals=np.zeros(size[1]),
         )[0]  # fmt: skip
-        mean = honest.mean(axis=0)
-        away = {"deviation": honest.std(axis=0, ddof=1), "unit": mean / np.linalg.norm(mean), "sign": np.sign(mean)}
+        mean, away = honest.mean(axis=0), honest.std(axis=0, ddof=1)
         squares = ((honest[:, None] - honest[None]) ** 2).sum(axis=2)
 
         def allowed(gamma: float) -> bool:
-            own = ((mean - gamma * away[direction] - honest) ** 2).sum(axis=1)  # noqa: B023
+            own = ((mean - gamma * away - honest) ** 2).sum(axis=1)  # noqa: B023
             if kind is MinMax:
                 return own.max() <= squares.max()  # noqa: B023
             return own.sum() <= squares.sum(axis=1).max()  # noqa: B023
@@ -246,7 +242,7 @@ def test_how_far_min_max_and_min_sum_go_is_what_the_papers_search_finds(kind: ty
             else:
                 gamma -= step / 2
             step /= 2
-        assert np.allclose(received, mean - best * away[direction], atol=1e-6)
+        assert np.allclose(received, mean - best * away, atol=1e-6)
 
 
 def test_mimic_settles_on_one_victim_that_stands_out() -> None:

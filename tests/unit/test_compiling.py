@@ -1,7 +1,7 @@
 """Where kernels are kept, and whether there are any; what becomes of bodies that are not compiled."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
@@ -13,7 +13,7 @@ from psofed.engine.hooks import explained
 from psofed.engine.iteration import advance
 from psofed.engine.normals import fill_standard_normal, mix_word
 from psofed.engine.participants import _fill
-from psofed.engine.tables import STAGE, KernelTable
+from psofed.engine.tables import STAGE, KernelTable, Table
 from psofed.parts.attacks import ConstantBias
 
 pytestmark = pytest.mark.engine
@@ -59,23 +59,23 @@ def test_what_fails_in_a_body_is_said_to_be_a_parts_own() -> None:
     assert "a part's own code failed with ValueError: no mask (test_compiling.py, line" in str(told)
 
 
-class Numbers(NamedTuple):
+class Numbers(Table):
     """What a stage is shown."""
 
-    options: np.ndarray
-    values: np.ndarray
+    def __init__(self, *values: float) -> None:
+        self.options, self.values = np.ones(1), np.array(values)
 
 
 def test_what_a_python_method_is_shown_is_the_memory_of_the_kernel() -> None:
-    """The named tuple itself: nothing is copied on the way through a C function."""
-    values, seen, stage_hooks = Numbers(np.ones(1), np.arange(3.0)), [], hooks.Hooks()
+    """The object itself: nothing is copied on the way through a C function."""
+    values, seen, stage_hooks = Numbers(0.0, 1.0, 2.0), [], hooks.Hooks()
 
-    def make_frame(unpack: Any, body: Any) -> Any:
-        return lambda *arguments: seen.append(arguments)
+    def frame(method: Any, *arguments: Any) -> None:
+        seen.append(arguments)
 
     part = ConstantBias(num_byzantine=1)
     with hooks.run_as_python(part):
-        address = stage_hooks.add(part, "corrupt", make_frame, values)
+        address = stage_hooks.add(part, "corrupt", frame, values)
     table = KernelTable(values)
     STAGE(address)(3, 4, 5, table.address)
     stage_hooks.check()
@@ -84,16 +84,13 @@ def test_what_a_python_method_is_shown_is_the_memory_of_the_kernel() -> None:
 
 
 def test_the_first_error_of_a_python_method_ends_the_run() -> None:
-    def make_frame(unpack: Any, body: Any) -> Any:
-        def frame(n: int, k: int, g: int, table: Numbers) -> None:
-            raise ValueError(f"iteration {n}")
-
-        return frame
+    def frame(method: Any, n: int, k: int, g: int, table: Numbers) -> None:
+        raise ValueError(f"iteration {n}")
 
     part, stage_hooks = ConstantBias(num_byzantine=1), hooks.Hooks()
-    table = KernelTable(Numbers(np.ones(1), np.ones(2)))
+    table = KernelTable(Numbers(1.0, 1.0))
     with hooks.run_as_python(part):
-        address = stage_hooks.add(part, "corrupt", make_frame, table.values)
+        address = stage_hooks.add(part, "corrupt", frame, table.values)
     STAGE(address)(3, 0, 0, table.address)
     STAGE(address)(4, 0, 0, table.address)
     with pytest.raises(PsofedError, match="failed with ValueError: iteration 3"):

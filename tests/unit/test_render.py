@@ -1,6 +1,5 @@
-"""Reports: one value, written alike for the terminal, notebooks, Markdown, LaTeX and JSON."""
+"""Reports: one value, written alike for the terminal, notebooks and LaTeX."""
 
-import json
 import math
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import psofed
 from psofed.common.errors import InvalidValueError
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.cells import write_table
-from psofed.render.charts import Chart, Panels, RowChart, Rows, Scale, Series, Span
+from psofed.render.charts import Chart, Panels, RowChart, Scale, Series
 
 pytestmark = pytest.mark.render
 
@@ -54,17 +53,15 @@ def test_the_next_step_is_a_command_where_the_file_is_known() -> None:
     assert REPORT.to_text(file="fleet.toml").endswith("Check it: psofed compare fleet.toml")
 
 
-def test_long_tables_are_cut_in_a_terminal_and_whole_in_markdown() -> None:
+def test_long_tables_are_cut_in_a_terminal_and_whole_in_latex() -> None:
     rows = tuple((f"row {n}", Measured(0.1), None) for n in range(60))
     long = Report("Many.", tables=(Table("", COLUMNS, rows),))
     assert "… 50 more rows" in long.to_text(rows=10)
-    assert "row 59" in long.to_markdown()
+    assert "row 59" in long.to_latex()
 
 
-def test_markdown_and_latex_escape_what_means_something_to_them() -> None:
-    markdown, latex = REPORT.to_markdown(), REPORT.to_latex()
-    assert r"a \| b\_c & d" in markdown
-    assert "| ---: |" in markdown
+def test_latex_escapes_what_means_something_to_it() -> None:
+    latex = REPORT.to_latex()
     assert r"a | b\_c \& d" in latex
     assert r"\begin{tabular}{lrrr}" in latex
     assert r"95\,\% interval" in latex
@@ -98,14 +95,6 @@ def test_html_escapes_every_text() -> None:
         assert made.count(tag) == (1 if tag == "<b>" else 0)  # the headline's own
 
 
-def test_json_keeps_numbers_unrounded_with_their_units() -> None:
-    plain = json.loads(json.dumps(REPORT.to_json(), allow_nan=False))
-    cell = plain["tables"][0]["rows"][0][1]
-    assert cell == {"value": 0.01, "interval_95": [0.009, 0.011], "db": -20.0}
-    assert plain["tables"][0]["rows"][1][1]["value"] is None
-    assert plain["next_step"]["command"] == "psofed compare FILE"
-
-
 def test_a_row_of_the_wrong_length_is_refused() -> None:
     with pytest.raises(ValueError, match="a row of 1 cells in a table of 3 columns"):
         Table("", COLUMNS, (("x",),))
@@ -131,9 +120,7 @@ def chart() -> Chart:
     x = np.arange(1.0, 6.0)
     y = np.array([-1.0, -2.0, np.nan, 30.0, np.inf])
     series = Series("a $ b", x, y, y - 1, y + 1, marker="o", is_median=x == 2, is_lost=x == 5)
-    return Chart(
-        "costs $5", Scale("x", log=True), Scale("y", limits=(-4.0, 4.0)), (series,), (Span(1, 2, "x", "here"),)
-    )
+    return Chart("costs $5", Scale("x", log=True), Scale("y", limits=(-4.0, 4.0)), (series,))
 
 
 def test_charts_mark_what_diverged_and_what_lies_above() -> None:
@@ -142,7 +129,7 @@ def test_charts_mark_what_diverged_and_what_lies_above() -> None:
     figure = draw_chart(chart())
     axes = figure.axes[0]
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == [r"a \$ b", "here", "some trials diverged", "above the picture", "median, heavy tails"]
+    assert labels == [r"a \$ b", "some trials diverged", "above the picture", "median, heavy tails"]
     assert axes.get_ylim() == (-4.0, 4.0)
 
 
@@ -150,7 +137,7 @@ def test_rows_and_panels_are_drawn() -> None:
     from psofed.render.figures import draw_chart, figure_to_png
 
     values = np.array([0.1, np.inf, np.nan])
-    rows = RowChart("t", Scale("x"), ("a", "b", "c"), (Rows("r", values, values - 1, values + 1),), zero=True)
+    rows = RowChart("t", Scale("x"), ("a", "b", "c"), values, values - 1, values + 1)
     panels = Panels("both", ((rows, chart()), (chart(), None)), size=(8.0, 5.0))
     assert figure_to_png(draw_chart(panels)).startswith(b"\x89PNG")
 
@@ -160,7 +147,7 @@ def test_a_row_beyond_the_axis_shows_its_number_and_the_rest_of_its_interval() -
 
     values = np.array([-22.5, 2.0])
     scale = Scale("x", limits=(-20.0, 5.0))
-    chart = RowChart("t", scale, ("far", "near"), (Rows("", values, values - 7, values + 7),))
+    chart = RowChart("t", scale, ("far", "near"), values, values - 7, values + 7)
     axes = draw_chart(chart).axes[0]
     assert [(text.get_text(), text.xy) for text in axes.texts] == [("−22.5", (-15.5, 0))]
     assert [tuple(ends[:, 0]) for ends in axes.collections[0].get_segments()] == [(-29.5, -15.5), (-5.0, 9.0)]

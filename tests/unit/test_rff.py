@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from psofed import Data, InvalidValueError, PsofedError, Scenario, simulate
-from psofed.fleet.nonlinear import best_mse, estimate_moments, evaluate_function, fit_best_weights, measure_features
+from psofed.engine.samples import evaluate
+from psofed.fleet.measured import measure_features
 from psofed.parts.models import Linear, Rff
 from psofed.parts.registry import part_names
 
@@ -59,14 +60,15 @@ BY_HAND = {
 @pytest.mark.parametrize("name", part_names("function"))
 def test_functions_give_the_values_worked_by_hand(name: str) -> None:
     scenario = Scenario(num_clients=5, dimension=4, data=Data(function=name))
-    assert np.allclose(evaluate_function(scenario, X), BY_HAND[name], rtol=1e-14)
+    assert np.allclose(evaluate(scenario.data.function, X), BY_HAND[name], rtol=1e-14)
     assert np.allclose(scenario.data.function.value(X[0]), BY_HAND[name], rtol=1e-14)
 
 
 def test_best_weights_of_a_linear_function_are_the_functions_own() -> None:
     scenario = Scenario(num_clients=5, dimension=4, data=Data(function="sum", noise_variance=0.01))
-    assert np.allclose(fit_best_weights(scenario), 0.5, atol=0.005)
-    assert math.isclose(best_mse(scenario), 0.01, rel_tol=0.02)
+    fleet = measure_features(scenario)
+    assert np.allclose(fleet.target, 0.5, atol=0.005)
+    assert math.isclose(fleet.noise_variance.mean(), 0.01, rel_tol=0.02)
 
 
 def test_a_linear_function_is_learned_as_linear_streams_are() -> None:
@@ -84,16 +86,12 @@ def test_features_learn_what_a_line_cannot() -> None:
     )
     assert rff.network_mse.mean < 0.15
     assert line.network_mse.mean > 0.3
-    assert rff.network_mse.mean >= best_mse(RFF) - 4 * rff.network_mse.standard_error
+    assert rff.network_mse.mean >= measure_features(RFF).noise_variance.mean() - 4 * rff.network_mse.standard_error
 
 
 def test_moments_of_the_linear_stand_in_are_those_of_the_features() -> None:
-    moments = estimate_moments(RFF)
-    stand_in = measure_features(RFF)
-    assert np.array_equal(stand_in.covariances(), moments.covariances)
     # The diagonal of R: E[2/D cos²] is near 1/D, so the trace is near 1.
-    assert abs(np.trace(moments.covariances[0]) - 1) < 0.1
-    assert stand_in.noise_variance.mean() == pytest.approx(best_mse(RFF))
+    assert abs(np.trace(measure_features(RFF).covariances()[0]) - 1) < 0.1
 
 
 @pytest.mark.parametrize(

@@ -179,8 +179,8 @@ def test_a_sweep_is_labelled_by_the_fields_that_vary(tmp_path):
         np.testing.assert_array_equal(loaded["network_mse"].values, data["network_mse"].values)
         assert Scenario.from_toml(loaded.attrs["base"]) == SCENARIO
     lines = table.read_text().splitlines()
-    assert lines[0].startswith("num_shared,stepsize,network_mse,")
-    assert len(lines) == 7
+    assert lines[0].startswith("num_shared,stepsize,metric,mean,standard_error,")
+    assert len(lines) == 1 + 6 * 4  # a row per point and metric
 
 
 def test_points_of_one_sweep_share_their_draws_so_differences_are_sharp():

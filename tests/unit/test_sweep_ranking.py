@@ -9,7 +9,7 @@ from psofed import Scenario, sweep
 from psofed.attacks import Gaussian
 from psofed.results.metrics import label_of
 from psofed.studies.sweeps import Axis
-from psofed.studies.sweeps.ranking import Ranking, rank
+from psofed.studies.sweeps.report import Ranking, rank
 
 pytestmark = pytest.mark.studies
 

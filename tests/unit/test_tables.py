@@ -1,4 +1,4 @@
-"""What compiled code reads from a table is what stands in the tuple."""
+"""What compiled code reads from a table is what stands in the object."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from psofed.engine.compiling import compiled
-from psofed.engine.tables import KernelTable
+from psofed.engine.tables import KernelTable, Table
 
 pytestmark = pytest.mark.engine
 
@@ -19,13 +19,13 @@ class Inner(NamedTuple):
     values: np.ndarray
 
 
-class Outer(NamedTuple):
+class Outer(Table):
     """A tuple between numbers."""
 
-    first: float
-    inner: Inner
-    table: np.ndarray
-    last: float
+    def __init__(self, inner: Inner, first: float = -0.1) -> None:
+        self.first, self.inner = first, inner
+        self.table = np.arange(6.0).reshape(2, 3)
+        self.last = float("inf")
 
 
 @compiled
@@ -38,7 +38,7 @@ def _read(outer, out):
 
 def _make() -> Outer:
     values = np.array([3, -4], np.int32)
-    return Outer(-0.1, Inner(True, -5, values), np.arange(6.0).reshape(2, 3), float("inf"))
+    return Outer(Inner(True, -5, values))
 
 
 def test_fields_are_read_and_arrays_are_shared() -> None:
@@ -48,18 +48,20 @@ def test_fields_are_read_and_arrays_are_shared() -> None:
     assert outer.table[0, 1] == 7.0
 
 
-def test_tuples_that_have_not_changed_are_used_again() -> None:
+def test_objects_that_have_not_changed_are_used_again() -> None:
     outer = _make()
     before = KernelTable(outer)
-    after = KernelTable(outer._replace(first=2.0), before)
+    after = KernelTable(Outer(outer.inner, first=2.0), before)
     assert after.kind == before.kind
     assert after._parts[1] is before._parts[1]
-    changed = KernelTable(outer._replace(inner=outer.inner._replace(count=8)), before)
+    changed = KernelTable(Outer(outer.inner._replace(count=8)), before)
     out = np.zeros(7)
     _read(changed, out)
     assert out[2] == 8.0
 
 
 def test_arrays_with_gaps_are_refused() -> None:
+    outer = _make()
+    outer.table = np.zeros((4, 6))[:, ::2]
     with pytest.raises(AssertionError, match="contiguous"):
-        KernelTable(_make()._replace(table=np.zeros((4, 6))[:, ::2]))
+        KernelTable(outer)

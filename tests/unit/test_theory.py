@@ -13,9 +13,9 @@ import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.availabilities import Bernoulli
 from psofed.cli import app
+from psofed.explore.answers import Side, sentence
 from psofed.explore.exports import as_command
-from psofed.explore.theory import theory_steps
-from psofed.explore.words import Side, sentence
+from psofed.explore.steps import theory_steps
 from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
@@ -345,8 +345,6 @@ def test_theory_refuses_fleets_that_learn_nothing() -> None:
     slow = psofed.Scenario(num_clients=1, dimension=2, stepsize=1e-17)
     with pytest.raises(psofed.NotCoveredError, match=r"stepsize = 1e-17 is so small .* at least 8\.7e-14"):
         _ = psofed.predict(slow).network_mse
-    with pytest.raises(psofed.NotCoveredError, match="so small"):
-        psofed.predict_stepsizes(slow, [0.1, 1e-17])
 
 
 def test_a_stepsize_far_beyond_the_limit_is_unstable_and_numpy_says_nothing() -> None:

@@ -15,8 +15,7 @@ class AdviceOutput(PlotOutput):
     """Where advice goes."""
 
     out: Path | None = option(
-        default=None,
-        text="save everything (.json, or .nc for NetCDF), the clients (.csv), or the plan for `federation run` (.toml)",
+        default=None, text="save everything (.json), the clients (.csv), or the plan for `federation run` (.toml)"
     )
 
 

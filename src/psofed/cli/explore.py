@@ -35,7 +35,7 @@ def explore(settings: ExplorerSettings, source: OpeningScenario, reading: Given[
     if source.file is not None or source.data is not None:
         scenario = source.fit(reading, everybody=True)
         if scenario.data.rows is not None and not source.gives("stepsize"):
-            from psofed.studies.advice.tuning import tuned_federation
+            from psofed.studies.advice.ways import tuned_federation
 
             scenario = tuned_federation(scenario, keep_shared=source.gives("num_shared"))
     elif source.changes:

@@ -253,7 +253,7 @@ def run(
 def _with_rule(source: ScenarioFile, synthetic: bool) -> "tuple[Scenario, list[str]]":
     """Return the scenario of a run and remarks; unless a rule is named, the federation's own default is used."""
     from psofed.federation.server.step import Combination
-    from psofed.parts.aggregations.mean import Mean
+    from psofed.parts.aggregations.by_entry import Mean
     from psofed.scenario.file import refuse_table
 
     assert source.file is not None  # it is required

@@ -25,7 +25,7 @@ import typer
 from click.core import ParameterSource
 
 from psofed.common.errors import InvalidValueError, MissingValueError
-from psofed.common.options import Option, in_words, is_required, option_of, value_type
+from psofed.common.options import in_words, is_required, option_of, value_type
 from psofed.common.settings import Settings
 
 S = TypeVar("S", bound=Settings)
@@ -161,68 +161,55 @@ def words_of(command: str, *given: Settings | Given[Any]) -> str:
 
 
 class _Value(click.ParamType):
-    """Reads one value of a setting; its range is checked when the settings are made."""
+    """Reads a value of a setting, or a list separated by commas; its range is checked when the settings are made."""
 
-    def __init__(self, field: "dataclasses.Field[Any]") -> None:
-        self.field = field
-        self.kind, _ = value_type(field)
-        self.name = _METAVARS.get(self.kind, "TEXT").lower()
+    def __init__(self, field: "dataclasses.Field[Any]", kind: str) -> None:
+        self.field, self.kind = field, kind
+        self.name = _METAVARS.get(kind, "TEXT").lower()
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value of a text; an error names the option."""
-        if not isinstance(value, str) or self.kind not in ("int", "float"):
+        if not isinstance(value, str):
             return value
+        if self.kind == "Sequence[str]":
+            return tuple(entry.strip() for entry in value.split(",") if entry.strip())
         try:
-            return int(value) if self.kind == "int" else float(value)
+            return {"int": int, "float": float}.get(self.kind, str)(value)
         except ValueError:
             raise InvalidValueError(flag_of(self.field), value, in_words(self.field)) from None
 
 
-class _Names(click.ParamType):
-    """Reads a list separated by commas."""
-
-    name = "a,b,c"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the entries of a text, without surrounding spaces and empty entries."""
-        if not isinstance(value, str):
-            return value
-        return tuple(entry.strip() for entry in value.split(",") if entry.strip())
-
-
-_PATH = click.Path(path_type=Path)
 _METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH", "Sequence[str]": "A,B,…", "str": "TEXT"}
 
 
 def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", is_deferred: bool) -> inspect.Parameter:
-    about, (value, _) = option_of(field), value_type(field)
-    annotation: Any = str | None
+    about, (value, _), required = option_of(field), value_type(field), is_required(field)
+    text = about.text.replace("[", "\\[")  # Rich would read a bracket as markup
+    remark = " Required." if required and not about.positional and not is_deferred else ""
     settings: dict[str, Any] = {
-        "help": _help(about, is_required(field) and not about.positional and not is_deferred),
+        "help": f"{text[:1].upper()}{text[1:]}.{remark}" if text else "",
         "rich_help_panel": None if about.positional else about.group or kind.group or None,
         "metavar": about.metavar or ("|".join(about.choices) if about.choices else _METAVARS.get(value)),
-        "show_default": not is_required(field) and field.default not in (None, ()),
+        "show_default": not required and field.default not in (None, ()),
     }
-    default: Any = None if is_required(field) else field.default
-    if is_required(field) and about.positional:
+    annotation: Any = str | None
+    default: Any = None if required else field.default
+    if required and about.positional:
         default = inspect.Parameter.empty  # Click then shows it as required, and refuses to go on without
     if value == "bool":
         annotation = bool
-        settings["metavar"] = None
-        settings["show_default"] = field.default is True
-    elif about.repeat:
-        annotation, default = list[str], []
-        settings["click_type"] = _PATH if "Path" in value else _Value(field)
-    elif value == "Path":
-        settings["click_type"] = _PATH
-    elif value == "Sequence[str]":
-        settings["click_type"] = _Names()
-        default = ",".join(map(str, default)) if default else None
+        settings |= {"metavar": None, "show_default": field.default is True}
     else:
-        settings["click_type"] = _Value(field)
-    complete = about.complete or (functools.partial(_starting, about.choices) if about.choices else None)
-    if complete is not None:
-        settings["autocompletion"] = _completion(complete)
+        item = "str" if about.repeat and value == "Sequence[str]" else value
+        settings["click_type"] = click.Path(path_type=Path) if "Path" in value else _Value(field, item)
+        if about.repeat:
+            annotation, default = list[str], []
+        elif value == "Sequence[str]":
+            default = ",".join(map(str, default)) if default else None
+    if about.complete is not None:
+        settings["autocompletion"] = about.complete
+    elif choices := about.choices:
+        settings["autocompletion"] = lambda incomplete: [one for one in choices if one.startswith(incomplete)]
     if about.positional:
         info = typer.Argument(**settings)
     else:
@@ -233,22 +220,6 @@ def _parameter(kind: type[Settings], field: "dataclasses.Field[Any]", is_deferre
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[annotation, info], default=default
     )
-
-
-def _help(about: Option, required: bool) -> str:
-    text = about.text.replace("[", "\\[")  # Rich would read a bracket as markup
-    return f"{text[:1].upper()}{text[1:]}.{' Required.' if required else ''}" if text else ""
-
-
-def _starting(choices: tuple[str, ...], incomplete: str) -> list[str]:
-    return [choice for choice in choices if choice.startswith(incomplete)]
-
-
-def _completion(complete: Callable[[str], Any]) -> Callable[[str], Any]:
-    def candidates(incomplete: str) -> Any:
-        return complete(incomplete)
-
-    return candidates
 
 
 def _settings_in(hint: Any) -> tuple[type[Settings], bool] | None:

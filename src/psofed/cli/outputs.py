@@ -3,9 +3,8 @@
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +16,6 @@ from psofed.common.options import option
 from psofed.common.settings import Settings, call_with
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from psofed.common.types import ProgressCallback
     from psofed.render import Report
     from psofed.scenario import Scenario
@@ -118,63 +115,26 @@ def progress(label: str, unit: str = "") -> Iterator["ProgressCallback"]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    bar = _Bar(label, unit)
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counted]}"), TimeElapsedColumn(),
+        TextColumn("left:"), TimeRemainingColumn(),
+    )  # fmt: skip
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(label, total=None, counted="")
+
+    def update(done: float, total: int) -> None:
+        counted = f"{int(done)} of {total} {unit}" if unit else f"{done / total:.0%}"
+        bar.update(task, completed=done, total=total, counted=counted)
+
     timer = threading.Timer(_PATIENCE, bar.start)
     timer.daemon = True
     timer.start()
     try:
-        yield bar.update
+        yield update
     finally:
         timer.cancel()
+        timer.join()  # it may be starting the bar
         bar.stop()
-
-
-class _Bar:
-    """A bar that another thread may start, and that imports what draws it only then."""
-
-    def __init__(self, label: str, unit: str) -> None:
-        self._label, self._unit = label, unit
-        self._done, self._total = 0.0, 0
-        self._drawn: Progress | None = None
-        self._lock = threading.Lock()
-        self._stopped = False
-
-    def start(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-        from rich.text import Text
-
-        class Remaining(ProgressColumn):
-            def render(self, task: Task) -> Text:
-                left = task.time_remaining
-                spent = f"{_PATIENCE + (task.elapsed or 0.0):.0f} s"
-                return Text(spent if left is None else f"{timedelta(seconds=int(left))} left")
-
-        bar = self
-
-        class Newest(Progress):
-            def get_renderables(self) -> Iterable[Any]:
-                if bar._total:
-                    self.update(self.task_ids[0], completed=bar._done, total=bar._total, counted=bar._counted())
-                return super().get_renderables()
-
-        counted = TextColumn("{task.fields[counted]}")
-        columns = (TextColumn("{task.description}"), BarColumn(), counted, Remaining())
-        with self._lock:
-            if not self._stopped:
-                self._drawn = Newest(*columns, console=Console(stderr=True), transient=True)
-                self._drawn.add_task(self._label, total=None, counted="")
-                self._drawn.start()
-
-    def update(self, done: float, total: int) -> None:
-        self._done, self._total = done, total
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            if self._drawn is not None:
-                self._drawn.stop()
-
-    def _counted(self) -> str:
-        done, total = self._done, self._total
-        return f"{int(done)} of {total} {self._unit}" if self._unit else f"{done / total:.0%}"

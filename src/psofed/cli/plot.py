@@ -26,7 +26,7 @@ class SavedResult(Plugins):
     result: Path = option(
         positional=True,
         metavar="RESULT",
-        text="result saved by another command: NetCDF (.nc; also of reproduce), a sweep's folder, or advice (.json)",
+        text="result saved by another command: NetCDF (.nc; also of reproduce), or a sweep's folder",
     )
     picture: Path = option(positional=True, metavar="PICTURE", text="picture to write (.png, .svg or .pdf)")
     width: str | None = option(
@@ -58,7 +58,7 @@ class SweepLayout(Settings):
 
 
 def plot(source: SavedResult, layout: SweepLayout) -> None:
-    """Draw a saved result: a simulation's learning curves, a sweep, advice, or a figure of the paper.
+    """Draw a saved result: a simulation's learning curves, a sweep, or a figure of the paper.
 
     A sweep is drawn over one field, with colours for another and panels for two more. Fields that you do not assign
     are assigned automatically.
@@ -68,7 +68,6 @@ def plot(source: SavedResult, layout: SweepLayout) -> None:
     from psofed.render.figures import draw_chart, save_figure
     from psofed.render.style import check_picture_format
     from psofed.results import SimulationResult
-    from psofed.studies.advice import Advice
     from psofed.studies.sweeps import SweepResult, load_result
 
     check_picture_format(source.picture)
@@ -79,7 +78,7 @@ def plot(source: SavedResult, layout: SweepLayout) -> None:
             layout.metric, layout.theory, x=layout.x, hue=layout.hue, col=layout.col, row=layout.row
         )
     else:
-        kinds = {SimulationResult: "a simulation", Advice: "advice", FigureData: "a figure"}
+        kinds = {SimulationResult: "a simulation", FigureData: "a figure"}
         for name, field in layout.options().items():
             if getattr(layout, name) != field.default:
                 raise PsofedError(f"--{name} is for sweeps, but {source.result} is {kinds[type(result)]}.")

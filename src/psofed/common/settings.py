@@ -165,6 +165,8 @@ def takes(settings: Callable[P, S]) -> SettingsFunction[P]:
                     # A scenario holds its clients: a table has no other way in.
                     is_table = name in ("data", "measured") and leading[0].name in ("scenario", "base")
                     hint = f"Make the scenario with psofed.Scenario.from_data({name}, …)." if is_table else ""
+                    if name in ("metric", "metrics") and "metric" not in names:
+                        hint = "Only psofed.simulate and psofed.sweep take metrics: the theory has its own."
                     what = f"argument of {function.__name__}()"
                     raise UnknownArgumentError(name, names, what, hint=hint)
             return function(*first, settings(*args[len(leading) :], **kwargs))

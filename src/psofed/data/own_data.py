@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,8 @@ from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.data.standardise import standardise
 from psofed.data.table import ClientTable, read_table, table_from_arrays
-from psofed.render import Report, Reported
-from psofed.render.numbers import counted
+from psofed.render import Column, Kind, Report, Reported, Table
+from psofed.render.numbers import counted, listed
 from psofed.settings.data import ArraySettings, DataSettings, StreamSettings
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 FEWEST_SAMPLES = 10
 _SHORT_WARMUP = 3  # rows for the first means, if there are too few for the usual number
 _LARGEST = 1e100
+_MOST_LISTED = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,9 +98,15 @@ class OwnData(Reported):
 
     def report(self) -> Report:
         """Return what was read: samples of each client, and what was done to them."""
-        from psofed.data.remarks import data_report
-
-        return data_report(self)
+        table = self.table
+        columns, rows = (Column("client"), Column("samples", Kind.COUNT)), zip(self.clients, self.samples, strict=True)
+        return Report(
+            f"{counted(self.num_clients, 'client')} with {counted(sum(self.samples), 'sample')} of "
+            f"{counted(self.num_columns, 'feature')}.",
+            f"{Path(table.path).name}: {table.target_column} from {listed(table.features)}.",
+            (Table("", columns, tuple(rows)),),
+            tuple(self.notes()),
+        )
 
     @property
     def num_clients(self) -> int:
@@ -127,7 +135,7 @@ class OwnData(Reported):
         settings = self.settings.replace(leave_out=(*self.settings.leave_out, *others))
         return replace(
             self,
-            table=_only(self.table, clients),
+            table=self.table.only(clients),
             inputs=inputs,
             targets=targets,
             settings=settings,
@@ -164,9 +172,47 @@ class OwnData(Reported):
 
     def notes(self) -> list[str]:
         """Return remarks on the data that matter for reading the results."""
-        from psofed.data.remarks import data_notes
+        return list(self._remarks())
 
-        return list(data_notes(self))
+    def _remarks(self) -> Iterator[str]:
+        table = self.table
+        if isinstance(self.settings, DataSettings) and self.settings.features is None:
+            yield f"{table.target_column} is predicted from all other numeric columns: {listed(table.features)}."
+        if table.left_out:
+            columns = ", ".join(f"{name} ({holds})" for name, holds in table.left_out.items())
+            yield f"columns were left out: {columns}."
+        for name, client in table.out_of_order.items():
+            yield f"rows are read in file order, but by {name} those of {client} go back in time: sort the file."
+        if table.decimal_commas:
+            yield f"decimal commas were read in {', '.join(table.decimal_commas)}."
+        for name, reason in islice(self.left_out.items(), _MOST_LISTED):
+            yield f"client {name} was left out: {reason}."
+        if len(self.left_out) > _MOST_LISTED:
+            yield f"{len(self.left_out) - _MOST_LISTED} more clients were left out for such reasons."
+        if table.duplicates:
+            repeats = counted(table.duplicates, "row repeats", "rows repeat")
+            yield f"{repeats} an earlier one in every column; they count like all others."
+        if table.missing:
+            columns = ", ".join(f"{name} ({count})" for name, count in table.missing.items())
+            yield f"missing values count as the client's running mean: {columns}."
+        if dropped := sum(table.dropped):
+            were = "was" if dropped == 1 else "were"
+            yield f"{counted(dropped, 'row')} without {table.target_column} {were} left out."
+        for name, clients in table.constant.items():
+            where = "all clients" if len(clients) == self.num_clients else listed(clients, 3)
+            yield f"column {name} never changes in {where} and is 0 there."
+        for name, (code, rows) in table.missing_codes.items():
+            yield (
+                f"{name} is {code:g} in {counted(rows, 'row')}, far from all its other values: if this means that it "
+                "is missing, leave it empty."
+            )
+        if self.clipped:
+            yield f"{self.clipped} inputs beyond {self.settings.clip:g} standard deviations were set to that."
+        if min(self.samples) < max(self.samples):
+            yield (
+                f"clients have {min(self.samples)} to {max(self.samples)} samples; one that has used up its own takes "
+                "no more steps, does not count in the MSE, and still exchanges its model."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,7 +401,7 @@ def stream_table(table: ClientTable, settings: StreamSettings) -> OwnData:
         raise PsofedError(
             f"{table.path}: all features are constant ({', '.join(table.features)}), so there is nothing to learn"
         )
-    return OwnData(_only(table, kept), tuple(inputs), tuple(targets), settings, clipped, left_out)
+    return OwnData(table.only(kept), tuple(inputs), tuple(targets), settings, clipped, left_out)
 
 
 def _unfit(x: FloatArray, y: FloatArray, target: str, warmup: int, wanted: int) -> str:
@@ -370,16 +416,3 @@ def _unfit(x: FloatArray, y: FloatArray, target: str, warmup: int, wanted: int) 
     if max(np.nanmax(np.abs(x), initial=0.0), np.abs(y).max()) > _LARGEST:
         return f"it has values beyond {_LARGEST:g}, too large to be squared"
     return ""
-
-
-def _only(table: ClientTable, kept: Sequence[int]) -> ClientTable:
-    if len(kept) == len(table.clients):
-        return table
-    return replace(
-        table,
-        clients=tuple(table.clients[k] for k in kept),
-        inputs=tuple(table.inputs[k] for k in kept),
-        targets=tuple(table.targets[k] for k in kept),
-        dropped=tuple(table.dropped[k] for k in kept),
-        times=tuple(table.times[k] for k in kept if table.times),
-    )

@@ -14,7 +14,6 @@ average so far", hence an MSE of 1 is about what no model at all achieves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -22,8 +21,9 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.settings.data import StreamSettings
 
+_STATE = ("counts", "means", "squares")
 
-@dataclass
+
 class Standardiser:
     """Scales one client's rows as they arrive.
 
@@ -38,12 +38,9 @@ class Standardiser:
 
     Attributes
     ----------
-    rows : int
-        Rows seen so far.
-    counts, means, squares : array (d,)
-        For each input how many values there were, their mean, and the sum of their squared distances from it.
-    target_mean, target_squares : float
-        Likewise for the target.
+    counts, means, squares : array (d + 1,)
+        For each input, and the target last, how many values there were, their mean, and the sum of their squared
+        distances from it.
 
     Examples
     --------
@@ -55,51 +52,42 @@ class Standardiser:
     ([1.225], 2.0)
     """
 
-    width: int
-    warmup: int = StreamSettings.warmup
-    clip: float = StreamSettings.clip
-    rows: int = 0
-    counts: FloatArray = field(default_factory=lambda: np.empty(0))
-    means: FloatArray = field(default_factory=lambda: np.empty(0))
-    squares: FloatArray = field(default_factory=lambda: np.empty(0))
-    target_mean: float = 0.0
-    target_squares: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.counts.size == 0:
-            self.counts, self.means, self.squares = (np.zeros(self.width) for _ in range(3))
+    def __init__(self, width: int, warmup: int = StreamSettings.warmup, clip: float = StreamSettings.clip) -> None:
+        self.width, self.warmup, self.clip = width, warmup, clip
+        self.counts, self.means, self.squares = (np.zeros(width + 1) for _ in range(3))
 
     def take(self, inputs: FloatArray, target: float) -> tuple[FloatArray, float] | None:
         """Add a row (NaN where an input is missing) and return it scaled, or None while there are too few rows."""
-        counts, means, squares = self._with(inputs)
+        following = self._with(inputs, target)
         sample = None
-        if self.rows >= self.warmup and self.target_squares > 0.0:
-            scaled = _scaled(inputs, counts, means, squares, self.clip)
-            sample = scaled, (target - self.target_mean) / self.target_deviation
-        self.counts, self.means, self.squares = counts, means, squares
-        self.rows += 1
-        step = target - self.target_mean
-        self.target_mean += step / self.rows
-        self.target_squares += step * (target - self.target_mean)
+        if self.is_ready:
+            deviation = np.sqrt(self.squares[-1] / self.rows)
+            sample = _scaled(inputs, following, self.clip), (target - self.target_mean) / deviation
+        self.counts, self.means, self.squares = following
         return sample
+
+    @property
+    def rows(self) -> int:
+        """Rows seen so far."""
+        return int(self.counts[-1])
 
     @property
     def is_ready(self) -> bool:
         """Whether enough rows have been seen to scale the next one."""
-        return self.rows >= self.warmup and self.target_squares > 0.0
+        return self.rows >= self.warmup and bool(self.squares[-1] > 0.0)
 
     @property
-    def target_deviation(self) -> float:
-        """The target's standard deviation so far."""
-        return float(np.sqrt(self.target_squares / self.rows)) if self.rows else 0.0
+    def target_mean(self) -> float:
+        """The target's mean so far."""
+        return float(self.means[-1])
 
     def scale(self, inputs: FloatArray) -> FloatArray:
         """Scale inputs as those of the next row, without adding them; shape (d,)."""
-        return _scaled(inputs, *self._with(inputs), self.clip)
+        return _scaled(inputs, self._with(inputs, np.nan), self.clip)
 
     def restore(self, prediction: float) -> float:
         """Return a scaled prediction in the unit of the target."""
-        return self.target_mean + self.target_deviation * prediction
+        return float(self.means[-1] + np.sqrt(self.squares[-1] / max(self.rows, 1)) * prediction)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the state as plain values."""
@@ -107,38 +95,29 @@ class Standardiser:
             "warmup": self.warmup,
             "clip": self.clip,
             "rows": self.rows,
-            "counts": self.counts.tolist(),
-            "means": self.means.tolist(),
-            "squares": self.squares.tolist(),
-            "target": [self.target_mean, self.target_squares],
+            **{name: getattr(self, name)[:-1].tolist() for name in _STATE},
+            "target": [self.target_mean, float(self.squares[-1])],
         }
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
         """Restore the state from :meth:`to_mapping`; ValueError if it is inconsistent."""
-        counts, means, squares = (np.array(mapping[name], dtype=np.float64) for name in ("counts", "means", "squares"))
-        if not counts.shape == means.shape == squares.shape or counts.ndim != 1 or counts.size == 0:
+        arrays, (mean, squares) = [np.array(mapping[name], dtype=np.float64) for name in _STATE], mapping["target"]
+        if len({array.shape for array in arrays}) > 1 or arrays[0].ndim != 1 or arrays[0].size == 0:
             raise ValueError("counts, means and squares must have the same length")
-        mean, target_squares = mapping["target"]
-        return cls(
-            width=counts.size,
-            warmup=int(mapping["warmup"]),
-            clip=float(mapping["clip"]),
-            rows=int(mapping["rows"]),
-            counts=counts,
-            means=means,
-            squares=squares,
-            target_mean=float(mean),
-            target_squares=float(target_squares),
-        )
+        scaling = cls(arrays[0].size, int(mapping["warmup"]), float(mapping["clip"]))
+        for name, array, last in zip(_STATE, arrays, (int(mapping["rows"]), float(mean), float(squares)), strict=True):
+            setattr(scaling, name, np.append(array, last))
+        return scaling
 
-    def _with(self, inputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _with(self, inputs: FloatArray, target: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return counts, means and squares after one more row (Welford's algorithm, which avoids cancellation)."""
-        is_present = ~np.isnan(inputs)
+        values = np.append(inputs, target)
+        is_present = ~np.isnan(values)
         counts = self.counts + is_present
-        step = np.where(is_present, inputs - self.means, 0.0)
+        step = np.where(is_present, values - self.means, 0.0)
         means = self.means + step / np.maximum(counts, 1.0)
-        return counts, means, self.squares + step * np.where(is_present, inputs - means, 0.0)
+        return counts, means, self.squares + step * np.where(is_present, values - means, 0.0)
 
 
 def standardise(
@@ -168,18 +147,14 @@ def standardise(
     >>> x.round(3).tolist(), y.tolist()  # (5 − 3)/√(8/3), (4 − 2)/1
     ([[1.225]], [2.0])
     """
-    rows = len(targets)
-    counts, means, squares = _running(inputs)
-    target_counts, target_means, target_squares = _running(targets[:, None])
-    is_sample = np.zeros(rows, dtype=bool)
-    is_sample[1:] = target_squares[:-1, 0] > 0.0
+    counts, means, squares = _running(np.column_stack([inputs, targets]))
+    is_sample = np.append(False, squares[:-1, -1] > 0.0)[: len(targets)]
     is_sample[: max(warmup, 0)] = False
     before = np.flatnonzero(is_sample) - 1
-    deviations = np.sqrt(target_squares[before, 0] / target_counts[before, 0])
-    scaled = _scaled(inputs[is_sample], counts[is_sample], means[is_sample], squares[is_sample], np.inf)
+    deviations = np.sqrt(squares[before, -1] / counts[before, -1])
+    scaled = _scaled(inputs[is_sample], (counts[is_sample], means[is_sample], squares[is_sample]), np.inf)
     clipped = int(np.count_nonzero(np.abs(scaled) > clip))
-    scaled_targets = (targets[is_sample] - target_means[before, 0]) / deviations
-    return np.clip(scaled, -clip, clip), scaled_targets, clipped
+    return np.clip(scaled, -clip, clip), (targets[is_sample] - means[before, -1]) / deviations, clipped
 
 
 def running_deviation(values: FloatArray) -> FloatArray:
@@ -205,7 +180,9 @@ def _running(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return counts, first + means, squares
 
 
-def _scaled(inputs: FloatArray, counts: FloatArray, means: FloatArray, squares: FloatArray, clip: float) -> FloatArray:
+def _scaled(inputs: FloatArray, statistics: tuple[FloatArray, FloatArray, FloatArray], clip: float) -> FloatArray:
+    """Scale inputs (…, d) with counts, means and squares (…, d + 1), whose last column is the target's."""
+    counts, means, squares = (of[..., :-1] for of in statistics)
     is_present = ~np.isnan(inputs) & (squares > 0.0)
     deviations = np.sqrt(np.where(is_present, squares, 1.0) / np.maximum(counts, 1.0))
     return np.clip(np.where(is_present, (inputs - means) / deviations, 0.0), -clip, clip)

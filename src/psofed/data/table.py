@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,14 @@ class ClientTable:
     out_of_order: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
     times: tuple[FloatArray, ...] = ()
+
+    def only(self, clients: Sequence[int]) -> "ClientTable":
+        """Return the rows of some clients, by number."""
+        per_client = ("clients", "inputs", "targets", "dropped", "times")
+        chosen: dict[str, Any] = {
+            name: tuple(of[k] for k in clients) for name in per_client if (of := getattr(self, name))
+        }
+        return replace(self, **chosen)
 
     @property
     def missing(self) -> dict[str, int]:

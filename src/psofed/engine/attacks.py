@@ -1,47 +1,191 @@
-"""Attacks: on uploads entry by entry or as vectors, on samples, and what attackers remember of models."""
+"""Attacks: who is Byzantine and attacks when, on uploads entry by entry or as vectors, on samples, and with a memory.
+
+Whether client k attacks in iteration n, τ_{k,n}, and its normals are addressed by iteration, client and entry and are
+the same for all kinds of attack. So whether and how one client attacks does not depend on who else does, and two kinds
+of attack are compared on the same occasions.
+"""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from psofed.common.types import BoolArray, FloatArray, IntArray
-from psofed.engine.attackers import (
-    Attackers,
-    attacks_now,
-    byzantine_of,
-    common_normal,
-    first_word,
-    group_of,
-    make_scenario_attackers,
-)
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import kernel_part
-from psofed.engine.hooks import Body, Hooks, MakeFrame, options_of, padded, run_method
-from psofed.engine.normals import normal_at
-from psofed.engine.state import SEES_OTHERS, Layout
-from psofed.engine.tables import Stage, call, fields
-from psofed.engine.uploads import Uploads, Work, copy, entry_at, gather, release
+from psofed.engine.hooks import Hooks, Method, options_of, padded
+from psofed.engine.normals import Index, normal_at, normal_pair, uniform_at, word_at
+from psofed.engine.participants import draw_participants
+from psofed.engine.state import SEES_OTHERS, copy, entry_at, gather, release
+from psofed.engine.streams import Stream, WordArray
+from psofed.engine.tables import Table, call, fields
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
-from psofed.parts.part import takes_memory
-from psofed.parts.plain import corrupt_uploads
+from psofed.parts.plain import check_memory
 
 if TYPE_CHECKING:
     from psofed.engine.state import Setup
 
+# Words from here on are for what is common to all clients, and for redrawing the Byzantine set.
+_COMMON = np.uint64(1 << 62)
+_REDRAWN = np.uint64(1 << 63)
+
 _NOTHING, _NOBODY = np.zeros(0), np.zeros(0, np.int64)
 
 
-class AttackSide(NamedTuple):
+class Attackers(Table):
+    """Byzantine clients of G groups, and the randomness and memory of their attacks; row r = g · L + l is of group g.
+
+    Attributes
+    ----------
+    stream : array (2, G · L)
+        Randomness of each group.
+    probability : array (G,)
+        p_a.
+    is_redrawn : bool
+        Whether the set, then of one group only, is redrawn in each iteration.
+    is_byzantine : bool array (G · L, K)
+        The sets.
+    members, sizes : int arrays (G · L, K) and (G · L,)
+        Numbers of the Byzantine clients of a group, ascending, and how many there are.
+    everyone : int array (any,)
+        Numbers of the Byzantine clients of all groups, where the sets are fixed.
+    memory : array (G · L, any)
+        Memory of a whole group across iterations.
+    client_memory : array (G · L, K or 1, any)
+        Memory of each client.
+    memory_sizes : int array (G, 2)
+        How much of both memories each group has.
+    """
+
+    def __init__(
+        self,
+        attacks: Sequence[Attack],
+        masks: Sequence[NDArray[np.bool_]],
+        streams: Sequence[Stream],
+        dimensions: Sequence[int],
+        clients: int,
+    ) -> None:
+        groups, trials = len(attacks), streams[0].key.size if attacks else 0
+        sizes = [(a.group_memory_size(clients, d), a.memory_size(d)) for a, d in zip(attacks, dimensions, strict=True)]
+        memory_sizes = np.array(sizes, np.int64).reshape(groups, 2)
+        most_group, most_client = memory_sizes.max(axis=0, initial=0)
+        is_byzantine = np.repeat(np.array(masks, np.bool_).reshape(groups, clients), trials, axis=0)
+        self.stream = np.concatenate([np.zeros((2, 0), np.uint64), *map(np.array, streams)], axis=1)
+        self.probability = np.array([attack.probability for attack in attacks], np.float64)
+        self.is_redrawn = any(attack.byzantine_set == "redrawn" for attack in attacks)
+        self.is_byzantine = is_byzantine
+        # Stable: Byzantine clients first, ascending.
+        self.members = np.argsort(~is_byzantine, axis=1, kind="stable")
+        self.sizes = is_byzantine.sum(axis=1)
+        self.everyone = np.flatnonzero(is_byzantine.any(axis=0))
+        self.memory = np.zeros((groups * trials, most_group))
+        self.client_memory = np.zeros((groups * trials, clients if most_client else 1, most_client))
+        self.memory_sizes = memory_sizes
+
+
+def make_attackers(setup: "Setup") -> Attackers:
+    """Return the attackers of a block of trials, unless they remember too much."""
+    scenario = setup.scenario
+    dimensions = [_entries_of(attack, setup) for attack in scenario.attacks]
+    for attack, dimension in zip(scenario.attacks, dimensions, strict=True):
+        check_memory(attack, scenario.num_clients, dimension)
+        if attack.remembers_models() and not scenario.algorithm.holds_models:
+            raise NotCoveredError(
+                f'attack.kind = "{attack.kind}" remembers the models of its clients, which hold none with '
+                f'algorithm = "{scenario.algorithm.kind}"; use algorithm = "pso-fed"'
+            )
+    masks = [setup.fleet.byzantine_mask(attack) for attack in scenario.attacks]
+    streams = [setup.stream("attack", g) for g in range(len(masks))]
+    return Attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients)
+
+
+def _entries_of(attack: Attack, setup: "Setup") -> int:
+    """Return how many entries what an attack changes has."""
+    if attack.poisons_samples() or setup.scenario.algorithm.holds_models:
+        return setup.scenario.dimension
+    return setup.numbers
+
+
+def draw_byzantine(attack: Attack, stream: Stream, first: Index, count: int, clients: int) -> IndexArray:
+    """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, L, |S_B|)."""
+    stream = Stream(stream.key + _REDRAWN * stream.gamma, stream.gamma)
+    return draw_participants(stream, first, count, clients, attack.num_byzantine)
+
+
+@kernel_part
+def set_byzantine(sets: IndexArray, t: int, attackers: Attackers) -> None:
+    """Make ``sets[t]`` (L, |S_B|) the Byzantine sets."""
+    is_byzantine, members, sizes = attackers.is_byzantine, attackers.members, attackers.sizes
+    for trial in range(sets.shape[1]):
+        for j in range(sizes[trial]):
+            is_byzantine[trial, members[trial, j]] = False
+        for j in range(sets.shape[2]):
+            is_byzantine[trial, sets[t, trial, j]] = True
+        size = 0
+        for k in range(is_byzantine.shape[1]):
+            if is_byzantine[trial, k]:
+                members[trial, size] = k
+                size += 1
+        sizes[trial] = size
+
+
+@kernel_part
+def first_word(n: int, clients: int, client: Index, dimension: int) -> int:
+    """Return the address of a client's words in iteration n: one for τ, then one for every two entries' normals."""
+    word: int = (n * clients + client) * (1 + (dimension + 1) // 2)
+    return word
+
+
+@kernel_part
+def common_normal(stream: WordArray, row: int, n: int, dimension: int, entry: Index) -> float:
+    """Return the standard normal of one iteration and entry, the same for all clients."""
+    word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
+    x, y = normal_pair(word_at(stream, row, word))
+    return np.float64(y) if entry % 2 else np.float64(x)
+
+
+@register_jitable
+def attacks_now(attackers: Attackers, group: int, row: int, n: int, client: int, dimension: int) -> bool:
+    """Tell whether a client is Byzantine and attacks in iteration n: τ_{k,n}."""
+    if not attackers.is_byzantine[row, client]:
+        return False
+    word = first_word(n, attackers.is_byzantine.shape[1], client, dimension)
+    attacks: bool = uniform_at(attackers.stream, row, word) < attackers.probability[group]
+    return attacks
+
+
+@register_jitable
+def _group_of(attackers: Attackers, row: int) -> IntArray:
+    """Return the Byzantine clients of a group in a trial."""
+    return attackers.members[row, : attackers.sizes[row]]
+
+
+@register_jitable
+def _byzantine_of(attackers: Attackers, row: int) -> IntArray:
+    """Return the Byzantine clients of all groups in a trial; a set that is redrawn is the only one."""
+    return attackers.members[row, : attackers.sizes[row]] if attackers.is_redrawn else attackers.everyone[:]
+
+
+@register_jitable
+def _memory_of(attackers: Attackers, g: int, row: int, client: int) -> FloatArray:
+    """Return the memory of a client in a trial, which is empty for most attacks."""
+    memory = attackers.client_memory
+    return memory[row, min(client, memory.shape[1] - 1), : attackers.memory_sizes[g, 1]]
+
+
+class AttackSide(Table):
     """The groups of attackers, and what they see and change.
 
     Attributes
     ----------
     on_uploads, on_samples, remember : int arrays (G,)
         Addresses of each group's methods; 0 where it has none.
+    levels : int array (G,)
+        What each group knows, as a place in KNOWLEDGE.
     options : array (G, any)
         Their options.
     attackers : Attackers
@@ -62,49 +206,29 @@ class AttackSide(NamedTuple):
         Scratch for several groups: uploads before all attacks, and after those of some groups.
     """
 
-    on_uploads: IntArray
-    on_samples: IntArray
-    remember: IntArray
-    options: FloatArray
-    attackers: Attackers
-    uploads: Uploads
-    server: FloatArray
-    base: FloatArray
-    target: FloatArray
-    sample: FloatArray
-    residual: FloatArray
-    models: FloatArray
-    layout: Layout
-    work: Work
-    clean: FloatArray
-    changed: FloatArray
+    def __init__(self, setup: "Setup", attackers: Attackers, sample: FloatArray, residual: FloatArray) -> None:
+        state, attacks = setup.state, setup.scenario.attacks
+        several = setup.uploads.sent.shape if len(attacks) > 1 else (0, 0, 0)
+        self.on_uploads, self.on_samples, self.remember = np.zeros((3, len(attacks)), np.int64)
+        self.levels = np.array([KNOWLEDGE.index(attack.knows) for attack in attacks], np.int64)
+        self.options = padded([options_of(attack) for attack in attacks])
+        self.attackers, self.uploads, self.work = attackers, setup.uploads, setup.work
+        self.server, self.base, self.target = state.known, state.base, state.target
+        self.sample, self.residual, self.models, self.layout = sample, residual, state.models, setup.layout
+        self.clean, self.changed = np.empty(several), np.empty(several)
+        self._add_methods(attacks, setup.hooks)
 
-
-def make_attack_side(setup: "Setup", sample: FloatArray, residual: FloatArray) -> AttackSide:
-    """Return all groups of attackers of a block of trials."""
-    state, attacks = setup.state, setup.scenario.attacks
-    several = setup.uploads.sent.shape if len(attacks) > 1 else (0, 0, 0)
-    on_uploads, on_samples, remember = np.zeros((3, len(attacks)), np.int64)
-    side = AttackSide(
-        on_uploads, on_samples, remember, padded([options_of(attack) for attack in attacks]),
-        make_scenario_attackers(setup), setup.uploads, state.known, state.base, state.target, sample, residual,
-        state.models, setup.layout, setup.work, np.empty(several), np.empty(several),
-    )  # fmt: skip
-    add_hooks(side, attacks, setup.hooks)
-    return side
-
-
-def add_hooks(side: AttackSide, attacks: Sequence[Attack], hooks: Hooks) -> None:
-    """Write the addresses of the attacks' methods into the side that they take."""
-    for g, attack in enumerate(attacks):
-        if attack.remembers_models():
-            side.remember[g] = hooks.add(attack, "remember", _make_remembering, side)
-        if attack.poisons_samples():
-            side.on_samples[g] = hooks.add(attack, "poison", _make_poisoning, side)
-        elif attack.crafts_vectors():
-            side.on_uploads[g] = hooks.add(attack, "craft", _make_crafting, side)
-        else:
-            side.on_uploads[g] = hooks.add(attack, "corrupt", _FRAMES[attack.knows], side)
+    def _add_methods(self, attacks: Sequence[Attack], hooks: Hooks) -> None:
+        for g, attack in enumerate(attacks):
+            if attack.remembers_models():
+                self.remember[g] = hooks.add(attack, "remember", _remember, self)
+            if attack.poisons_samples():
+                self.on_samples[g] = hooks.add(attack, "poison", _poison, self)
+            elif attack.crafts_vectors():
+                self.on_uploads[g] = hooks.add(attack, "craft", _craft, self)
+            else:
+                frame = _corrupt_together if attack.knows in SEES_OTHERS else _corrupt_alone
+                self.on_uploads[g] = hooks.add(attack, "corrupt", frame, self)
 
 
 @kernel_part
@@ -139,180 +263,110 @@ def corrupt(n: int, attack: AttackSide) -> None:
         copy(changed, sent)
 
 
-def corrupt_compiled(
-    attack: Attack,
-    uploads: FloatArray,
-    attacking: NDArray[np.bool_],
-    *,
-    server: FloatArray,
-    clients: NDArray[Any],
-    iteration: int,
-    normals: FloatArray,
-    common_normals: FloatArray,
-    group: NDArray[Any] | None = None,
-    **known: Any,
-) -> FloatArray:
-    """Return the uploads as the server receives them, as :func:`psofed.parts.plain.corrupt_uploads`, for large models.
+def _corrupt_alone(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
+    """Frame of attackers who see only their own upload."""
+    attackers, base, server = attack.attackers, attack.base, attack.server
+    clients, entries, sent, rows, _ = fields(attack.uploads)
+    is_byzantine, stream, knows_server = attackers.is_byzantine, attackers.stream, attack.levels[g] > 0
+    (trials, _, shared), dimension, one_mask = sent.shape, base.size, entries.shape[1] == 1
+    for trial in range(trials):
+        row = g * trials + trial
+        for p in range(rows[trial]):
+            client: Any = np.int64(clients[trial, p])
+            # NaN: the client is not available.
+            if not is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
+                continue
+            if not attacks_now(attackers, g, row, n, client, dimension):
+                continue
+            word = first_word(n, is_byzantine.shape[1], client, dimension)
+            memory = _memory_of(attackers, g, row, client)
+            for m in range(shared):
+                i: Any = np.int64(entries[trial, 0 if one_mask else p, m])
+                known = Upload(
+                    base[i] - sent[trial, p, m], i, client, n, normal_at(stream, row, word + 1, i),
+                    common_normal(stream, row, n, dimension, i),
+                    base[i] - server[trial, i] if knows_server else math.nan, _NOTHING, _NOTHING, _NOBODY,
+                    _group_of(attackers, row), _byzantine_of(attackers, row),
+                )  # fmt: skip
+                sent[trial, p, m] = base[i] - method(attack.options[g], memory, known)
 
-    Examples
-    --------
-    >>> from psofed.parts.attacks import ConstantBias
-    >>> uploads, attacking = np.array([[1.0, np.nan], [2.0, 3.0]]), np.array([True, False])
-    >>> nothing = np.zeros((2, 2))
-    >>> corrupt_compiled(ConstantBias(num_byzantine=1, bias=2.0), uploads, attacking, server=nothing[0],
-    ...                  clients=np.arange(2), iteration=0, normals=nothing, common_normals=nothing[0])
-    array([[ 3., nan],
-           [ 2.,  3.]])
-    """
-    if attack.crafts_vectors():  # such an attack works on whole vectors already
-        return corrupt_uploads(
-            attack, uploads, attacking, server=server, clients=clients, iteration=iteration, normals=normals,
-            common_normals=common_normals, group=group, **known,
+
+def _corrupt_together(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
+    """Frame of attackers who see what others upload, with clients in order."""
+    attackers, uploads, base, server, work = attack.attackers, attack.uploads, attack.base, attack.server, attack.work
+    clients, sent, stream, sees_all = uploads.clients, uploads.sent, attackers.stream, attack.levels[g] > 2
+    (trials, most, shared), dimension = sent.shape, base.size
+    order, numbers, numbered = np.empty(most, np.int64), np.empty((2, most)), np.empty(most, np.int64)
+    for trial in range(trials):
+        row = g * trials + trial
+        present, attacking = _line_up(n, g, trial, attack, order)
+        if attacking == 0:
+            continue
+        values, is_shared, entries = gather(uploads, trial, order, present, base, work)
+        for q in range(present - attacking, present):
+            p = order[q]
+            client: Any = np.int64(clients[trial, p])
+            word = first_word(n, attackers.is_byzantine.shape[1], client, dimension)
+            for m in range(shared):
+                i: Any = np.int64(entry_at(uploads, trial, p, m))
+                place, honest, accomplices = work.row_of[i], 0, 0
+                if place < 0:  # too large to be sent
+                    continue
+                for other in range(present):
+                    if is_shared[other, place] and other < present - attacking:
+                        numbers[0, honest] = values[other, place]
+                        honest += 1
+                    elif is_shared[other, place]:
+                        numbers[1, accomplices] = values[other, place]
+                        numbered[accomplices] = clients[trial, order[other]]
+                        accomplices += 1
+                known = Upload(
+                    values[q, place], i, client, n, normal_at(stream, row, word + 1, i),
+                    common_normal(stream, row, n, dimension, i), base[i] - server[trial, i],
+                    numbers[1, :accomplices], numbers[0, : honest if sees_all else 0], numbered[:accomplices],
+                    _group_of(attackers, row), _byzantine_of(attackers, row),
+                )  # fmt: skip
+                value = method(attack.options[g], _memory_of(attackers, g, row, client), known)
+                sent[trial, p, m] = base[i] - value
+        release(entries, work)
+
+
+def _craft(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
+    """Frame of attackers who see all uploads as vectors, with clients in order."""
+    attackers, uploads, work, server, base = attack.attackers, attack.uploads, attack.work, attack.server, attack.base
+    sent, dimension = uploads.sent, base.size
+    trials, most, shared = sent.shape
+    group_size, client_size = attackers.memory_sizes[g, 0], attackers.memory_sizes[g, 1]
+    order, who = np.empty(most, np.int64), np.empty(most, np.int64)
+    for trial in range(trials):
+        row = g * trials + trial
+        present, attacking = _line_up(n, g, trial, attack, order)
+        if attacking == 0 and group_size == 0:
+            continue
+        changes, is_shared, entries = gather(uploads, trial, order, present, server[trial], work)
+        own, common = np.empty(entries.size), np.empty(entries.size)
+        for place in range(entries.size):
+            i: Any = entries[place]
+            own[place] = base[i] - server[trial, i]
+            common[place] = common_normal(attackers.stream, row, n, dimension, i)
+        for q in range(present):
+            who[q] = uploads.clients[trial, order[q]]
+        others = present - attacking
+        out = changes[others:].copy()
+        conspiracy = Conspiracy(
+            changes[:others], is_shared[:others], who[:others], changes[others:], is_shared[others:], own, entries,
+            common, attackers.is_byzantine.shape[1], dimension, n, attackers.memory[row, :group_size],
+            np.empty(present * (present + 2) + 2 * entries.size), who[others:present], _group_of(attackers, row),
+            _byzantine_of(attackers, row), attackers.client_memory[row, :, :client_size],
         )  # fmt: skip
-    numbers = np.asarray(clients, np.int64)
-    group = numbers[attacking] if group is None else np.asarray(group, np.int64)
-    models, own, normals, common = (
-        np.ascontiguousarray(array, np.float64) for array in (uploads, server, normals, common_normals)
-    )
-    plain = PlainUploads(
-        options_of(attack), numbers, np.ascontiguousarray(attacking), group, own, models, normals, common, models.copy()
-    )
-    run_method(attack, "corrupt", _PLAIN_FRAMES[attack.knows], plain, iteration)
-    return plain.received
-
-
-def _make_alone(unpack: Body, body: Body, level: int) -> Stage:
-    """Return the frame of attackers who see only their own upload."""
-    has_memory = takes_memory(body)
-
-    def frame(n: int, k: int, g: int, attack: AttackSide) -> None:
-        self, attackers = unpack(attack.options[g]), attack.attackers
-        base, server, stream = attack.base, attack.server, attackers.stream
-        clients, entries, sent, rows, _ = fields(attack.uploads)
-        is_byzantine, client_memory = attackers.is_byzantine, attackers.client_memory
-        one_mask = entries.shape[1] == 1
-        (trials, _, shared), dimension, memory_size = sent.shape, base.size, attackers.memory_sizes[g, 1]
-        for trial in range(trials):
-            row = g * trials + trial
-            for p in range(rows[trial]):
-                client: Any = np.int64(clients[trial, p])
-                # NaN: the client is not available.
-                if not is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
-                    continue
-                if not attacks_now(attackers, g, row, n, client, dimension):
-                    continue
-                word = first_word(n, is_byzantine.shape[1], client, dimension)
-                for m in range(shared):
-                    i: Any = np.int64(entries[trial, 0 if one_mask else p, m])
-                    known = Upload(
-                        base[i] - sent[trial, p, m], i, client, n, normal_at(stream, row, word + 1, i),
-                        common_normal(stream, row, n, dimension, i),
-                        base[i] - server[trial, i] if level > 0 else math.nan, _NOTHING, _NOTHING, _NOBODY,
-                        group_of(attackers, row), byzantine_of(attackers, row),
-                    )  # fmt: skip
-                    if has_memory:
-                        value = body(self, known, client_memory[row, client, :memory_size])
-                    else:
-                        value = body(self, known)
-                    sent[trial, p, m] = base[i] - value
-
-    return frame
-
-
-def _make_together(unpack: Body, body: Body, level: int) -> Stage:
-    """Return the frame of attackers who see what others upload, with clients in order."""
-    has_memory = takes_memory(body)
-
-    def frame(n: int, k: int, g: int, attack: AttackSide) -> None:
-        self, attackers, uploads = unpack(attack.options[g]), attack.attackers, attack.uploads
-        base, server, stream, work = attack.base, attack.server, attackers.stream, attack.work
-        clients, sent, client_memory = uploads.clients, uploads.sent, attackers.client_memory
-        (trials, most, shared), dimension, memory_size = sent.shape, base.size, attackers.memory_sizes[g, 1]
-        order, numbers, numbered = np.empty(most, np.int64), np.empty((2, most)), np.empty(most, np.int64)
-        for trial in range(trials):
-            row = g * trials + trial
-            present, attacking = _line_up(n, g, trial, attack, order)
-            if attacking == 0:
-                continue
-            values, is_shared, entries = gather(uploads, trial, order, present, base, work)
-            for q in range(present - attacking, present):
-                p = order[q]
-                client: Any = np.int64(clients[trial, p])
-                word = first_word(n, attackers.is_byzantine.shape[1], client, dimension)
-                for m in range(shared):
-                    i: Any = np.int64(entry_at(uploads, trial, p, m))
-                    place, honest, accomplices = work.row_of[i], 0, 0
-                    if place < 0:  # too large to be sent
-                        continue
-                    for other in range(present):
-                        if is_shared[other, place] and other < present - attacking:
-                            numbers[0, honest] = values[other, place]
-                            honest += 1
-                        elif is_shared[other, place]:
-                            numbers[1, accomplices] = values[other, place]
-                            numbered[accomplices] = clients[trial, order[other]]
-                            accomplices += 1
-                    known = Upload(
-                        values[q, place], i, client, n, normal_at(stream, row, word + 1, i),
-                        common_normal(stream, row, n, dimension, i), base[i] - server[trial, i],
-                        numbers[1, :accomplices], numbers[0, : honest if level > 2 else 0], numbered[:accomplices],
-                        group_of(attackers, row), byzantine_of(attackers, row),
-                    )  # fmt: skip
-                    if has_memory:
-                        value = body(self, known, client_memory[row, client, :memory_size])
-                    else:
-                        value = body(self, known)
-                    sent[trial, p, m] = base[i] - value
-            release(entries, work)
-
-    return frame
-
-
-def _make_crafting(unpack: Body, body: Body) -> Stage:
-    """Return the frame of attackers who see all uploads as vectors, with clients in order."""
-
-    def frame(n: int, k: int, g: int, attack: AttackSide) -> None:
-        self, attackers = unpack(attack.options[g]), attack.attackers
-        uploads, work = attack.uploads, attack.work
-        sent, server, base, dimension = uploads.sent, attack.server, attack.base, attack.base.size
-        trials, most, shared = sent.shape
-        group_size, client_size = attackers.memory_sizes[g, 0], attackers.memory_sizes[g, 1]
-        order, who = np.empty(most, np.int64), np.empty(most, np.int64)
-        for trial in range(trials):
-            row = g * trials + trial
-            present, attacking = _line_up(n, g, trial, attack, order)
-            if attacking == 0 and group_size == 0:
-                continue
-            changes, is_shared, entries = gather(uploads, trial, order, present, server[trial], work)
-            own, common = np.empty(entries.size), np.empty(entries.size)
-            for place in range(entries.size):
-                i: Any = entries[place]
-                own[place] = base[i] - server[trial, i]
-                common[place] = common_normal(attackers.stream, row, n, dimension, i)
-            for q in range(present):
-                who[q] = uploads.clients[trial, order[q]]
-            others = present - attacking
-            out = changes[others:].copy()
-            body(
-                self,
-                Conspiracy(
-                    changes[:others], is_shared[:others], who[:others], changes[others:], is_shared[others:], own,
-                    entries, common, attackers.is_byzantine.shape[1], dimension, n, attackers.memory[row, :group_size],
-                    np.empty(present * (present + 2) + 2 * entries.size), who[others:present],
-                    group_of(attackers, row), byzantine_of(attackers, row),
-                    attackers.client_memory[row, :, :client_size],
-                ),
-                out,
-            )  # fmt: skip
-            for q in range(others, present):
-                for m in range(shared):
-                    i = entry_at(uploads, trial, order[q], m)
-                    place = work.row_of[i]
-                    if place >= 0:
-                        sent[trial, order[q], m] = server[trial, i] - out[q - others, place]
-            release(entries, work)
-
-    return frame
+        method(attack.options[g], None, conspiracy, out)
+        for q in range(others, present):
+            for m in range(shared):
+                i = entry_at(uploads, trial, order[q], m)
+                place = work.row_of[i]
+                if place >= 0:
+                    sent[trial, order[q], m] = server[trial, i] - out[q - others, place]
+        release(entries, work)
 
 
 @register_jitable
@@ -335,116 +389,39 @@ def _line_up(n: int, g: int, trial: int, attack: AttackSide, order: IntArray) ->
     return present, attacking
 
 
-def _make_poisoning(unpack: Body, body: Body) -> Stage:
-    """Return the frame of attacks on data, which changes row s of the samples if it is poisoned; k is the client."""
-    has_memory = takes_memory(body)
+def _poison(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
+    """Frame of attacks on data, which changes row s of the samples if it is poisoned; k is the client."""
+    attackers, target, sample, residual = attack.attackers, attack.target, attack.sample, attack.residual
+    dimension, num_clients = target.size, attackers.is_byzantine.shape[1]
+    trials, s = attackers.is_byzantine.shape[0] // attackers.probability.size, k if sample.shape[0] > 1 else 0
+    word = first_word(n, num_clients, k, dimension)
+    for trial in range(trials):
+        row = g * trials + trial
+        if not attacks_now(attackers, g, row, n, k, dimension):
+            continue
+        clean, normals = np.empty(dimension), np.empty(dimension)
+        label = residual[s, trial]
+        for i in range(dimension):
+            clean[i] = sample[s, i, trial]
+            normals[i] = normal_at(attackers.stream, row, word + 1, i)
+            label += target[i] * clean[i]
+        known = Sample(clean, label, normals, k, n, _group_of(attackers, row), _byzantine_of(attackers, row))
+        poisoned, wrong = method(attack.options[g], _memory_of(attackers, g, row, k), known)
+        for i in range(dimension):
+            sample[s, i, trial] = poisoned[i]
+            wrong -= target[i] * poisoned[i]
+        residual[s, trial] = wrong
 
-    def frame(n: int, k: int, g: int, attack: AttackSide) -> None:
-        self, attackers, target = unpack(attack.options[g]), attack.attackers, attack.target
-        sample, residual = attack.sample, attack.residual
-        dimension, stream, client_memory = target.size, attackers.stream, attackers.client_memory
-        trials = attackers.is_byzantine.shape[0] // attackers.probability.size
-        num_clients = attackers.is_byzantine.shape[1]
-        word, memory_size = first_word(n, num_clients, k, dimension), attackers.memory_sizes[g, 1]
-        s = k if sample.shape[0] > 1 else 0
+
+def _remember(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
+    """Frame of what attackers remember after the local step; of all clients where the set is redrawn."""
+    attackers, target, models, (_, shift, mask) = attack.attackers, attack.target, attack.models, fields(attack.layout)
+    is_byzantine, model = attackers.is_byzantine, np.empty(target.size)
+    trials = is_byzantine.shape[0] // attackers.probability.size
+    for client in range(is_byzantine.shape[1]):
         for trial in range(trials):
             row = g * trials + trial
-            if not attacks_now(attackers, g, row, n, k, dimension):
-                continue
-            clean, normals = np.empty(dimension), np.empty(dimension)
-            label = residual[s, trial]
-            for i in range(dimension):
-                clean[i] = sample[s, i, trial]
-                normals[i] = normal_at(stream, row, word + 1, i)
-                label += target[i] * clean[i]
-            known = Sample(clean, label, normals, k, n, group_of(attackers, row), byzantine_of(attackers, row))
-            if has_memory:
-                poisoned, wrong = body(self, known, client_memory[row, k, :memory_size])
-            else:
-                poisoned, wrong = body(self, known)
-            for i in range(dimension):
-                sample[s, i, trial] = poisoned[i]
-                wrong -= target[i] * poisoned[i]
-            residual[s, trial] = wrong
-
-    return frame
-
-
-def _make_remembering(unpack: Body, body: Body) -> Stage:
-    """Return the frame of what attackers remember after the local step; of all clients where the set is redrawn."""
-
-    def frame(n: int, k: int, g: int, attack: AttackSide) -> None:
-        self, attackers, target = unpack(attack.options[g]), attack.attackers, attack.target
-        models, shift, mask = attack.models, attack.layout.shift, attack.layout.mask
-        num_clients, is_byzantine = attackers.is_byzantine.shape[1], attackers.is_byzantine
-        trials = is_byzantine.shape[0] // attackers.probability.size
-        model, memory_size = np.empty(target.size), attackers.memory_sizes[g, 1]
-        for client in range(num_clients):
-            for trial in range(trials):
-                row = g * trials + trial
-                if attackers.is_redrawn or is_byzantine[row, client]:
-                    for i in range(target.size):
-                        model[i] = target[i] - models[client >> shift, i, trial + (client & mask)]
-                    body(self, Moment(model, client, n), attackers.client_memory[row, client, :memory_size])
-
-    return frame
-
-
-class PlainUploads(NamedTuple):
-    """Uploads (P, D) of one iteration as models, clients in order, and an attack's random numbers."""
-
-    options: FloatArray
-    clients: IntArray
-    attacking: BoolArray
-    group: IntArray
-    server: FloatArray
-    uploads: FloatArray
-    normals: FloatArray
-    common: FloatArray
-    received: FloatArray
-
-
-def _make_plain(unpack: Body, body: Body, level: int) -> Stage:
-    """Return the frame of attackers whose uploads and random numbers are given as such."""
-
-    def frame(n: int, k: int, g: int, plain: PlainUploads) -> None:
-        self, clients, attacking, group = unpack(plain.options), plain.clients, plain.attacking, plain.group
-        server, uploads, received = plain.server, plain.uploads, plain.received
-        participants, dimension = uploads.shape
-        numbers, numbered = np.empty((2, participants)), np.empty(participants, np.int64)
-        for i in range(dimension):
-            counts = np.zeros(2, np.int64)
-            for p in range(participants):
-                if not np.isnan(uploads[p, i]):
-                    attacks = int(attacking[p])
-                    if attacks:
-                        numbered[counts[1]] = clients[p]
-                    numbers[attacks, counts[attacks]] = uploads[p, i]
-                    counts[attacks] += 1
-            for p in range(participants):
-                if attacking[p] and not np.isnan(uploads[p, i]):
-                    known = Upload(
-                        uploads[p, i], i, clients[p], n, plain.normals[p, i], plain.common[i],
-                        server[i] if level > 0 else math.nan, numbers[1, : counts[1] if level > 1 else 0],
-                        numbers[0, : counts[0] if level > 2 else 0], numbered[: counts[1] if level > 1 else 0],
-                        group, group,
-                    )  # fmt: skip
-                    received[p, i] = body(self, known)
-
-    return frame
-
-
-def _knowing(make_frame: Callable[..., Stage], knows: str) -> MakeFrame:
-    """Return a maker of frames whose attackers see only part of what the frame knows."""
-    level = KNOWLEDGE.index(knows)
-
-    def make(unpack: Body, body: Body) -> Stage:
-        return make_frame(unpack, body, level)
-
-    return make
-
-
-_FRAMES: dict[str, MakeFrame] = {
-    knows: _knowing(_make_together if knows in SEES_OTHERS else _make_alone, knows) for knows in KNOWLEDGE
-}
-_PLAIN_FRAMES: dict[str, MakeFrame] = {knows: _knowing(_make_plain, knows) for knows in KNOWLEDGE}
+            if attackers.is_redrawn or is_byzantine[row, client]:
+                for i in range(target.size):
+                    model[i] = target[i] - models[client >> shift, i, trial + (client & mask)]
+                method(attack.options[g], _memory_of(attackers, g, row, client), Moment(model, client, n))

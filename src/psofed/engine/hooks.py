@@ -1,8 +1,10 @@
 """Turn a part's method into a stage that kernels call: compiled, or in Python where Numba cannot compile it.
 
-A method's stage (:mod:`psofed.engine.tables`) is made by a *frame*, which loops over trials and clients, around the
-part's own method; it takes a table of what that method needs. Kernels therefore are compiled once for all parts.
-Frames are closed over plain functions that can be imported by name, since Numba's cache on disk knows those again in
+A method's stage (:mod:`psofed.engine.tables`) is a *frame*, a function that loops over trials and clients, with the
+part's own method: ``frame(method, n, k, g, table)`` calls ``method(options, memory, seen, *out)``, where the method
+takes its ``memory`` only if it has such an argument. Kernels therefore are compiled once for all parts.
+
+Frames and methods are plain functions that can be imported by name, since Numba's cache on disk knows those again in
 another process.
 """
 
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numba
@@ -31,14 +33,14 @@ from psofed.common.notices import notify
 from psofed.common.options import option_of, value_type
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import own_cache
-from psofed.engine.tables import STAGE, KernelTable, Stage, TableType, compile_stage
+from psofed.engine.tables import STAGE, KernelTable, TableType, compile_stage
 from psofed.parts import vectors
-from psofed.parts.part import Part
+from psofed.parts.part import Part, takes_memory
 
-Body = Callable[..., Any]
+Method = Callable[..., Any]
 
-# Makes a stage from a function that makes the part's `self` from its options, and from the part's method.
-MakeFrame = Callable[[Body, Body], Stage]
+# Loops around a part's method: (method, n, k, g, table).
+Frame = Callable[[Method, int, int, int, Any], None]
 
 # Parts whose methods run as plain Python, since Numba could not compile them, and why; by class.
 RUN_AS_PYTHON: dict[type[Part], str] = {}
@@ -53,16 +55,16 @@ class Hooks:
         self._callbacks: list[Any] = []
         self._errors: list[BaseException] = []
 
-    def add(self, part: Part, method: str, make_frame: MakeFrame, table: Any) -> int:
-        """Return the address of a part's method with its frame, which takes such tables as `table`, a named tuple."""
-        address = _compiled_address(part, method, make_frame, KernelTable(table).kind)
+    def add(self, part: Part, name: str, frame: Frame, table: Any) -> int:
+        """Return the address of a part's method with its frame, which takes such tables as `table`."""
+        address = _compiled_address(part, name, frame, KernelTable(table).kind)
         if address is None:
-            frame = _python_frame(part, method, make_frame)
+            method = _python_method(part, name)
 
             def call(n: int, k: int, g: int, table_address: int) -> None:
                 if not self._errors:
                     try:
-                        frame(n, k, g, KernelTable.values_at(table_address))
+                        frame(method, n, k, g, KernelTable.values_at(table_address))
                     except BaseException as error:
                         self._errors.append(error)
 
@@ -78,17 +80,11 @@ class Hooks:
             raise explained(self._errors[0])
 
 
-def run_method(part: Part, method: str, make_frame: MakeFrame, table: Any, n: int = 0) -> None:
-    """Call a part's method with its frame once, for iteration n and a named tuple."""
-    words = KernelTable(table)
-    address = _compiled_address(part, method, make_frame, words.kind)
-    if address is not None:
-        STAGE(address)(n, 0, 0, words.address)
-        return
-    try:
-        _python_frame(part, method, make_frame)(n, 0, 0, table)
-    except Exception as error:
-        raise explained(error) from error
+def run_method(part: Part, name: str, frame: Frame, n: int = 0, **fields: Any) -> None:
+    """Call a part's method with its frame once, for iteration n and a table of these fields and the part's options."""
+    words, hooks = KernelTable(SimpleNamespace(options=options_of(part), **fields)), Hooks()
+    STAGE(hooks.add(part, name, frame, words.values))(n, 0, 0, words.address)
+    hooks.check()
 
 
 def options_of(part: Part, *extra: float) -> FloatArray:
@@ -142,37 +138,44 @@ def run_as_python(part: Part) -> Iterator[None]:
 # --- compiling -------------------------------------------------------------------------------------------------------
 
 
-def _python_frame(part: Part, method: str, make_frame: MakeFrame) -> Stage:
-    return make_frame(lambda _options: part, getattr(type(part), method))
+def _python_method(part: Part, name: str) -> Method:
+    method = getattr(type(part), name)
+    if takes_memory(method):
+        return lambda _options, memory, seen, *out: method(part, seen, memory, *out)
+    return lambda _options, _memory, seen, *out: method(part, seen, *out)
 
 
-def _compiled_address(part: Part, method: str, make_frame: MakeFrame, table: TableType) -> int | None:
+def _compiled_address(part: Part, name: str, frame: Frame, table: TableType) -> int | None:
     """Return where the compiled method stands, or None where Numba cannot compile it, which is noted."""
     kind: Any = type(part)
     with _COMPILING:
         if kind in RUN_AS_PYTHON:
             return None
         try:
-            return int(_compile(kind, method, make_frame, table).address)
+            return int(_compile(kind, name, frame, table).address)
         except Exception as error:  # whatever Numba stumbles over; the method itself is not run here
             RUN_AS_PYTHON[kind] = _reason(error)
             return None
 
 
 @cache
-def _compile(kind: Any, method: str, make_frame: MakeFrame, table: TableType) -> Any:
-    body = getattr(kind, method)
+def _compile(kind: Any, name: str, frame: Frame, table: TableType) -> Any:
+    body = getattr(kind, name)
     if not isinstance(body, FunctionType):
-        raise _CannotCompile(f"{kind.__name__}.{method} is not a plain method")
-    frame = make_frame(_make_unpack(kind, body), body)
-    teach(body)
-    with own_cache(f"{kind.kind}-{function_digest(body, make_frame)}") as folder, warnings.catch_warnings():
+        raise _CannotCompile(f"{kind.__name__}.{name} is not a plain method")
+    method = _compiled_method(kind, body)
+    register_jitable(frame)
+
+    def stage(n: int, k: int, g: int, values: Any) -> None:
+        frame(method, n, k, g, values)
+
+    with own_cache(f"{kind.kind}-{function_digest(body, frame)}") as folder, warnings.catch_warnings():
         # Such as that it cannot be kept on disk.
         warnings.simplefilter("ignore", numba.errors.NumbaWarning)
         if kind not in _ANNOUNCED and not any(folder.rglob("*.nbi")):
             _ANNOUNCED.add(kind)
             notify(f'compiling {kind.family} "{kind.kind}" (once)')
-        return compile_stage(frame, table)
+        return compile_stage(stage, table)
 
 
 # Parts with several methods are announced once.
@@ -213,30 +216,36 @@ def teach(function: FunctionType) -> None:
             teach(used)
 
 
-def _make_unpack(kind: type[Part], function: FunctionType) -> FunctionType:
-    """Return a function that makes a part's ``Fields`` from numbers; those that the method does not read are 0.
+def _compiled_method(kind: type[Part], body: FunctionType) -> FunctionType:
+    """Return ``method(options, memory, seen, *out)``, which makes the part's ``Fields`` from numbers.
 
-    It is made from text, and put where it can be found by name.
+    Fields that the method does not read are 0. It is made from text, and put where it can be found by name.
     """
-    name = f"_unpack_{function.__name__}"
+    name = f"_call_{body.__name__}"
     if name in vars(kind):
         made: FunctionType = vars(kind)[name].__func__
         return made
-    read = set(function.__code__.co_names)
+    read = set(body.__code__.co_names)
     entries = []
     for place, field in enumerate(dataclasses.fields(kind)):
         about, (value, optional) = option_of(field), value_type(field)
         if field.name not in read:
             entries.append("0.0")
         elif about.choices:
-            entries.append(f"{about.choices!r}[int(values[{place}])]")
+            entries.append(f"{about.choices!r}[int(options[{place}])]")
         elif optional or value not in ("int", "float", "bool"):
             raise _CannotCompile(f"its body reads {field.name}, which is not a number")
         else:
-            text = f"values[{place}]"
+            text = f"options[{place}]"
             entries.append({"int": f"int({text})", "bool": f"{text} != 0.0", "float": text}[value])
-    space: dict[str, Any] = {"Fields": kind.Fields}
-    exec(f"def {name}(values):\n    return Fields({', '.join(entries)})", space)
+    shown = list(body.__code__.co_varnames[1 : body.__code__.co_argcount])
+    out = [argument for argument in shown[1:] if argument != "memory"]
+    space: dict[str, Any] = {"Fields": kind.Fields, "_body": body}
+    exec(
+        f"def {name}({', '.join(['options', 'memory', shown[0], *out])}):\n"
+        f"    return _body(Fields({', '.join(entries)}), {', '.join(shown)})",
+        space,
+    )
     made = space[name]
     made.__module__, made.__qualname__ = kind.__module__, f"{kind.__qualname__}.{name}"
     setattr(kind, name, staticmethod(made))

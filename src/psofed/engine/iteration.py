@@ -4,77 +4,110 @@ Only learning is done for sixteen columns at a time (:mod:`psofed.engine.step`).
 another, and each step here loops over the trials of a block. The server's model is held as an error too, w − w_n.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numba.extending import register_jitable
 
-from psofed.common.types import FloatArray, IntArray
-from psofed.engine.attackers import set_byzantine
-from psofed.engine.attacks import AttackSide, corrupt, remember_models
-from psofed.engine.channels import ChannelSide
+from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.engine.attacks import AttackSide, corrupt, make_attackers, remember_models, set_byzantine
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.defences import DefenceSide
-from psofed.engine.delays import DelaySide, weigh_by_delay
 from psofed.engine.draws import Draws
-from psofed.engine.lanes import WIDTH
-from psofed.engine.learning import Learning, Sampling
-from psofed.engine.metrics import note_errors, note_honest, note_server
+from psofed.engine.hooks import Method, options_of, padded
+from psofed.engine.lanes import WIDTH, filled, fma
+from psofed.engine.learning import InputModel, Learning, Sampling
+from psofed.engine.network import ChannelSide, DelaySide, weigh_by_delay
 from psofed.engine.rivals import RivalSide
-from psofed.engine.server import RuleSide, aggregate, mix_and_aggregate
-from psofed.engine.server_samples import ServerSamples, measure
-from psofed.engine.state import Layout, State
+from psofed.engine.samples import NO_SERVER_SAMPLES, TrialSamples, draw_test_set, measure
+from psofed.engine.server import DefenceSide, aggregate, make_rule_side, mix_and_aggregate
+from psofed.engine.state import Setup, Uploads, copy
 from psofed.engine.step import StepScratch, Tally, WordSource
-from psofed.engine.tables import call, fields
-from psofed.engine.uploads import Uploads, copy
+from psofed.engine.tables import Table, call, fields
+from psofed.parts.base import Metric
+from psofed.parts.contexts import TrialState
+
+if TYPE_CHECKING:
+    from psofed.parts.watching import WatchPlan
 
 # What a call of the kernel does: what precedes learning, learning, what follows; threads may share the second.
 BEFORE, LEARN, AFTER = 1, 2, 4
 WHOLE = BEFORE | LEARN | AFTER
 
+# Places of the metrics of every run; that of the honest clients follows where it is measured, then the user's own.
+NETWORK_MSE, SERVER_MSD, TEST_MSE, HONEST_MSE = range(4)
 
-class Stages(NamedTuple):
+
+class Stages(Table):
     """Addresses of what differs between scenarios, each compiled when first used; 0 for what the kernel does itself."""
 
-    download: int
-    learn: int
-    upload: int
-    deliver: int
-    aggregate: int
+    def __init__(self) -> None:
+        self.download, self.learn, self.upload, self.deliver, self.aggregate = 0, 0, 0, 0, 0
 
 
-class Measuring(NamedTuple):
+class Measuring(Table):
     """The user's own metrics: addresses (Q,) and options (Q, any)."""
 
-    addresses: IntArray
-    options: FloatArray
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.addresses = np.zeros(len(metrics), np.int64)
+        self.options = padded([options_of(metric) for metric in metrics])
 
 
-class TrialBlock(NamedTuple):
+class TrialBlock(Table):
     """Everything that a block of trials needs for some iterations, and ``metrics`` (T, Q, L) of them.
 
     Kernels take it as a :class:`psofed.engine.tables.KernelTable`.
     """
 
-    stages: Stages
-    layout: Layout
-    source: WordSource
-    sampling: Sampling
-    learning: Learning
-    uploads: Uploads
-    attack: AttackSide
-    up: ChannelSide
-    down: ChannelSide
-    delay: DelaySide
-    defence: DefenceSide
-    rule: RuleSide
-    rival: RivalSide
-    tests: ServerSamples
-    state: State
-    scratch: StepScratch
-    tally: Tally
-    measuring: Measuring
-    draws: Draws
-    metrics: FloatArray
+    def __init__(
+        self,
+        setup: Setup,
+        samples: TrialSamples | None,
+        plan: "WatchPlan | None",
+        metrics: Sequence[Metric],
+        keeps_errors: bool,
+        keeps_squares: bool,
+    ) -> None:
+        scenario, fleet, layout, trials = setup.scenario, setup.fleet, setup.layout, len(setup.trials)
+        dimension, draws_all = scenario.dimension, samples is None
+        self.stages, self.layout = Stages(), layout
+        self.source = WordSource(setup.stream("data"), layout, (dimension + 2) // 2)
+        inputs = InputModel(fleet, draws_all)
+        self.sampling = Sampling(scenario, trials, inputs, setup.hooks, dimension, draws_all)
+        self.sampling.tests_on_next = samples is not None and samples.tests_on_next
+        if fleet.target_offsets is not None:
+            self.sampling.offsets = np.repeat(fleet.target_offsets[:, :, None], WIDTH, axis=2)
+        self.learning = Learning(setup, self.sampling.sample)
+        if layout.mask:
+            inputs.scale, inputs.noise_deviation = _whole_vectors(inputs.scale), _whole_vectors(inputs.noise_deviation)
+            self.learning.stepsizes = _whole_vectors(self.learning.stepsizes)
+        self.uploads, self.state = setup.uploads, setup.state
+        self.attack = AttackSide(setup, make_attackers(setup), self.sampling.sample, self.sampling.residual)
+        received = scenario.num_shared if scenario.algorithm.holds_models else dimension
+        downloads = Uploads(trials, setup.participants, received, setup.one_mask)
+        self.up = ChannelSide(setup, "up", setup.uploads, setup.state.base)
+        self.down = ChannelSide(setup, "down", downloads, setup.state.target)
+        self.delay, self.defence = DelaySide(setup), DefenceSide(setup, plan)
+        self.rival = RivalSide(setup, downloads)
+        joined = self.rival.joined
+        if setup.sends_models:
+            self.rule = make_rule_side(setup, setup.uploads, self.state.server, self.state.base)
+        else:
+            self.rule = make_rule_side(setup, self.rival.read, joined[:, 0], np.zeros(joined.shape[2]))
+        self.tests = NO_SERVER_SAMPLES if self.sampling.tests_on_next else draw_test_set(setup)
+        self.scratch = StepScratch(dimension, 0, layout.vectors)
+        self.tally = Tally(layout, keeps_errors, keeps_squares)
+        self.measuring = Measuring(metrics)
+        self.draws, self.metrics = Draws(), np.zeros((0, 0, 0))
+        for q, metric in enumerate(metrics):
+            self.measuring.addresses[q] = setup.hooks.add(metric, "measure", _measure, self)
+
+
+def _whole_vectors(numbers: FloatArray) -> FloatArray:
+    """Return numbers of the clients as whole vectors; clients that are added never change."""
+    out: FloatArray = filled(0.0, -(-numbers.size // WIDTH) * WIDTH)
+    out[: numbers.size] = numbers
+    return out
 
 
 @compiled
@@ -85,7 +118,7 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
     for t in range(start, stop):
         n = first + t
         if phases & BEFORE:
-            note_server(t - start, t, block)
+            _note_server(t - start, t, block)
             if draws.byzantine.size:
                 set_byzantine(draws.byzantine, t, block.attack.attackers)
             if draws.learns.size:
@@ -97,9 +130,9 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
         if phases & LEARN:
             call(stages.learn, n, t, 0, block)
         if phases & AFTER:
-            note_errors(t, block)
+            _note_errors(t, block)
             if block.tally.errors.size and block.attack.on_uploads.size:
-                note_honest(t, block)
+                _note_honest(t, block)
             for q in range(block.measuring.addresses.size):
                 call(block.measuring.addresses[q], n, t, q, block)
             if exchanges[t] > 0 or block.delay.is_on:  # uploads of earlier iterations may arrive
@@ -111,8 +144,8 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
                 corrupt(n, block.attack)
                 if stages.deliver != 0:
                     call(stages.deliver, n, t, 0, block)
-                if defence.address[0] != 0:
-                    call(defence.address[0], n, 0, 0, defence)
+                if defence.address != 0:
+                    call(defence.address, n, 0, 0, defence)
                 if stages.aggregate != 0:
                     call(stages.aggregate, n, t, 0, block)
                 else:
@@ -170,3 +203,94 @@ def aggregate_in_general(n: int, t: int, g: int, block: TrialBlock) -> None:
     if block.delay.by_delay:
         weigh_by_delay(block.delay, block.state.server, block.uploads)
     mix_and_aggregate(n, block.rule)
+
+
+@kernel_part
+def _note_server(step: int, t: int, block: TrialBlock) -> None:
+    """Note the server's errors, for the metrics of sixteen iterations at once, and where lanes are needed."""
+    server, path = block.state.server, block.state.path
+    lanes, moves = block.state.server_lanes, block.draws.moves
+    for trial in range(server.shape[0]):
+        for i in range(server.shape[1]):
+            move = moves[t, i, trial] if moves.size else 0.0
+            path[trial, i, step % WIDTH] = server[trial, i] + move
+            lanes[0, i, trial] = server[trial, i]
+
+
+@kernel_part
+def _note_errors(t: int, block: TrialBlock) -> None:
+    """Write the network MSE, and the test MSE where tests are the clients' next samples."""
+    sums, tests = block.tally.sums, block.tally.tests
+    metrics, share = block.metrics, 1.0 / block.layout.clients
+    for trial in range(metrics.shape[2]):
+        total = 0.0
+        for b in range(sums.shape[0]):
+            total += sums[b, trial]
+        metrics[t, NETWORK_MSE, trial] = share * total
+        if block.sampling.tests_on_next:
+            metrics[t, TEST_MSE, trial] = share * tests[trial]
+
+
+@kernel_part
+def _note_honest(t: int, block: TrialBlock) -> None:
+    """Write the MSE of the clients that are not Byzantine in this iteration."""
+    errors, metrics = block.tally.errors, block.metrics
+    is_byzantine, layout, trials = block.attack.attackers.is_byzantine, block.layout, block.metrics.shape[2]
+    for trial in range(trials):
+        total, count = 0.0, 0
+        for k in range(layout.clients):
+            if not _is_byzantine(is_byzantine, trials, trial, k):
+                own = errors[k >> layout.shift, trial + (k & layout.mask)]
+                total, count = fma(own, own, total), count + 1
+        metrics[t, HONEST_MSE, trial] = total / count if count else np.nan
+
+
+@register_jitable
+def _is_byzantine(is_byzantine: BoolArray, trials: int, trial: int, client: int) -> bool:
+    """Tell whether a client belongs to a group of Byzantine clients in a trial."""
+    is_any = False
+    for row in range(trial, is_byzantine.shape[0], trials):
+        is_any = is_any or is_byzantine[row, client]
+    return is_any
+
+
+def _measure(method: Method, n: int, t: int, q: int, block: TrialBlock) -> None:
+    """Frame of a user's own metric: one call for each trial, after all clients have learned."""
+    state, layout, metrics, options = block.state, block.layout, block.metrics, block.measuring.options
+    errors, inputs, moves = block.tally.errors, block.draws.inputs, block.draws.moves
+    byzantine, trials = block.attack.attackers.is_byzantine, metrics.shape[2]
+    place, dimension = metrics.shape[1] - options.shape[0] + q, state.target.size
+    num_models = 1 if block.rival.is_on else layout.clients
+    for trial in range(trials):
+        target, server = state.target.copy(), state.target - state.server[trial]
+        models, own_errors = np.empty((num_models, dimension)), np.empty(layout.clients)
+        is_byzantine = np.zeros(layout.clients, np.bool_)
+        for i in range(dimension):
+            target[i] += moves[t, i, trial] if moves.size else 0.0
+        for k in range(layout.clients):
+            v, lane = k >> layout.shift, trial + (k & layout.mask)
+            own_errors[k] = errors[v, lane]
+            if inputs.size and not inputs[t, k, :, 0].any():  # it has no sample
+                own_errors[k] = np.nan
+            for i in range(dimension if k < num_models else 0):
+                models[k, i] = state.target[i] - state.models[v, i, lane]
+            if byzantine.size:
+                is_byzantine[k] = _is_byzantine(byzantine, trials, trial, k)
+        known = TrialState(n, target, server, models, own_errors, is_byzantine)
+        metrics[t, place, trial] = method(options[q], None, known)
+
+
+def honest_share(inputs: FloatArray, active: IntArray, is_byzantine: BoolArray, sets: IndexArray) -> FloatArray:
+    """Return the honest clients over those that have a sample, shape (T, L or 1).
+
+    ``inputs`` (T, K, D, any) are zero where there is none, ``active`` (T,) counts the others, and ``sets``
+    (T, L, |S_B|) are the Byzantine clients where they are redrawn.
+    """
+    present = (inputs[..., 0] != 0.0).any(axis=2)
+    if not sets.size:
+        honest = ~is_byzantine.any(axis=0)
+        counts = present[:, honest].sum(axis=1, keepdims=True)
+        return np.asarray(int(honest.sum()) / np.maximum(counts, 1))
+    byzantine = np.take_along_axis(present[:, None], sets.astype(np.int64), axis=2).sum(axis=2)
+    counts = active[:, None] - byzantine
+    return np.asarray((present.shape[1] - sets.shape[2]) / np.maximum(counts, 1))

@@ -1,33 +1,72 @@
 """Learners and streams in the form that the step takes, and the frames around their methods."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray, IntArray
-from psofed.engine.hooks import Body, Hooks, options_of
-from psofed.engine.inputs import InputModel
+from psofed.common.types import FloatArray
+from psofed.engine.hooks import Hooks, Method, options_of
 from psofed.engine.lanes import WIDTH, empty_lanes, filled
-from psofed.engine.tables import Stage
+from psofed.engine.tables import Table
 from psofed.parts.contexts import Innovation, Observation, Residual
 
 if TYPE_CHECKING:
     from psofed.engine.state import Setup
+    from psofed.fleet import Fleet
     from psofed.scenario import Scenario
+
+# Shapes of covariances, see InputModel.
+WHITE, EXPONENTIAL, GENERAL = 0, 1, 2
 
 # The engine's own step; a step along the input, v ← a v + g x; any change.
 LMS, ALONG_INPUT, ANY = 0, 1, 2
 
 
-class Sampling(NamedTuple):
+class InputModel(Table):
+    """Factors of the covariances R_k of inputs x ~ N(0, R_k), in the cheapest of three shapes.
+
+    Attributes
+    ----------
+    shape : int
+        WHITE: x = ς_k z. EXPONENTIAL: x_i = ρ x_{i−1} + ς_k √(1−ρ²) z_i, so R_k = ς_k² ρ^|i−j|.
+        GENERAL: x = C_k z with R_k = C_k C_kᵀ, C_k lower triangular.
+    scale : array (K,)
+        ς_k.
+    correlation : float
+        ρ.
+    factors : array (K, D, D), or empty
+        C_k.
+    noise_deviation : array (K,)
+        Standard deviations of the noise ν_k.
+    """
+
+    def __init__(self, fleet: "Fleet", draws: bool = True) -> None:
+        covariances = fleet.explicit_covariances
+        self.shape = GENERAL if covariances is not None else WHITE if fleet.is_white else EXPONENTIAL
+        self.scale: FloatArray = np.sqrt(fleet.input_variance)
+        self.correlation = 0.0 if covariances is not None else float(fleet.correlation)
+        # Skipped where no inputs are drawn.
+        self.factors = np.zeros((0, 0, 0)) if covariances is None or not draws else _lower_factors(covariances)
+        self.noise_deviation: FloatArray = np.sqrt(fleet.noise_variance)
+
+
+def _lower_factors(covariances: FloatArray) -> FloatArray:
+    # QR of the symmetric root exists also where a measured covariance is singular and Cholesky fails.
+    values, vectors = np.linalg.eigh(covariances)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    upper = np.linalg.qr(np.swapaxes(roots, 1, 2), mode="r")
+    return np.ascontiguousarray(np.swapaxes(upper, 1, 2))
+
+
+class Sampling(Table):
     """Where samples come from, unless they are white, and the samples on their way.
 
     Attributes
     ----------
     has_samples, tests_on_next : bool
         Whether samples are given, else drawn; whether the test MSE is that on the clients' next samples.
-    address : int array (1,)
+    address : int
         Of the method of a stream that remembers; 0 for independent inputs.
     options : array (any,)
         Its options.
@@ -45,27 +84,46 @@ class Sampling(NamedTuple):
         Samples of an iteration: of all K clients where they hold no model, else of one.
     """
 
-    has_samples: bool
-    tests_on_next: bool
-    address: IntArray
-    options: FloatArray
-    memory: FloatArray
-    inputs: InputModel
-    normals: NDArray[np.float32]
-    numbers: FloatArray
-    offsets: FloatArray
-    sample: FloatArray
-    residual: FloatArray
+    def __init__(
+        self, scenario: "Scenario", trials: int, inputs: InputModel, hooks: Hooks, entries: int, draws: bool = True
+    ) -> None:
+        stream, size = scenario.data.stream, scenario.input_dimension
+        rows = 1 if scenario.algorithm.holds_models else scenario.num_clients
+        remembers = draws and not stream.is_independent
+        shape = (scenario.num_clients, trials, stream.memory_size(size)) if remembers else (1, trials, 0)
+        self.has_samples, self.tests_on_next = not draws, False
+        self.address, self.options = 0, options_of(stream)
+        self.memory = np.zeros(shape)
+        self.inputs = inputs
+        self.normals: NDArray[np.float32] = empty_lanes(2 * ((entries + 2) // 2), WIDTH, dtype=np.float32)
+        self.numbers = np.empty((2, size))
+        self.offsets = np.zeros((0, 0, 0))
+        self.sample: FloatArray = filled(0.0, rows, entries, WIDTH)
+        self.residual: FloatArray = filled(0.0, rows, WIDTH)
+        if remembers:
+            self.address = hooks.add(stream, "draw", _draw, self)
 
 
-class Learning(NamedTuple):
-    """The learner in the form that the step takes.
+def _draw(method: Method, n: int, k: int, s: int, sampling: Sampling) -> None:
+    """Frame of a stream that remembers: draw the inputs of client k into row s of the samples."""
+    normals, memory, sample = sampling.normals, sampling.memory, sampling.sample
+    drawn, out, deviation = sampling.numbers[0], sampling.numbers[1], sampling.inputs.scale[k]
+    for lane in range(memory.shape[1]):
+        for i in range(drawn.size):
+            drawn[i] = normals[i, lane]
+        method(sampling.options, memory[k, lane], Innovation(drawn, deviation, k, n), out)
+        for i in range(drawn.size):
+            sample[s, i, lane] = out[i]
+
+
+class Learning(Table):
+    """The learner in the form that the step takes, with every client's memory as it is at first.
 
     Attributes
     ----------
     shape : int
         LMS, ALONG_INPUT or ANY.
-    address : int array (1,)
+    address : int
         Of the learner's method; 0 for LMS.
     options : array (any,)
         Its options.
@@ -83,110 +141,47 @@ class Learning(NamedTuple):
         w, the clients' errors, and the sample that is learned from.
     """
 
-    shape: int
-    address: IntArray
-    options: FloatArray
-    stepsizes: FloatArray
-    keep: FloatArray
-    memory: FloatArray
-    numbers: FloatArray
-    lanes: FloatArray
-    learns: NDArray[np.uint8]
-    target: FloatArray
-    models: FloatArray
-    sample: FloatArray
+    def __init__(self, setup: "Setup", sample: FloatArray) -> None:
+        scenario, learner, stepsizes = setup.scenario, setup.scenario.learner, setup.scenario.draw_stepsizes()
+        shape, first, keep, dimension = LMS, np.zeros(0), np.ones(stepsizes.size), scenario.dimension
+        if learner.kind != "lms":
+            first = np.asarray(learner.initial_memory(dimension), np.float64)
+            shape = ALONG_INPUT if learner.steps_along_input() else ANY
+        if shape == ALONG_INPUT:
+            distinct, place = np.unique(stepsizes, return_inverse=True)
+            keep = np.array([learner.keep(float(stepsize)) for stepsize in distinct])[place]
+        memory = (scenario.num_clients if first.size else 1, len(setup.trials), first.size)
+        self.shape, self.address, self.options = shape, 0, options_of(learner)
+        self.stepsizes, self.keep = stepsizes, keep
+        self.memory: FloatArray = np.broadcast_to(first, memory).copy()
+        self.numbers = np.empty((3, dimension))
+        self.lanes: FloatArray = empty_lanes(3, WIDTH)
+        self.learns, self.target, self.models = setup.state.learns, setup.state.target, setup.state.models
+        self.sample = sample
+        if shape == ALONG_INPUT:
+            self.address = setup.hooks.add(learner, "gain", _find_gains, self)
+        elif shape == ANY:
+            self.address = setup.hooks.add(learner, "learn", _learn, self)
 
 
-def make_sampling(
-    scenario: "Scenario", trials: int, inputs: InputModel, hooks: Hooks, entries: int, draws: bool = True
-) -> Sampling:
-    """Return where samples of some entries come from; given ones arrive chunk by chunk."""
-    stream, size = scenario.data.stream, scenario.input_dimension
-    rows = 1 if scenario.algorithm.holds_models else scenario.num_clients
-    remembers = draws and not stream.is_independent
-    shape = (scenario.num_clients, trials, stream.memory_size(size)) if remembers else (1, trials, 0)
-    sampling = Sampling(
-        has_samples=not draws,
-        tests_on_next=False,
-        address=np.zeros(1, np.int64),
-        options=options_of(stream),
-        memory=np.zeros(shape),
-        inputs=inputs,
-        normals=empty_lanes(2 * ((entries + 2) // 2), WIDTH, dtype=np.float32),
-        numbers=np.empty((2, size)),
-        offsets=np.zeros((0, 0, 0)),
-        sample=filled(0.0, rows, entries, WIDTH),
-        residual=filled(0.0, rows, WIDTH),
-    )
-    if remembers:
-        sampling.address[0] = hooks.add(stream, "draw", _make_draw_frame, sampling)
-    return sampling
+def _find_gains(method: Method, n: int, k: int, g: int, learning: Learning) -> None:
+    lanes, stepsize = learning.lanes, learning.stepsizes[k]
+    for lane in range(learning.memory.shape[1]):
+        lanes[2, lane] = method(learning.options, None, Residual(lanes[0, lane], lanes[1, lane], stepsize, k, n))
 
 
-def make_learning(setup: "Setup", sample: FloatArray) -> Learning:
-    """Return the learner, with every client's memory as it is at first."""
-    scenario, learner, stepsizes = setup.scenario, setup.scenario.learner, setup.scenario.draw_stepsizes()
-    shape, first, keep, dimension = LMS, np.zeros(0), np.ones(stepsizes.size), scenario.dimension
-    if learner.kind != "lms":
-        first = np.asarray(learner.initial_memory(dimension), np.float64)
-        shape = ALONG_INPUT if learner.steps_along_input() else ANY
-    if shape == ALONG_INPUT:
-        distinct, place = np.unique(stepsizes, return_inverse=True)
-        keep = np.array([learner.keep(float(stepsize)) for stepsize in distinct])[place]
-    memory = (scenario.num_clients if first.size else 1, len(setup.trials), first.size)
-    learning = Learning(
-        shape, np.zeros(1, np.int64), options_of(learner), stepsizes, keep, np.broadcast_to(first, memory).copy(),
-        np.empty((3, dimension)), empty_lanes(3, WIDTH), setup.state.learns, setup.state.target, setup.state.models,
-        sample,
-    )  # fmt: skip
-    if shape == ALONG_INPUT:
-        learning.address[0] = setup.hooks.add(learner, "gain", _make_gain_frame, learning)
-    elif shape == ANY:
-        learning.address[0] = setup.hooks.add(learner, "learn", _make_learn_frame, learning)
-    return learning
-
-
-def _make_gain_frame(unpack: Body, body: Body) -> Stage:
-    def frame(n: int, k: int, g: int, learning: Learning) -> None:
-        self, lanes, stepsize = unpack(learning.options), learning.lanes, learning.stepsizes[k]
-        for lane in range(learning.memory.shape[1]):
-            lanes[2, lane] = body(self, Residual(lanes[0, lane], lanes[1, lane], stepsize, k, n))
-
-    return frame
-
-
-def _make_learn_frame(unpack: Body, body: Body) -> Stage:
-    def frame(n: int, k: int, g: int, learning: Learning) -> None:
-        self, target = unpack(learning.options), learning.target
-        models, memory = learning.models, learning.memory
-        sample, learns = learning.sample, learning.learns
-        errors, stepsize = learning.lanes, learning.stepsizes[k]
-        x, model, change = learning.numbers[0], learning.numbers[1], learning.numbers[2]
-        for lane in range(memory.shape[1]):
-            if not learns[k, lane]:
-                continue
-            for i in range(x.size):
-                x[i] = sample[0, i, lane]
-                model[i] = target[i] - models[k, i, lane]
-                change[i] = 0.0
-            own = memory[k if memory.shape[0] > 1 else 0, lane]
-            body(self, Observation(x, errors[0, lane], model, stepsize, k, n), own, change)
-            for i in range(x.size):
-                models[k, i, lane] -= change[i]
-
-    return frame
-
-
-def _make_draw_frame(unpack: Body, body: Body) -> Stage:
-    def frame(n: int, k: int, s: int, sampling: Sampling) -> None:
-        self, normals = unpack(sampling.options), sampling.normals
-        memory, sample = sampling.memory, sampling.sample
-        drawn, out, deviation = sampling.numbers[0], sampling.numbers[1], sampling.inputs.scale[k]
-        for lane in range(memory.shape[1]):
-            for i in range(drawn.size):
-                drawn[i] = normals[i, lane]
-            body(self, Innovation(drawn, deviation, k, n), memory[k, lane], out)
-            for i in range(drawn.size):
-                sample[s, i, lane] = out[i]
-
-    return frame
+def _learn(method: Method, n: int, k: int, g: int, learning: Learning) -> None:
+    target, models, memory = learning.target, learning.models, learning.memory
+    sample, learns, errors, stepsize = learning.sample, learning.learns, learning.lanes, learning.stepsizes[k]
+    x, model, change = learning.numbers[0], learning.numbers[1], learning.numbers[2]
+    for lane in range(memory.shape[1]):
+        if not learns[k, lane]:
+            continue
+        for i in range(x.size):
+            x[i] = sample[0, i, lane]
+            model[i] = target[i] - models[k, i, lane]
+            change[i] = 0.0
+        own = memory[k if memory.shape[0] > 1 else 0, lane]
+        method(learning.options, own, Observation(x, errors[0, lane], model, stepsize, k, n), change)
+        for i in range(x.size):
+            models[k, i, lane] -= change[i]

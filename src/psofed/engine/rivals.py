@@ -4,22 +4,21 @@ Only the server has a model w_n. Every client's data are drawn in every iteratio
 network MSE is the mean over all clients of (y_k − w_nᵀx_k)². Between exchanges w_n stands still.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
-from psofed.common.types import FloatArray, IndexArray, IntArray
+from psofed.common.types import FloatArray, IndexArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.delays import weigh_by_delay
-from psofed.engine.hooks import Body, options_of
+from psofed.engine.hooks import Method, options_of
 from psofed.engine.lanes import fma
 from psofed.engine.learning import Sampling
+from psofed.engine.network import weigh_by_delay
 from psofed.engine.normals import normals_at, uniform_at
 from psofed.engine.server import mix_and_aggregate
-from psofed.engine.streams import WordArray
-from psofed.engine.tables import KernelTable, Stage, call
-from psofed.engine.uploads import Uploads, copy, make_uploads
+from psofed.engine.state import Uploads, copy
+from psofed.engine.tables import KernelTable, Table, call
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
 from psofed.parts.traffic import Exchange, Momentum
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from psofed.engine.state import Setup
 
 
-class Momenta(NamedTuple):
+class Momenta(Table):
     """Momentum of each client, held by the clients or the server (:class:`psofed.parts.traffic.Momentum`).
 
     Attributes
@@ -42,21 +41,26 @@ class Momenta(NamedTuple):
         Scratch to work in: −1 everywhere.
     """
 
-    keep: float
-    take: float
-    absent: float
-    values: FloatArray
-    place: IntArray
+    def __init__(self, momentum: Momentum | None, trials: int, clients: int, numbers: int) -> None:
+        if momentum is not None and clients * numbers > MOST_MEMORY:
+            raise NotCoveredError(
+                f"an algorithm with one momentum per client needs {clients * numbers:,} values of memory for "
+                f"{clients} clients and {numbers} entries; the limit is {MOST_MEMORY:,}"
+            )
+        factors = (0.0, 0.0, 0.0) if momentum is None else (momentum.keep, momentum.take, momentum.absent)
+        self.keep, self.take, self.absent = map(float, factors)
+        self.values = np.zeros((0, 0, 0) if momentum is None else (trials, clients, numbers))
+        self.place = np.full(0 if momentum is None else clients, -1)
 
 
-class RivalSide(NamedTuple):
-    """An algorithm whose clients hold no model, in the form that kernels take.
+class RivalSide(Table):
+    """An algorithm whose clients hold no model, in the form that kernels take; off for PSO-Fed.
 
     Attributes
     ----------
     is_on, sends_model, decode_each, decode_joined, fresh : bool
         Whether there is one, and what its :class:`~psofed.parts.traffic.Exchange` says.
-    encode, decode, apply : int arrays (1,)
+    encode, decode, apply : int
         Addresses of its methods; 0 where there is nothing to decode.
     options : array (any,)
         Its options.
@@ -82,95 +86,40 @@ class RivalSide(NamedTuple):
         What the rule joins: J numbers of each participant, or the momenta of all clients.
     """
 
-    is_on: bool
-    sends_model: bool
-    decode_each: bool
-    decode_joined: bool
-    fresh: bool
-    encode: IntArray
-    decode: IntArray
-    apply: IntArray
-    options: FloatArray
-    words: int
-    stream: WordArray
-    stepsizes: FloatArray
-    mean_stepsize: float
-    normals: FloatArray
-    uniforms: FloatArray
-    client_uniforms: FloatArray
-    updates: FloatArray
-    encoded: FloatArray
-    memory: FloatArray
-    decoded: FloatArray
-    joined: FloatArray
-    change: FloatArray
-    client_momenta: Momenta
-    server_momenta: Momenta
-    received: Uploads
-    uploads: Uploads
-    read: Uploads
-
-
-def make_rival_side(setup: "Setup", received: Uploads) -> RivalSide:
-    """Return the algorithm of several trials; off for PSO-Fed."""
-    scenario, count, clients = setup.scenario, len(setup.trials), setup.scenario.num_clients
-    algorithm, is_on = scenario.algorithm, not scenario.algorithm.holds_models
-    exchange = algorithm.exchange(scenario) if is_on else Exchange(numbers=0)
-    participants, dimension = (setup.participants, scenario.dimension) if is_on else (0, 0)
-    decodes = is_on and algorithm.decodes()
-    decode_each = decodes and not exchange.decode_joined
-    size, remembers = dimension if decode_each else exchange.numbers, exchange.server_momentum is not None
-    read = make_uploads(count, clients if remembers else participants, size)
-    side = RivalSide(
-        is_on=is_on,
-        sends_model=exchange.sends_model,
-        decode_each=decode_each,
-        decode_joined=decodes and exchange.decode_joined,
-        fresh=exchange.fresh,
-        encode=np.zeros(1, np.int64),
-        decode=np.zeros(1, np.int64),
-        apply=np.zeros(1, np.int64),
-        options=options_of(algorithm),
-        words=exchange.words_per_iteration(clients),
-        stream=np.array(setup.stream("algorithm")),
-        stepsizes=scenario.draw_stepsizes(),
-        mean_stepsize=scenario.mean_stepsize,
-        normals=np.empty((count, exchange.normals)),
-        uniforms=np.empty((count, exchange.uniforms)),
-        client_uniforms=np.empty((count, participants, exchange.client_uniforms)),
-        updates=np.empty((count, participants, dimension)),
-        encoded=np.empty((count, participants, exchange.numbers)),
-        memory=np.zeros((count, exchange.memory)),
-        decoded=np.empty((count, participants if decode_each else 1, dimension)),
-        joined=np.zeros((count, 1, size)),
-        change=np.empty((count, 1, dimension)),
-        client_momenta=_make_momenta(exchange.client_momentum, count, clients, dimension),
-        server_momenta=_make_momenta(exchange.server_momentum, count, clients, size),
-        received=received,
-        uploads=setup.uploads,
-        read=read,
-    )
-    if is_on:
-        side.encode[0] = setup.hooks.add(algorithm, "encode", _make_encode, side)
-        side.apply[0] = setup.hooks.add(algorithm, "apply", _make_apply, side)
-        if decodes:
-            side.decode[0] = setup.hooks.add(algorithm, "decode", _make_decode, side)
-        if not exchange.fresh:
-            table: Any = KernelTable(side)
-            draw_shared(table, 0)
-    return side
-
-
-def _make_momenta(momentum: Momentum | None, trials: int, clients: int, numbers: int) -> Momenta:
-    if momentum is None:
-        return Momenta(0.0, 0.0, 0.0, np.zeros((0, 0, 0)), np.zeros(0, np.int64))
-    if clients * numbers > MOST_MEMORY:
-        raise NotCoveredError(
-            f"an algorithm with one momentum per client needs {clients * numbers:,} values of memory for "
-            f"{clients} clients and {numbers} entries; the limit is {MOST_MEMORY:,}"
+    def __init__(self, setup: "Setup", received: Uploads) -> None:
+        scenario, count, clients = setup.scenario, len(setup.trials), setup.scenario.num_clients
+        algorithm, is_on = scenario.algorithm, not scenario.algorithm.holds_models
+        exchange = algorithm.exchange(scenario) if is_on else Exchange(numbers=0)
+        participants, dimension = (setup.participants, scenario.dimension) if is_on else (0, 0)
+        decodes, numbers = is_on and algorithm.decodes(), exchange.numbers
+        decode_each = decodes and not exchange.decode_joined
+        size, remembers = dimension if decode_each else numbers, exchange.server_momentum is not None
+        self.is_on, self.sends_model, self.fresh = is_on, exchange.sends_model, exchange.fresh
+        self.decode_each, self.decode_joined = decode_each, decodes and exchange.decode_joined
+        self.encode, self.decode, self.apply, self.options = 0, 0, 0, options_of(algorithm)
+        self.words, self.stream = exchange.words_per_iteration(clients), np.array(setup.stream("algorithm"))
+        self.stepsizes, self.mean_stepsize = scenario.draw_stepsizes(), scenario.mean_stepsize
+        self.normals, self.uniforms = np.empty((count, exchange.normals)), np.empty((count, exchange.uniforms))
+        self.client_uniforms = np.empty((count, participants, exchange.client_uniforms))
+        self.updates, self.encoded = (
+            np.empty((count, participants, dimension)),
+            np.empty((count, participants, numbers)),
         )
-    values = np.zeros((trials, clients, numbers))
-    return Momenta(momentum.keep, momentum.take, momentum.absent, values, np.full(clients, -1))
+        self.memory = np.zeros((count, exchange.memory))
+        self.decoded = np.empty((count, participants if decode_each else 1, dimension))
+        self.joined, self.change = np.zeros((count, 1, size)), np.empty((count, 1, dimension))
+        self.client_momenta = Momenta(exchange.client_momentum, count, clients, dimension)
+        self.server_momenta = Momenta(exchange.server_momentum, count, clients, size)
+        self.received, self.uploads = received, setup.uploads
+        self.read = Uploads(count, clients if remembers else participants, size)
+        if is_on:
+            self.encode = setup.hooks.add(algorithm, "encode", _encode, self)
+            self.apply = setup.hooks.add(algorithm, "apply", _apply, self)
+            if decodes:
+                self.decode = setup.hooks.add(algorithm, "decode", _decode, self)
+            if not exchange.fresh:
+                table: Any = KernelTable(self)
+                draw_shared(table, 0)
 
 
 @kernel_part
@@ -243,7 +192,7 @@ def encode_updates(rival: RivalSide, n: int, count: int) -> None:
             for p in range(count):
                 for i in range(updates.shape[2]):
                     updates[trial, p, i] = values[trial, clients[trial, p], i]
-    call(rival.encode[0], n, count, 0, rival)
+    call(rival.encode, n, count, 0, rival)
 
 
 def upload_encoded(n: int, t: int, g: int, block: "TrialBlock") -> None:
@@ -281,7 +230,7 @@ def _read_uploads(n: int, rival: RivalSide, count: int) -> None:
             for p in range(count):
                 for j in range(sent.shape[2]):
                     sent[trial, p, j] = -sent[trial, p, j]
-        call(rival.decode[0], n, count, count, rival)
+        call(rival.decode, n, count, count, rival)
         numbers, sign = rival.decoded, -1.0
     if momenta.values.size:
         take_in(momenta, uploads.clients, count, numbers, sign)
@@ -308,46 +257,35 @@ def apply_uploads(n: int, t: int, g: int, block: "TrialBlock") -> None:
         for i in range(joined.shape[2]):
             joined[trial, 0, i] = -joined[trial, 0, i]
     if rival.decode_joined:
-        call(rival.decode[0], n, 1, count, rival)
-    call(rival.apply[0], n, 1, count, rival)
+        call(rival.decode, n, 1, count, rival)
+    call(rival.apply, n, 1, count, rival)
     for trial in range(server.shape[0]):
         for i in range(server.shape[1]):
             server[trial, i] -= change[trial, 0, i]
 
 
-def _make_encode(unpack: Body, body: Body) -> Stage:
-    def frame(n: int, rows: int, g: int, rival: RivalSide) -> None:
-        self, clients = unpack(rival.options), rival.received.clients
-        stepsizes, updates = rival.stepsizes, rival.updates
-        normals, uniforms, own, out = rival.normals, rival.uniforms, rival.client_uniforms, rival.encoded
-        for trial in range(updates.shape[0]):
-            for p in range(rows):
-                stepsize = stepsizes[clients[trial, p]]
-                message = Message(updates[trial, p], stepsize, normals[trial], uniforms[trial], own[trial, p])
-                body(self, message, out[trial, p])
-
-    return frame
+def _encode(method: Method, n: int, rows: int, g: int, rival: RivalSide) -> None:
+    clients, stepsizes, normals, uniforms = rival.received.clients, rival.stepsizes, rival.normals, rival.uniforms
+    updates, own, out = rival.updates, rival.client_uniforms, rival.encoded
+    for trial in range(updates.shape[0]):
+        for p in range(rows):
+            stepsize = stepsizes[clients[trial, p]]
+            message = Message(updates[trial, p], stepsize, normals[trial], uniforms[trial], own[trial, p])
+            method(rival.options, None, message, out[trial, p])
 
 
-def _make_decode(unpack: Body, body: Body) -> Stage:
-    def frame(n: int, rows: int, participants: int, rival: RivalSide) -> None:
-        self, normals, uniforms, out = unpack(rival.options), rival.normals, rival.uniforms, rival.decoded
-        numbers = rival.joined if rival.decode_joined else rival.uploads.sent
-        mean_stepsize = rival.mean_stepsize
-        for trial in range(out.shape[0]):
-            for p in range(rows):
-                received = Received(numbers[trial, p], participants, mean_stepsize, normals[trial], uniforms[trial])
-                body(self, received, out[trial, p])
-
-    return frame
+def _decode(method: Method, n: int, rows: int, participants: int, rival: RivalSide) -> None:
+    normals, uniforms, out, mean_stepsize = rival.normals, rival.uniforms, rival.decoded, rival.mean_stepsize
+    numbers = rival.joined if rival.decode_joined else rival.uploads.sent
+    for trial in range(out.shape[0]):
+        for p in range(rows):
+            received = Received(numbers[trial, p], participants, mean_stepsize, normals[trial], uniforms[trial])
+            method(rival.options, None, received, out[trial, p])
 
 
-def _make_apply(unpack: Body, body: Body) -> Stage:
-    def frame(n: int, rows: int, participants: int, rival: RivalSide) -> None:
-        self, normals, uniforms, memory = unpack(rival.options), rival.normals, rival.uniforms, rival.memory
-        numbers, mean_stepsize = rival.decoded if rival.decode_joined else rival.joined, rival.mean_stepsize
-        for trial in range(rival.change.shape[0]):
-            received = Received(numbers[trial, 0], participants, mean_stepsize, normals[trial], uniforms[trial])
-            body(self, received, memory[trial], rival.change[trial, 0])
-
-    return frame
+def _apply(method: Method, n: int, rows: int, participants: int, rival: RivalSide) -> None:
+    normals, uniforms, memory, mean_stepsize = rival.normals, rival.uniforms, rival.memory, rival.mean_stepsize
+    numbers = rival.decoded if rival.decode_joined else rival.joined
+    for trial in range(rival.change.shape[0]):
+        received = Received(numbers[trial, 0], participants, mean_stepsize, normals[trial], uniforms[trial])
+        method(rival.options, memory[trial], received, rival.change[trial, 0])

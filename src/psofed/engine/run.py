@@ -1,5 +1,6 @@
 """A run of several trials: makes what the iteration needs, draws ahead chunk by chunk and calls the kernel."""
 
+import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,27 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.types import FloatArray, IntArray
-from psofed.engine import iteration, links, rivals, step
-from psofed.engine.attacks import make_attack_side
-from psofed.engine.channels import make_channels
-from psofed.engine.defences import make_defence_side
-from psofed.engine.delays import make_delay_side
-from psofed.engine.draws import NO_DRAWS, Drawer
-from psofed.engine.hooks import Hooks, options_of, padded
-from psofed.engine.inputs import make_input_model
-from psofed.engine.iteration import Measuring, Stages, TrialBlock, advance
-from psofed.engine.lanes import WIDTH, empty_lanes, filled
-from psofed.engine.learning import make_learning, make_sampling
-from psofed.engine.metrics import HONEST_MSE, NETWORK_MSE, TEST_MSE, honest_share, make_metric
-from psofed.engine.rivals import make_rival_side
+from psofed.engine import iteration, network, rivals, step
+from psofed.engine.draws import Drawer
+from psofed.engine.hooks import Hooks
+from psofed.engine.iteration import HONEST_MSE, NETWORK_MSE, TEST_MSE, TrialBlock, advance, honest_share
+from psofed.engine.lanes import WIDTH
 from psofed.engine.samples import FunctionSamples, TrialSamples
-from psofed.engine.server import make_rule_side
-from psofed.engine.server_samples import NO_SERVER_SAMPLES, draw_test_set
 from psofed.engine.state import Layout, Setup, make_layout
-from psofed.engine.step import SUM_BLOCK, Tally, make_source, make_step_scratch
+from psofed.engine.step import SUM_BLOCK, StepScratch
 from psofed.engine.tables import KernelTable, stage_address
-from psofed.engine.uploads import make_uploads
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.parts.watching import WatchPlan
 
 if TYPE_CHECKING:
@@ -39,9 +29,6 @@ if TYPE_CHECKING:
 
 # Fewer clients than this are not worth waking a thread for.
 _CLIENTS_PER_THREAD = 100_000
-
-_NO_STAGES = Stages(0, 0, 0, 0, 0)
-_NO_SAMPLES = NO_DRAWS.inputs, NO_DRAWS.residuals
 
 
 def is_plain(scenario: "Scenario") -> bool:
@@ -119,14 +106,10 @@ class Run:
         keeps_errors = len(metrics) > 0 or (by_client and scenario.num_byzantine > 0)
         self.has_honest: bool = keeps_errors and len(scenario.attacks) > 0
         keeps_squares = by_client or samples is not None
-        self._block = _make_block(setup, samples, plan, metrics, keeps_errors, keeps_squares)
+        self._block = TrialBlock(setup, samples, plan, metrics, keeps_errors, keeps_squares)
         kind = KernelTable(self._block).kind
-        for q, metric in enumerate(metrics):
-            self._block.measuring.addresses[q] = self._hooks.add(metric, "measure", make_metric, self._block)
-        addresses = (
-            0 if stage is None else stage_address(stage, kind) for stage in _choose_stages(self._block, scenario)
-        )
-        self._block = self._block._replace(stages=Stages(*addresses))
+        for name, stage in _find_stages(self._block, scenario).items():
+            setattr(self._block.stages, name, stage_address(stage, kind))
         self._table: KernelTable | None = None
         threads = min(max(scenario.num_clients // _CLIENTS_PER_THREAD, 1), threads) if over_clients else 1
         self._threads = _Threads(threads, layout, scenario.dimension)
@@ -166,15 +149,18 @@ class Run:
     def watching(self) -> "Watching | None":
         """Memory of the defence; None without one."""
         defence = self._block.defence
-        return defence.watching if defence.address[0] else None
+        return defence.watching if defence.address else None
 
     def advance(self, first: int, metrics: FloatArray) -> None:
         """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, trial]``."""
         count = len(metrics)
         given = None if self.samples is None else self.samples.chunk(first, count)
-        samples = _NO_SAMPLES if given is None else (given.inputs, given.residuals)
-        draws = self._drawer.draw(first, count, samples, self.watched_from)
-        table: Any = KernelTable(self._block._replace(draws=draws, metrics=metrics), self._table)
+        block, draws = self._block, self._drawer.draw(first, count)
+        if given is not None:
+            draws.inputs, draws.residuals = given.inputs, given.residuals
+        draws.watched_from = self.watched_from
+        block.draws, block.metrics = draws, metrics
+        table: Any = KernelTable(block, self._table)
         self._table = table
         if self._threads.count == 1:
             advance(iteration.WHOLE, first, 0, count, table)
@@ -196,82 +182,24 @@ class Run:
                 metrics[:, HONEST_MSE] *= honest_share(given.inputs, given.active, is_byzantine, draws.byzantine)
 
 
-def _make_block(
-    setup: Setup,
-    samples: TrialSamples | None,
-    plan: WatchPlan | None,
-    metrics: Sequence[Metric],
-    keeps_errors: bool,
-    keeps_squares: bool,
-) -> TrialBlock:
-    """Return what the kernel needs, before anything is drawn."""
-    scenario, fleet, layout, trials = setup.scenario, setup.fleet, setup.layout, len(setup.trials)
-    holds_models, dimension, vectors = scenario.algorithm.holds_models, scenario.dimension, layout.vectors
-    inputs = make_input_model(fleet, draws=samples is None)
-    if layout.mask:
-        inputs = inputs._replace(scale=_pad(inputs.scale), noise_deviation=_pad(inputs.noise_deviation))
-    tests_on_next = samples is not None and samples.tests_on_next
-    sampling = make_sampling(scenario, trials, inputs, setup.hooks, dimension, draws=samples is None)
-    sampling = sampling._replace(tests_on_next=tests_on_next)
-    if fleet.target_offsets is not None:
-        sampling = sampling._replace(offsets=np.repeat(fleet.target_offsets[:, :, None], WIDTH, axis=2))
-    learning = make_learning(setup, sampling.sample)
-    if layout.mask:
-        learning = learning._replace(stepsizes=_pad(learning.stepsizes))
-    one_mask = setup.one_mask
-    downloads = make_uploads(trials, setup.participants, scenario.num_shared if holds_models else dimension, one_mask)
-    rival = make_rival_side(setup, downloads)
-    joined = (setup.uploads, setup.state.server, setup.state.base)
-    if not setup.sends_models:
-        joined = (rival.read, rival.joined[:, 0], np.zeros(rival.joined.shape[2]))
-    return TrialBlock(
-        stages=_NO_STAGES,
-        layout=layout,
-        source=make_source(setup.stream("data"), layout, (dimension + 2) // 2),
-        sampling=sampling,
-        learning=learning,
-        uploads=setup.uploads,
-        attack=make_attack_side(setup, sampling.sample, sampling.residual),
-        up=make_channels(setup, "up", setup.uploads, setup.state.base),
-        down=make_channels(setup, "down", downloads, setup.state.target),
-        delay=make_delay_side(setup),
-        defence=make_defence_side(setup, plan),
-        rule=make_rule_side(setup, *joined),
-        rival=rival,
-        tests=NO_SERVER_SAMPLES if tests_on_next else draw_test_set(setup),
-        state=setup.state,
-        scratch=make_step_scratch(dimension, 0, vectors),
-        tally=Tally(
-            sums=filled(0.0, -(-vectors // (SUM_BLOCK >> layout.shift)), WIDTH),
-            tests=empty_lanes(WIDTH),
-            errors=filled(0.0, vectors if keeps_errors else 0, WIDTH),
-            squares=filled(0.0, vectors if keeps_squares else 0, WIDTH),
-        ),
-        measuring=Measuring(np.zeros(len(metrics), np.int64), padded([options_of(metric) for metric in metrics])),
-        draws=NO_DRAWS,
-        metrics=np.zeros((0, 0, 0)),
-    )
-
-
-def _choose_stages(block: TrialBlock, scenario: "Scenario") -> tuple[Any, ...]:
-    """Return the stages that a scenario needs, None for what the kernel does itself."""
-    rival = block.rival
-    loses = block.down.addresses.size or scenario.availability is not None or block.defence.excludes_downloads
-    is_mixed = block.rule.mix_address[0] or block.rule.root.rows.shape[1] or block.delay.by_delay
-    learn: Any = step.learn_in_general
-    if is_plain(scenario) and not block.sampling.has_samples:
-        learn = step.learn_clients if block.layout.mask else step.learn_trials
-    return (
-        links.read_server if rival.is_on else links.download_in_general if loses else None,
-        learn,
-        rivals.upload_encoded if rival.is_on else None,
-        links.deliver if block.up.addresses.size or block.delay.is_on else None,
-        rivals.apply_uploads
-        if rival.is_on and not rival.sends_model
-        else iteration.aggregate_in_general
-        if is_mixed
-        else None,
-    )
+def _find_stages(block: TrialBlock, scenario: "Scenario") -> dict[str, Any]:
+    """Return the stages that a scenario needs beside what the kernel does itself."""
+    rival, rule, delay = block.rival, block.rule, block.delay
+    plain = step.learn_clients if block.layout.mask else step.learn_trials
+    stages: dict[str, Any] = {
+        "learn": plain if is_plain(scenario) and not block.sampling.has_samples else step.learn_in_general
+    }
+    if rival.is_on:
+        stages |= {"download": network.read_server, "upload": rivals.upload_encoded}
+    elif block.down.addresses.size or scenario.availability is not None or block.defence.excludes_downloads:
+        stages["download"] = network.download_in_general
+    if block.up.addresses.size or delay.is_on:
+        stages["deliver"] = network.deliver
+    if rival.is_on and not rival.sends_model:
+        stages["aggregate"] = rivals.apply_uploads
+    elif rule.mix_address or rule.root.rows.shape[1] or delay.by_delay:
+        stages["aggregate"] = iteration.aggregate_in_general
+    return stages
 
 
 class TrialByTrial:
@@ -323,12 +251,15 @@ class _Threads:
         self.count = count
         size, vectors = SUM_BLOCK >> layout.shift, layout.vectors
         bounds = [min(-(-vectors // size) * part // count * size, vectors) for part in range(count)] + [vectors]
-        self._scratch = [make_step_scratch(dimension, *part) for part in pairwise(bounds)]
+        self._scratch = [StepScratch(dimension, *part) for part in pairwise(bounds)]
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def parts(self, table: KernelTable) -> list[Any]:
         """Return the table with the scratch of each thread."""
-        return [KernelTable(table.values._replace(scratch=scratch), table) for scratch in self._scratch]
+        blocks = [copy.copy(table.values) for _ in self._scratch]
+        for block, scratch in zip(blocks, self._scratch, strict=True):
+            block.scratch = scratch
+        return [KernelTable(block, table) for block in blocks]
 
     def run(self, tasks: list[Callable[[], None]]) -> None:
         """Run one task in each thread."""
@@ -339,10 +270,3 @@ class _Threads:
     def __del__(self) -> None:
         if getattr(self, "_pool", None) is not None:
             self._pool.shutdown(wait=False)  # type: ignore[union-attr]
-
-
-def _pad(numbers: FloatArray) -> FloatArray:
-    """Return numbers of the clients as whole vectors; clients that are added never change."""
-    out: FloatArray = filled(0.0, -(-numbers.size // WIDTH) * WIDTH)
-    out[: numbers.size] = numbers
-    return out

@@ -1,31 +1,36 @@
-"""Samples as arrays: inputs and labels that the kernel receives in chunks instead of drawing them.
+"""Samples that are not drawn in the kernel: streams of functions, tables, the server's test set and root data.
 
-With w° the model that errors are measured from (:mod:`psofed.fleet.nonlinear`), the kernel is given the features z and
+With w° the model that errors are measured from (:mod:`psofed.fleet.measured`), the kernel is given the features z and
 the residuals y − w°ᵀz: with a client's error w° − w its prediction error is y − wᵀz = (y − w°ᵀz) + (w° − w)ᵀz, just
 as for linear streams, where the residual is the noise.
+
+With the server's error g = w − w_n and noise ν̌, the test MSE is ‖X̌ᵀg + ν̌‖²/N. For N > D it is evaluated as the
+quadratic form [g; 1]ᵀ G [g; 1] with G formed once, else from the samples themselves. A step on root data is linear in
+g, and is evaluated likewise.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.functions import add_values, evaluate
-from psofed.engine.hooks import Hooks
-from psofed.engine.inputs import make_input_model
-from psofed.engine.lanes import WIDTH
-from psofed.engine.learning import make_sampling
+from psofed.engine.hooks import Hooks, Method, run_method
+from psofed.engine.lanes import WIDTH, fma, load, spread, store
+from psofed.engine.learning import InputModel, Sampling
 from psofed.engine.normals import fill_standard_normal
 from psofed.engine.state import make_layout
-from psofed.engine.step import draw_samples, make_source
+from psofed.engine.step import WordSource, draw_samples
 from psofed.engine.streams import Stream
-from psofed.parts.features import FeatureMap
+from psofed.parts.base import Function
 
 if TYPE_CHECKING:
+    from psofed.engine.state import Setup
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
@@ -86,8 +91,8 @@ class FunctionSamples:
         size, layout = fleet.input_dimension, make_layout(scenario.num_clients, over_clients=False)
         self._shape, self._weights = (scenario.num_clients, scenario.dimension), fleet.target
         self._hooks = Hooks()
-        self._source = make_source(stream, layout, (size + 2) // 2)
-        self._sampling = make_sampling(scenario, stream.key.size, make_input_model(fleet), self._hooks, size)
+        self._source = WordSource(stream, layout, (size + 2) // 2)
+        self._sampling = Sampling(scenario, stream.key.size, InputModel(fleet), self._hooks, size)
         self._function = scenario.data.function
         self._features = scenario.model.make_features(size, scenario.dimension)
         self.bytes_per_iteration: int = 8 * scenario.num_clients * (scenario.dimension + size + 2) * WIDTH
@@ -101,7 +106,7 @@ class FunctionSamples:
         raw, values = np.empty((count, clients, size, WIDTH)), np.empty((count, clients, WIDTH))
         draw_samples(first, self._source, self._sampling, raw, values)
         self._hooks.check()
-        add_values(self._function, raw, values)
+        _add_values(self._function, raw, values)
         inputs = raw
         if self._features.phases.size:
             inputs = np.empty((count, clients, dimension, WIDTH))
@@ -202,24 +207,37 @@ class DrawnRows:
         return Chunk(inputs, residuals, np.full(len(rows), len(self._inputs)))
 
 
-def draw_function_tests(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
-    """Draw a test set [z, y − w°ᵀz] for streams y = f(x) + ν, shape (N_t, D + 1, lanes).
+def evaluate(function: Function, inputs: FloatArray) -> FloatArray:
+    """Return f of inputs (…, d), shape (…,).
 
-    Test inputs are white with ``data.test_input_variance``, their noise has the clients' average variance.
+    Examples
+    --------
+    >>> from psofed.parts.functions import Sinc
+    >>> evaluate(Sinc(), np.zeros((2, 3, 4)))
+    array([[1., 1., 1.],
+           [1., 1., 1.]])
     """
-    count, size, lanes = scenario.data.test_instances, fleet.input_dimension, stream.key.size
-    words = (size + 2) // 2
-    normals = np.empty((2 * words * count, lanes), np.float32)
-    fill_standard_normal(stream.key, stream.gamma, 0, normals)
-    drawn = normals.reshape(count, 2 * words, lanes).transpose(0, 2, 1).astype(np.float64)
-    inputs = drawn[..., :size] * scenario.data.test_input_variance**0.5
-    assert scenario.data.function is not None
-    labels = evaluate(scenario.data.function, inputs)
-    labels += drawn[..., size] * fleet.test_noise_variance**0.5
-    features: FeatureMap = scenario.model.make_features(size, scenario.dimension)
-    z = features(inputs)
-    rows = np.concatenate([z, (labels - z @ fleet.target)[..., None]], axis=2)
-    return np.ascontiguousarray(rows.transpose(0, 2, 1))
+    columns = np.ascontiguousarray(np.reshape(inputs, (-1, inputs.shape[-1])).T)
+    values = np.zeros((1, 1, columns.shape[1]))
+    _add_values(function, columns[None, None], values)
+    return values.reshape(inputs.shape[:-1])
+
+
+def _add_values(function: Function, inputs: FloatArray, values: FloatArray) -> None:
+    """Add f of inputs (T, K, d, N) to ``values`` (T, K, N)."""
+    run_method(function, "value", _evaluate_all, inputs=inputs, values=values)
+
+
+def _evaluate_all(method: Method, n: int, k: int, g: int, table: Any) -> None:
+    inputs, values = table.inputs, table.values
+    iterations, clients, size, count = inputs.shape
+    x = np.empty(size)
+    for t in range(iterations):
+        for client in range(clients):
+            for j in range(count):
+                for i in range(size):
+                    x[i] = inputs[t, client, i, j]
+                values[t, client, j] = method(table.options, None, x) + values[t, client, j]
 
 
 @kernel_part
@@ -261,3 +279,136 @@ def _subtract_fit(weights: FloatArray, inputs: FloatArray, values: FloatArray) -
             for i in range(weights.size):
                 for lane in range(WIDTH):
                     values[t, k, lane] -= weights[i] * inputs[t, k, i, lane]
+
+
+class ServerSamples(NamedTuple):
+    """Samples of several trials, in the form that :func:`measure` or :func:`own_step` evaluates.
+
+    Attributes
+    ----------
+    rows : array (L, R, D + 1)
+        Either the samples [x̌_r, ν̌_r], R = N; or a Gram matrix. Of a test set that is G, R = D + 1, of which only the
+        upper triangle is read: off the diagonal it counts twice. Of root data it is Σ_r x_ri [x_r, ν_r], R = D.
+    is_gram : bool
+        Which of the two.
+    scale : float
+        1/N for a test set; μ/N for root data, μ the mean of the clients' stepsizes.
+    """
+
+    rows: FloatArray
+    is_gram: bool
+    scale: float
+
+
+NO_SERVER_SAMPLES = ServerSamples(np.zeros((0, 0, 0)), False, 1.0)
+
+
+def draw_test_instances(scenario: "Scenario", fleet: "Fleet", stream: Stream) -> FloatArray:
+    """Draw [x̌_r, ν̌_r] for r = 0 … N_t − 1, shape (N_t, D + 1, lanes); for streams y = f(x) + ν it is [z, y − w°ᵀz]."""
+    function, rows = scenario.data.function, draw_clean_samples(scenario, fleet, stream, scenario.data.test_instances)
+    if scenario.is_linear:
+        return rows
+    assert function is not None
+    inputs, noise = rows[:, :-1].transpose(0, 2, 1), rows[:, -1]
+    z = scenario.model.make_features(fleet.input_dimension, scenario.dimension)(inputs)
+    labels = evaluate(function, inputs) + noise
+    rows = np.concatenate([z, (labels - z @ fleet.target)[..., None]], axis=2)
+    return np.ascontiguousarray(rows.transpose(0, 2, 1))
+
+
+def draw_clean_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream, count: int) -> FloatArray:
+    """Draw samples [x_r, ν_r] that belong to no client, shape (count, d + 1, lanes).
+
+    Inputs are white with ``data.test_input_variance``, the noise has the clients' average variance.
+    """
+    width = fleet.input_dimension + 1
+    words = (width + 1) // 2
+    normals = np.empty((2 * words * count, stream.key.size), np.float32)
+    fill_standard_normal(stream.key, stream.gamma, 0, normals)
+    rows = normals.reshape(count, 2 * words, -1)[:, :width].astype(np.float64)
+    rows[:, :-1] *= math.sqrt(scenario.data.test_input_variance)
+    rows[:, -1] *= math.sqrt(fleet.test_noise_variance)
+    return rows
+
+
+def draw_test_set(setup: "Setup") -> ServerSamples:
+    """Draw the trials' test sets in the cheaper of the two forms."""
+    rows = draw_test_instances(setup.scenario, setup.fleet, setup.stream("test"))
+    count, width, _ = rows.shape
+    is_gram = count > width
+    if is_gram:
+        gram = np.zeros((width, width, rows.shape[2]))
+        for row in rows:
+            gram += row[:, None] * row[None, :]
+        gram[np.triu_indices(width, 1)] *= 2.0
+        rows = gram
+    return ServerSamples(np.ascontiguousarray(rows.transpose(2, 0, 1)), is_gram, 1.0 / count)
+
+
+def draw_root_data(setup: "Setup") -> ServerSamples:
+    """Draw the root data of the scenario's rule, as y = wᵀx + ν: there are none for given samples."""
+    scenario, rule = setup.scenario, setup.scenario.aggregation
+    if not rule.has_root_data:
+        return NO_SERVER_SAMPLES
+    if not setup.sends_models or setup.has_samples:
+        raise NotCoveredError(
+            f'aggregation = "{rule.kind}" compares model updates with root data, but algorithm = '
+            f'"{scenario.algorithm.kind}" sends no models'
+        )
+    size: Any = getattr(rule, "root_size")  # noqa: B009 (only these rules have it)
+    rows = draw_clean_samples(scenario, setup.fleet, setup.stream("root"), size)
+    is_gram = size > scenario.dimension
+    if is_gram:
+        rows = np.einsum("ril,rjl->ijl", rows[:, :-1], rows)
+    return ServerSamples(np.ascontiguousarray(rows.transpose(2, 0, 1)), is_gram, scenario.mean_stepsize / size)
+
+
+@kernel_part
+def measure(
+    path: FloatArray, scratch: FloatArray, tests: ServerSamples, trial: int, count: int, first: int, out: FloatArray
+) -> None:
+    """Write MSD and test MSE of a trial's server errors in sixteen iterations, ``path`` (L, D, 16), into ``out``.
+
+    ``out[first + j, 1:3, l]`` is that of iteration j, for the first `count` of them.
+    """
+    dimension, rows = path.shape[1], tests.rows
+    start = trial * dimension * WIDTH
+    msd, total = spread(0.0), spread(0.0)
+    for i in range(dimension):
+        error = load(path, start + i * WIDTH)
+        msd = fma(error, error, msd)
+    for r in range(rows.shape[1]):
+        value = spread(rows[trial, r, dimension])
+        for i in range(r if tests.is_gram else 0, dimension):
+            value = fma(rows[trial, r, i], load(path, start + i * WIDTH), value)
+        if not tests.is_gram:
+            total = fma(value, value, total)
+        elif r < dimension:
+            total = fma(value, load(path, start + r * WIDTH), total)
+        else:
+            total = total + value
+    store(scratch, 0, msd)
+    store(scratch, WIDTH, tests.scale * total)
+    for j in range(count):
+        out[first + j, 1, trial] = scratch[0, j]
+        if rows.shape[1]:  # else tests are the clients' next samples
+            out[first + j, 2, trial] = scratch[1, j]
+
+
+@kernel_part
+def own_step(root: ServerSamples, server: FloatArray, out: FloatArray) -> None:
+    """Write the change of the server's error by its own step, −μ/N Σ_r x_r (x_rᵀg + ν_r), into ``out`` (L, D)."""
+    (trials, dimension), rows = server.shape, root.rows
+    for trial in range(trials):
+        for i in range(dimension):
+            out[trial, i] = 0.0
+        for r in range(rows.shape[1]):
+            error = rows[trial, r, dimension]
+            for i in range(dimension):
+                error += rows[trial, r, i] * server[trial, i]
+            error *= root.scale
+            if root.is_gram:
+                out[trial, r] = -error
+            else:
+                for i in range(dimension):
+                    out[trial, i] -= error * rows[trial, r, i]

@@ -1,44 +1,152 @@
-"""The server: pre-aggregations and rules in the form that kernels take, and the frames around their methods."""
+"""The server: what a defence drops, pre-aggregations, and rules, each in the form that kernels take.
+
+Defences judge uploads as :mod:`psofed.parts.watching` says.
+"""
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numba.extending import register_jitable
 
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.hooks import Body, Hooks, MakeFrame, options_of
+from psofed.engine.hooks import Frame, Hooks, Method, options_of, teach
 from psofed.engine.normals import uniform_at
-from psofed.engine.server_samples import NO_SERVER_SAMPLES, ServerSamples, draw_root_data, own_step
-from psofed.engine.streams import WordArray
-from psofed.engine.tables import KernelTable, Stage, call
-from psofed.engine.uploads import Uploads, Work, gather, make_uploads, make_work, release
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.base import Aggregation
-from psofed.parts.contexts import AllUpdates, Numbers, Updates
-from psofed.parts.part import takes_memory
+from psofed.engine.samples import NO_SERVER_SAMPLES, draw_root_data, own_step
+from psofed.engine.state import Uploads, Work, entry_at, gather, release
+from psofed.engine.tables import KernelTable, Table, call
+from psofed.parts.aggregations.by_entry import Mean
+from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
 from psofed.parts.plain import LARGEST, check_size
-from psofed.parts.vectors import part_of
+from psofed.parts.vectors import middle, part_of
+from psofed.parts.watching import LARGEST_SCORE, WatchPlan, find_deviations, learn_variances, make_watching, take_note
 
 if TYPE_CHECKING:
     from psofed.engine.state import Setup
 
+_NOT_WATCHED = WatchPlan(0.0, np.zeros((0, 0)))
 
-class RuleSide(NamedTuple):
-    """The aggregation rule, and the pre-aggregation before it.
+
+class DefenceSide(Table):
+    """The defence, with what it needs to know before a run.
 
     Attributes
     ----------
-    address, mix_address : int array (1,)
+    address : int
+        Of its method; 0 without a defence.
+    options : array (any,)
+        Its options.
+    excludes_downloads : bool
+        Whether excluded clients do not download either.
+    server : array (L, any)
+        The server's errors.
+    uploads : Uploads
+        What arrives; what excluded clients sent becomes NaN.
+    watching : Watching
+        Its memory.
+    work : Work
+        Scratch.
+    """
+
+    def __init__(self, setup: "Setup", plan: WatchPlan | None) -> None:
+        defence, clients = setup.scenario.defence, setup.scenario.num_clients
+        assert (plan is None) == (defence is None), "a defence needs its plan"
+        self.address, self.options = 0, np.zeros(0) if defence is None else options_of(defence)
+        self.excludes_downloads = defence is not None and not defence.excluded_download
+        self.server, self.uploads, self.work = setup.state.known, setup.uploads, setup.work
+        self.watching = make_watching(defence, plan or _NOT_WATCHED, clients, len(setup.trials) if plan else 0)
+        if defence is not None:
+            functions: Any = (find_deviations, take_note, learn_variances)
+            for function in functions:
+                teach(function)
+            self.address = setup.hooks.add(defence, "suspicion", _watch, self)
+
+
+def _watch(method: Method, n: int, k: int, g: int, defence: DefenceSide) -> None:
+    """Frame of a defence: judge uploads, and drop what excluded clients sent."""
+    uploads, watch = defence.uploads, defence.watching
+    sent, left = uploads.sent, watch.left
+    scores = np.empty(sent.shape[2])
+    for trial in range(sent.shape[0]):
+        clients = uploads.clients[trial, : uploads.rows[trial]]
+        residuals = _find_residuals(trial, defence)
+        squares, deviations = find_deviations(n, trial, clients, residuals, watch)
+        for p in range(clients.size):
+            if squares[p] == squares[p]:
+                client: Any = np.int64(clients[p])
+                count = 0
+                for residual in residuals[p]:
+                    if residual == residual:
+                        score = residual / deviations[p]
+                        scores[count] = min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
+                        count += 1
+                evidence = Evidence(part_of(scores, 0, (count,)), client, n)
+                take_note(method(defence.options, watch.memory[trial, client], evidence), n, trial, client, watch)
+        learn_variances(trial, clients, squares, watch)
+        # After all notes: several delayed uploads of a client may arrive together.
+        for p in range(clients.size):
+            if left[trial, clients[p]] != 0:
+                sent[trial, p] = math.nan
+
+
+@register_jitable
+def _find_residuals(trial: int, defence: DefenceSide) -> FloatArray:
+    """Return uploads less the server's values, or the median of that and the others', (P, M); NaN if not sent."""
+    uploads, watch, work, server = defence.uploads, defence.watching, defence.work, defence.server[trial]
+    sent, included, count = uploads.sent, work.counts, 0
+    participants, shared = uploads.rows[trial], sent.shape[2]
+    residuals, others = np.full((participants, shared), math.nan), np.empty(participants + 1)
+    for p in range(participants):
+        if not watch.by_server and watch.left[trial, uploads.clients[trial, p]] == 0:
+            included[count] = p
+            count += 1
+    changes, is_shared, entries = gather(uploads, trial, included, count, server, work)
+    for p in range(participants):
+        for m in range(shared):
+            number, i = sent[trial, p, m], entry_at(uploads, trial, p, m)
+            if number != number:
+                continue
+            others[0], size, row = 0.0, 1, work.row_of[i]
+            for q in range(count if row >= 0 else 0):
+                if included[q] != p and is_shared[q, row]:
+                    others[size] = changes[q, row]
+                    size += 1
+            # Errors have the other sign than models.
+            residual = server[i] - number - middle(part_of(others, 0, (size,)))
+            residuals[p, m] = min(max(residual, -LARGEST), LARGEST)
+    release(entries, work)
+    for q in range(count):
+        included[q] = 0
+    return residuals
+
+
+class RuleSide(Table):
+    """The aggregation rule, and the pre-aggregation before it.
+
+    Parameters
+    ----------
+    rule : Aggregation
+    uploads : Uploads
+        What arrives.
+    server, target : arrays (L, any), (any,)
+        The server's errors, which the rule changes, and what uploads are counted from.
+    num_clients : int
+        K.
+    work : Work
+        Scratch.
+    hooks : Hooks
+        Where the rule's method is collected.
+
+    Attributes
+    ----------
+    address, mix_address : int
         Of the rule's method, 0 for the mean, which the engine has itself; and of the pre-aggregation's, 0 without one.
     options, mix_options : array (any,)
         Their options; the last one of a rule's is the fewest numbers that it takes.
-    num_clients : int
-        K.
-    target, server : arrays (any,), (L, any)
-        What uploads are counted from, and the server's errors, which the rule changes.
-    uploads, joined : Uploads
-        What arrives, and what the rule joins: the same unless they are mixed.
+    joined : Uploads
+        What the rule joins: what arrives, unless that is mixed.
     step : array (L, D)
         Scratch: the server's own step, or its change.
     memory, mix_memory : array (L, any)
@@ -49,88 +157,72 @@ class RuleSide(NamedTuple):
         Number of mixed uploads, by number of participants.
     root : ServerSamples
         The server's own samples.
-    work : Work
-        Scratch.
     """
 
-    address: IntArray
-    mix_address: IntArray
-    options: FloatArray
-    mix_options: FloatArray
-    num_clients: int
-    target: FloatArray
-    server: FloatArray
-    uploads: Uploads
-    joined: Uploads
-    step: FloatArray
-    memory: FloatArray
-    mix_memory: FloatArray
-    stream: WordArray
-    after: IntArray
-    root: ServerSamples
-    work: Work
+    def __init__(
+        self,
+        rule: Aggregation,
+        uploads: Uploads,
+        server: FloatArray,
+        target: FloatArray,
+        num_clients: int,
+        work: Work,
+        hooks: Hooks,
+    ) -> None:
+        trials, dimension = len(server), work.row_of.size
+        remembered = rule.memory_size(num_clients, dimension)
+        check_size(f'aggregation.kind = "{rule.kind}" with {num_clients} clients and {dimension} entries', remembered)
+        self.address, self.options = 0, options_of(rule, rule.fewest_numbers())
+        self.num_clients, self.target, self.server, self.work = num_clients, target, server, work
+        self.uploads = self.joined = uploads
+        self.step, self.memory = np.zeros((trials, dimension)), np.zeros((trials, remembered))
+        self.mix_address, self.mix_options, self.mix_memory = 0, np.zeros(0), np.zeros((trials, 0))
+        self.stream, self.after = np.zeros((2, 0), np.uint64), np.zeros(1, np.int64)
+        self.root = NO_SERVER_SAMPLES
+        if type(rule) is not Mean:
+            frame: Frame = _join_entries
+            if rule.over == "vectors":
+                frame = _join_vectors if rule.writes_change() else _join_returned_vectors
+            self.address = hooks.add(rule, "combine", frame, self)
+
+    def mix_before(self, pre: PreAggregation, setup: "Setup") -> None:
+        """Let a pre-aggregation mix uploads before the rule joins them."""
+        scenario, entries, trials = setup.scenario, setup.most_numbers, len(setup.trials)
+        joined = scenario.most_uploads
+        if scenario.algorithm.holds_models and (not setup.one_mask or scenario.delay is not None):
+            entries = min(scenario.dimension, joined * entries)
+        self.mix_options = options_of(pre)
+        self.joined = Uploads(trials, pre.uploads_after(joined), entries)
+        self.mix_memory = np.zeros((trials, pre.memory_size(scenario.num_clients, setup.work.row_of.size)))
+        self.stream = np.array(setup.stream("pre_aggregation"))
+        self.after = np.array([0, *(pre.uploads_after(count) for count in range(1, joined + 1))], np.int64)
+        self.mix_address = setup.hooks.add(pre, "weigh", _mix, self)
 
 
 def make_rule_side(setup: "Setup", uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
     """Return rule and pre-aggregation of several trials; ``server`` (L, any) is what they change."""
-    scenario, pre, trials = setup.scenario, setup.scenario.pre_aggregation, len(setup.trials)
-    side = make_rule(scenario.aggregation, uploads, server, target, scenario.num_clients, setup.work, setup.hooks)
-    side = side._replace(root=draw_root_data(setup))
-    if pre is not None:
-        entries, joined = setup.most_numbers, scenario.most_uploads
-        if scenario.algorithm.holds_models and (not setup.one_mask or scenario.delay is not None):
-            entries = min(scenario.dimension, joined * entries)
-        side = side._replace(
-            mix_options=options_of(pre),
-            joined=make_uploads(trials, pre.uploads_after(joined), entries),
-            mix_memory=np.zeros((trials, pre.memory_size(scenario.num_clients, setup.work.row_of.size))),
-            stream=np.array(setup.stream("pre_aggregation")),
-            after=np.array([0, *(pre.uploads_after(count) for count in range(1, joined + 1))], np.int64),
-        )
-        side.mix_address[0] = setup.hooks.add(pre, "weigh", _make_mixing, side)
-    return side
-
-
-def make_rule(
-    rule: Aggregation,
-    uploads: Uploads,
-    server: FloatArray,
-    target: FloatArray,
-    num_clients: int,
-    work: Work,
-    hooks: Hooks,
-) -> RuleSide:
-    """Return a rule without a pre-aggregation or root data."""
-    trials, dimension = len(server), work.row_of.size
-    remembered = rule.memory_size(num_clients, dimension)
-    check_size(f'aggregation.kind = "{rule.kind}" with {num_clients} clients and {dimension} entries', remembered)
-    side = RuleSide(
-        np.zeros(1, np.int64), np.zeros(1, np.int64), options_of(rule, rule.fewest_numbers()), np.zeros(0), num_clients,
-        target, server, uploads, uploads, np.zeros((trials, dimension)), np.zeros((trials, remembered)),
-        np.zeros((trials, 0)), np.zeros((2, 0), np.uint64), np.zeros(1, np.int64), NO_SERVER_SAMPLES, work,
-    )  # fmt: skip
-    if type(rule) is not Mean:
-        make_frame: MakeFrame = _make_over_entries
-        if rule.over == "vectors":
-            make_frame = _make_writing if rule.writes_change() else _make_returning
-        side.address[0] = hooks.add(rule, "combine", make_frame, side)
+    scenario = setup.scenario
+    side = RuleSide(scenario.aggregation, uploads, server, target, scenario.num_clients, setup.work, setup.hooks)
+    side.root = draw_root_data(setup)
+    if scenario.pre_aggregation is not None:
+        side.mix_before(scenario.pre_aggregation, setup)
     return side
 
 
 @kernel_part
 def aggregate(n: int, rule: RuleSide) -> None:
     """Update the server with the uploads of iteration n."""
-    if rule.address[0] == 0:
+    if rule.address == 0:
         _move_by_mean(rule)
     else:
-        call(rule.address[0], n, 0, 0, rule)
+        call(rule.address, n, 0, 0, rule)
 
 
 @kernel_part
 def mix_and_aggregate(n: int, rule: RuleSide) -> None:
     """Update the server with the uploads of iteration n, mixed before, or compared with its own step."""
-    if rule.mix_address[0] != 0:
-        call(rule.mix_address[0], n, 0, 0, rule)
+    if rule.mix_address != 0:
+        call(rule.mix_address, n, 0, 0, rule)
     if rule.root.rows.shape[1]:
         own_step(rule.root, rule.server, rule.step)
     aggregate(n, rule)
@@ -154,14 +246,14 @@ def combine_compiled(
     """
     participants, size = uploads.shape
     total, hooks = participants if num_clients is None else num_clients, Hooks()
-    messages = make_uploads(1, participants, size)
+    messages = Uploads(1, participants, size)
     # Kernels hold errors; counted from a target of zero an error is the model with the other sign.
     messages.sent[0], error = -uploads, -server.astype(np.float64)[None]
     if clients is not None:
         messages.clients[0] = clients
-    side = make_rule(rule, messages, error, np.zeros(size), total, make_work(participants, size, size), hooks)
+    side = RuleSide(rule, messages, error, np.zeros(size), total, Work(participants, size, size), hooks)
     if memory is not None:
-        side = side._replace(memory=memory[None])
+        side.memory = memory[None]
     table: Any = KernelTable(side)
     _combine(table)
     hooks.check()
@@ -199,144 +291,132 @@ def _move_by_mean(rule: RuleSide) -> None:
                 change[trial, i] = 0.0
 
 
-def _make_over_entries(unpack: Body, body: Body) -> Stage:
-    """Return the frame of rules that join the numbers of each entry."""
-    has_memory = takes_memory(body)
-
-    def frame(n: int, k: int, g: int, rule: RuleSide) -> None:
-        self, uploads, server, target = unpack(rule.options), rule.joined, rule.server, rule.target
-        entries, sent, rows, all_asked = uploads.entries, uploads.sent, uploads.rows, uploads.asked
-        counts, numbers, memory = rule.work.counts, rule.work.numbers, rule.memory
-        trials, most, shared = sent.shape
-        quorum, one_mask = int(rule.options[rule.options.size - 1]), entries.shape[1] == 1
-        for trial in range(trials):
-            asked = all_asked[trial]
-            fewest = min(quorum, asked)
-            for p in range(rows[trial]):
-                for m in range(shared):
-                    number = sent[trial, p, m]
-                    if abs(number) <= LARGEST:
-                        i = entries[trial, 0 if one_mask else p, m]
-                        numbers[i * most + counts[i]] = target[i] - number
-                        counts[i] += 1
-            for i in range(server.shape[1]):
-                arrived = counts[i]
-                if arrived == 0:
-                    continue
-                counts[i] = 0
-                own = target[i] - server[trial, i]
-                for j in range(arrived, fewest):
-                    numbers[i * most + j] = own
-                seen = Numbers(part_of(numbers, i * most, (max(arrived, fewest),)), own, i)
-                agreed = body(self, seen, memory[trial]) if has_memory else body(self, seen)
-                if abs(agreed) <= LARGEST:
-                    server[trial, i] -= arrived / asked * (agreed - own)
-
-    return frame
-
-
-def _make_writing(unpack: Body, body: Body) -> Stage:
-    return _make_over_vectors(unpack, body, True)
-
-
-def _make_returning(unpack: Body, body: Body) -> Stage:
-    return _make_over_vectors(unpack, body, False)
-
-
-def _make_over_vectors(unpack: Body, body: Body, writes: bool) -> Stage:
-    """Return the frame of rules over vectors; a method that does not write its change returns it."""
-    has_memory = takes_memory(body)
-
-    def frame(n: int, k: int, g: int, rule: RuleSide) -> None:
-        self, uploads = unpack(rule.options), rule.joined
-        work, target, server = rule.work, rule.target, rule.server
-        sent, numbers, who, memory, own_step = uploads.sent, work.numbers, work.counts, rule.memory, rule.step
-        for trial in range(sent.shape[0]):
-            answered = 0
-            for p in range(uploads.rows[trial]):
-                is_usable = False
-                for m in range(sent.shape[2]):
-                    is_usable = is_usable or abs(sent[trial, p, m]) <= LARGEST
-                if is_usable:
-                    who[answered] = p
-                    answered += 1
-            if answered == 0:
+def _join_entries(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
+    """Frame of rules that join the numbers of each entry."""
+    uploads, server, target, options = rule.joined, rule.server, rule.target, rule.options
+    entries, sent, rows, all_asked = uploads.entries, uploads.sent, uploads.rows, uploads.asked
+    counts, numbers, memory = rule.work.counts, rule.work.numbers, rule.memory
+    trials, most, shared = sent.shape
+    quorum, one_mask = int(options[options.size - 1]), entries.shape[1] == 1
+    for trial in range(trials):
+        asked = all_asked[trial]
+        fewest = min(quorum, asked)
+        for p in range(rows[trial]):
+            for m in range(shared):
+                number = sent[trial, p, m]
+                if abs(number) <= LARGEST:
+                    i = entries[trial, 0 if one_mask else p, m]
+                    numbers[i * most + counts[i]] = target[i] - number
+                    counts[i] += 1
+        for i in range(server.shape[1]):
+            arrived = counts[i]
+            if arrived == 0:
                 continue
-            changes, shared, entries = gather(uploads, trial, who, answered, server[trial], work)
-            release(entries, work)
-            size, met = changes.size, entries.size
-            own, step = part_of(numbers, size, (met,)), part_of(numbers, size + met, (met,))
-            out = part_of(numbers, size + 2 * met, (met,))
-            for row in range(met):
-                i = entries[row]
-                own[row], step[row], out[row] = target[i] - server[trial, i], -own_step[trial, i], 0.0
-            for q in range(answered):
-                who[q] = uploads.clients[trial, who[q]]
-            last = size + 3 * met
-            updates = Updates(
-                changes, shared, own, step, part_of(numbers, last, (numbers.size - last,)), entries,
-                part_of(who, 0, (answered,)), rule.num_clients,
-            )  # fmt: skip
-            if writes and has_memory:
-                body(self, updates, memory[trial], out)
-            elif writes:
-                body(self, updates, out)
-            else:
-                agreed = body(self, updates, memory[trial]) if has_memory else body(self, updates)
-                for row in range(met):
-                    out[row] = agreed[row]
-            for q in range(answered):
-                who[q] = 0
-            for row in range(met):
-                if abs(out[row]) <= LARGEST:
-                    server[trial, entries[row]] -= answered / uploads.asked[trial] * out[row]
-
-    return frame
+            counts[i] = 0
+            own = target[i] - server[trial, i]
+            for j in range(arrived, fewest):
+                numbers[i * most + j] = own
+            seen = Numbers(part_of(numbers, i * most, (max(arrived, fewest),)), own, i)
+            agreed = method(options, memory[trial], seen)
+            if abs(agreed) <= LARGEST:
+                server[trial, i] -= arrived / asked * (agreed - own)
 
 
-def _make_mixing(unpack: Body, body: Body) -> Stage:
-    """Return the frame of pre-aggregations: uploads become mixtures of uploads."""
-    has_memory = takes_memory(body)
+@register_jitable
+def _write_change(method: Method, options: FloatArray, memory: FloatArray, seen: Updates, out: FloatArray) -> None:
+    method(options, memory, seen, out)
 
-    def frame(n: int, k: int, g: int, rule: RuleSide) -> None:
-        self, uploads, mixed, work = unpack(rule.mix_options), rule.uploads, rule.joined, rule.work
-        target, server, memory = rule.target, rule.server, rule.mix_memory
-        numbers, who, num_clients = work.numbers, work.counts, rule.num_clients
-        for trial in range(uploads.sent.shape[0]):
-            participants = min(uploads.asked[trial], uploads.rows[trial])
-            count = mixed.rows[trial] = mixed.asked[trial] = rule.after[participants]
-            for p in range(participants):
-                who[p] = p
-            changes, shared, entries = gather(uploads, trial, who, participants, server[trial], work)
-            release(entries, work)
-            first, met = changes.size + entries.size, entries.size
-            start = first + participants
-            last = start + count * participants
-            own, uniforms = part_of(numbers, changes.size, (met,)), part_of(numbers, first, (participants,))
-            weights = part_of(numbers, start, (count, participants))
-            for row in range(met):
-                own[row] = target[entries[row]] - server[trial, entries[row]]
-            for p in range(participants):
-                who[p] = 0
-                client: Any = np.int64(uploads.clients[trial, p])
-                uniforms[p] = uniform_at(rule.stream, trial, n * num_clients + client)
-                for r in range(count):
-                    weights[r, p] = 0.0
-            updates = AllUpdates(changes, shared, own, uniforms, part_of(numbers, last, (numbers.size - last,)))
-            if met > 0 and has_memory:
-                body(self, updates, memory[trial], weights)
-            elif met > 0:
-                body(self, updates, weights)
-            for row in range(mixed.sent.shape[2]):
-                i = entries[row] if row < met else 0
-                mixed.entries[trial, 0, row] = i
-                for r in range(count):
-                    mixed.clients[trial, r] = r
-                    total, is_held = 0.0, False
-                    for p in range(participants if row < met else 0):
-                        if weights[r, p] != 0.0:
-                            total += weights[r, p] * changes[p, row]
-                            is_held = is_held or shared[p, row]
-                    mixed.sent[trial, r, row] = server[trial, i] - total if is_held else math.nan
 
-    return frame
+@register_jitable
+def _write_returned(method: Method, options: FloatArray, memory: FloatArray, seen: Updates, out: FloatArray) -> None:
+    change = method(options, memory, seen)
+    for row in range(out.size):
+        out[row] = change[row]
+
+
+def _join_vectors(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
+    """Frame of rules over vectors that write their change."""
+    _join_changes(_write_change, method, rule)
+
+
+def _join_returned_vectors(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
+    """Frame of rules over vectors that return their change."""
+    _join_changes(_write_returned, method, rule)
+
+
+@register_jitable
+def _join_changes(write: Method, method: Method, rule: RuleSide) -> None:
+    uploads, work, target, server = rule.joined, rule.work, rule.target, rule.server
+    sent, numbers, who, own_step = uploads.sent, work.numbers, work.counts, rule.step
+    for trial in range(sent.shape[0]):
+        answered = 0
+        for p in range(uploads.rows[trial]):
+            is_usable = False
+            for m in range(sent.shape[2]):
+                is_usable = is_usable or abs(sent[trial, p, m]) <= LARGEST
+            if is_usable:
+                who[answered] = p
+                answered += 1
+        if answered == 0:
+            continue
+        changes, shared, entries = gather(uploads, trial, who, answered, server[trial], work)
+        release(entries, work)
+        size, met = changes.size, entries.size
+        own, step = part_of(numbers, size, (met,)), part_of(numbers, size + met, (met,))
+        out = part_of(numbers, size + 2 * met, (met,))
+        for row in range(met):
+            i = entries[row]
+            own[row], step[row], out[row] = target[i] - server[trial, i], -own_step[trial, i], 0.0
+        for q in range(answered):
+            who[q] = uploads.clients[trial, who[q]]
+        last = size + 3 * met
+        updates = Updates(
+            changes, shared, own, step, part_of(numbers, last, (numbers.size - last,)), entries,
+            part_of(who, 0, (answered,)), rule.num_clients,
+        )  # fmt: skip
+        write(method, rule.options, rule.memory[trial], updates, out)
+        for q in range(answered):
+            who[q] = 0
+        for row in range(met):
+            if abs(out[row]) <= LARGEST:
+                server[trial, entries[row]] -= answered / uploads.asked[trial] * out[row]
+
+
+def _mix(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
+    """Frame of pre-aggregations: uploads become mixtures of uploads."""
+    uploads, mixed, work, target, server = rule.uploads, rule.joined, rule.work, rule.target, rule.server
+    numbers, who, num_clients = work.numbers, work.counts, rule.num_clients
+    for trial in range(uploads.sent.shape[0]):
+        participants = min(uploads.asked[trial], uploads.rows[trial])
+        count = mixed.rows[trial] = mixed.asked[trial] = rule.after[participants]
+        for p in range(participants):
+            who[p] = p
+        changes, shared, entries = gather(uploads, trial, who, participants, server[trial], work)
+        release(entries, work)
+        first, met = changes.size + entries.size, entries.size
+        start = first + participants
+        last = start + count * participants
+        own, uniforms = part_of(numbers, changes.size, (met,)), part_of(numbers, first, (participants,))
+        weights = part_of(numbers, start, (count, participants))
+        for row in range(met):
+            own[row] = target[entries[row]] - server[trial, entries[row]]
+        for p in range(participants):
+            who[p] = 0
+            client: Any = np.int64(uploads.clients[trial, p])
+            uniforms[p] = uniform_at(rule.stream, trial, n * num_clients + client)
+            for r in range(count):
+                weights[r, p] = 0.0
+        updates = AllUpdates(changes, shared, own, uniforms, part_of(numbers, last, (numbers.size - last,)))
+        if met > 0:
+            method(rule.mix_options, rule.mix_memory[trial], updates, weights)
+        for row in range(mixed.sent.shape[2]):
+            i = entries[row] if row < met else 0
+            mixed.entries[trial, 0, row] = i
+            for r in range(count):
+                mixed.clients[trial, r] = r
+                total, is_held = 0.0, False
+                for p in range(participants if row < met else 0):
+                    if weights[r, p] != 0.0:
+                        total += weights[r, p] * changes[p, row]
+                        is_held = is_held or shared[p, row]
+                mixed.sent[trial, r, row] = server[trial, i] - total if is_held else math.nan

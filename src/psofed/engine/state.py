@@ -1,17 +1,27 @@
-"""State of a block of trials, and what every step of the iteration is made from."""
+"""State of a block of trials, its uploads, and what every step of the iteration is made from.
+
+L is the number of trials in a block, K of clients, D of entries, P of uploads, M of numbers in each. Kernels hold
+errors, w − model; a model's entry i is ``target[i]`` less that.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
+from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Hooks
 from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.streams import Stream, make_stream
-from psofed.engine.uploads import Uploads, Work, make_uploads, make_work
+from psofed.engine.tables import Table
+from psofed.engine.vocabulary import sort
+from psofed.parts.contexts import scratch_size
+from psofed.parts.plain import LARGEST
+from psofed.parts.vectors import part_of
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
@@ -40,8 +50,58 @@ def make_layout(clients: int, over_clients: bool) -> Layout:
     return Layout(clients, 4, WIDTH - 1) if over_clients else Layout(clients, 0, 0)
 
 
-class State(NamedTuple):
-    """Models of a block of trials, as errors, and scratch.
+class Uploads(Table):
+    """Up to `most` messages of an iteration with `numbers` numbers each.
+
+    Attributes
+    ----------
+    clients : int array (L, P)
+        Which client each upload is from, or each download for.
+    entries : int array (L, P or 1, M)
+        Which entry each number belongs to, the first ones until they are written; one row where all clients exchange
+        the same entries.
+    sent : array (L, P, M)
+        The numbers, as errors; NaN for one that is not sent. Attacks, channels and defences change them in place.
+    rows : int array (L,)
+        How many of the P uploads there are.
+    asked : int array (L,)
+        How many clients were asked to upload: what the mean divides by.
+    """
+
+    def __init__(self, trials: int, most: int, numbers: int, one_mask: bool = True) -> None:
+        entries = np.arange(numbers, dtype=np.int32)
+        self.clients: IndexArray = np.repeat(np.arange(most, dtype=np.int32)[None], trials, axis=0)
+        self.entries: IndexArray = np.broadcast_to(entries, (trials, 1 if one_mask else most, numbers)).copy()
+        self.sent: FloatArray = np.full((trials, most, numbers), np.nan)
+        self.rows: IntArray = np.full(trials, most)
+        self.asked: IntArray = np.full(trials, most)
+
+
+class Work(Table):
+    """Scratch of those who see up to `participants` uploads of `shared` numbers as vectors.
+
+    Attributes
+    ----------
+    numbers, flags : array (any,)
+        Numbers by upload or entry, and which of them were sent.
+    row_of, entry_of, counts : int array (D,), (any,), (any,)
+        Where each entry stands among those shared, −1 between calls, and back; how many numbers there are of each, or
+        which uploads: 0 between calls.
+    """
+
+    def __init__(self, participants: int, shared: int, dimension: int, over_vectors: bool = True) -> None:
+        most, numbers = min(dimension, participants * shared), dimension * participants
+        if over_vectors:
+            numbers += participants * participants + 4 * (most + participants) + scratch_size(participants, most)
+        self.numbers = np.empty(numbers)
+        self.flags = np.empty(participants * most if over_vectors else 0, np.bool_)
+        self.row_of = np.full(dimension, -1)
+        self.entry_of = np.empty(most, np.int64)
+        self.counts = np.zeros(max(dimension, participants), np.int64)
+
+
+class State(Table):
+    """Models of a block of trials before its first iteration, all zero, as errors; and scratch.
 
     Attributes
     ----------
@@ -59,15 +119,18 @@ class State(NamedTuple):
         1 for each column that learns in the current iteration.
     """
 
-    target: FloatArray
-    base: FloatArray
-    models: FloatArray
-    server: FloatArray
-    known: FloatArray
-    server_lanes: FloatArray
-    path: FloatArray
-    measured: FloatArray
-    learns: NDArray[np.uint8]
+    def __init__(self, setup: "Setup") -> None:
+        target, trials, vectors = setup.fleet.target, len(setup.trials), setup.layout.vectors
+        self.target = target.copy()
+        self.base = target.copy() if setup.sends_models else np.zeros(setup.numbers)
+        holds_models = setup.scenario.algorithm.holds_models
+        self.models: FloatArray = filled(target[:, None], vectors if holds_models else 1, target.size, WIDTH)
+        self.server = np.repeat(target[None], trials, axis=0)
+        self.known = self.server if setup.sends_models else np.zeros((trials, setup.numbers))
+        self.server_lanes: FloatArray = filled(0.0, 1, target.size, WIDTH)
+        self.path: FloatArray = filled(0.0, trials, target.size, WIDTH)
+        self.measured: FloatArray = empty_lanes(2, WIDTH)
+        self.learns: NDArray[np.uint8] = np.ones((vectors, WIDTH), np.uint8)
 
 
 @dataclass(frozen=True)
@@ -127,21 +190,8 @@ class Setup:
 
     @cached_property
     def state(self) -> State:
-        """The state before the first iteration: all models are zero."""
-        scenario, target, trials = self.scenario, self.fleet.target, len(self.trials)
-        vectors = self.layout.vectors if scenario.algorithm.holds_models else 1
-        server = np.repeat(target[None], trials, axis=0)
-        return State(
-            target=target.copy(),
-            base=target.copy() if self.sends_models else np.zeros(self.numbers),
-            models=filled(target[:, None], vectors, target.size, WIDTH),
-            server=server,
-            known=server if self.sends_models else np.zeros((trials, self.numbers)),
-            server_lanes=filled(0.0, 1, target.size, WIDTH),
-            path=filled(0.0, trials, target.size, WIDTH),
-            measured=empty_lanes(2, WIDTH),
-            learns=np.ones((self.layout.vectors, WIDTH), np.uint8),
-        )
+        """The state before the first iteration."""
+        return State(self)
 
     @cached_property
     def uploads(self) -> Uploads:
@@ -150,7 +200,7 @@ class Setup:
         one_mask = self.one_mask and delay is None
         if delay is not None:
             most = max(most, most * delay.most_at_once())
-        return make_uploads(len(self.trials), most, self.numbers, one_mask)
+        return Uploads(len(self.trials), most, self.numbers, one_mask)
 
     @cached_property
     def work(self) -> Work:
@@ -164,9 +214,66 @@ class Setup:
             or any(attack.crafts_vectors() or attack.knows in SEES_OTHERS for attack in scenario.attacks)
         )
         joined = max(scenario.most_uploads, self.participants)
-        return make_work(joined, self.most_numbers, dimension, over_vectors)
+        return Work(joined, self.most_numbers, dimension, over_vectors)
 
     @cached_property
     def most_numbers(self) -> int:
         """Numbers in an upload, as it is sent or after it is decoded."""
         return self.numbers if self.scenario.algorithm.holds_models else max(self.numbers, self.scenario.dimension)
+
+
+@kernel_part
+def copy(source: NDArray[Any], out: NDArray[Any]) -> None:
+    """Copy an array of the same shape; assigning it takes Numba seconds to compile."""
+    numbers, copies = part_of(source, 0, (source.size,)), part_of(out, 0, (out.size,))
+    for i in range(numbers.size):
+        copies[i] = numbers[i]
+
+
+@register_jitable
+def entry_at(uploads: Uploads, trial: int, p: int, m: int) -> int:
+    """Return the entry of an upload's m-th number."""
+    entry: int = uploads.entries[trial, p if uploads.entries.shape[1] > 1 else 0, m]
+    return entry
+
+
+@register_jitable
+def gather(
+    uploads: Uploads, trial: int, order: IntArray, count: int, base: FloatArray, work: Work
+) -> tuple[FloatArray, BoolArray, IntArray]:
+    """Return ``base`` (D,) less what the first `count` uploads in ``order`` hold, who shares what, and the entries.
+
+    The first two have the shape (count, E), with 0 and False where an entry is not shared; entries ascend. Until
+    :func:`release`, ``work.row_of`` has the place of each entry.
+    """
+    entries, sent, row_of, entry_of, met = uploads.entries, uploads.sent, work.row_of, work.entry_of, 0
+    one_mask = entries.shape[1] == 1
+    for q in range(count):
+        p = order[q]
+        for m in range(sent.shape[2]):
+            i = entries[trial, 0 if one_mask else p, m]
+            if abs(sent[trial, p, m]) <= LARGEST and row_of[i] < 0:
+                row_of[i] = 0
+                entry_of[met] = i
+                met += 1
+    shared_entries = part_of(entry_of, 0, (met,))
+    sort(shared_entries)
+    for row in range(met):
+        row_of[shared_entries[row]] = row
+    values, flags = part_of(work.numbers, 0, (count, met)), part_of(work.flags, 0, (count, met))
+    for q in range(count):
+        p = order[q]
+        for row in range(met):
+            values[q, row], flags[q, row] = 0.0, False
+        for m in range(sent.shape[2]):
+            i, number = entries[trial, 0 if one_mask else p, m], sent[trial, p, m]
+            if abs(number) <= LARGEST:
+                values[q, row_of[i]], flags[q, row_of[i]] = base[i] - number, True
+    return values, flags, shared_entries
+
+
+@register_jitable
+def release(entries: IntArray, work: Work) -> None:
+    """Forget the places of entries."""
+    for i in entries:
+        work.row_of[i] = -1

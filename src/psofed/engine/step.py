@@ -10,20 +10,19 @@ standard normals of client k in iteration n, at word (n·K + k)·J of the trial'
     x = ς_k z_1…D,   e = (w − w_k)ᵀx + σ_k z_D+1,   w − w_k ← (w − w_k) − μ_k e x
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.inputs import GENERAL
 from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, filled, fma, load, pick, spread, store
-from psofed.engine.learning import ALONG_INPUT, ANY, LMS, Learning, Sampling
+from psofed.engine.learning import ALONG_INPUT, ANY, GENERAL, LMS, Learning, Sampling
 from psofed.engine.normals import mix_word, normal_pair
 from psofed.engine.state import Layout
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import KernelTable, Stage, call
+from psofed.engine.tables import KernelTable, Stage, Table, call
 
 if TYPE_CHECKING:
     from psofed.engine.draws import Draws
@@ -38,16 +37,23 @@ _AHEAD = 8
 _f64 = np.float64
 
 
-class WordSource(NamedTuple):
-    """Words of the columns, (16,) each: word j of vector v in iteration n is origin + n·stride + v·hop + j·gamma."""
+class WordSource(Table):
+    """Words of the columns' samples, (16,) each, J = `words` for each client and iteration.
 
-    origin: WordArray
-    stride: WordArray
-    hop: WordArray
-    gamma: WordArray
+    Word j of vector v in iteration n is origin + n·stride + v·hop + j·gamma.
+    """
+
+    def __init__(self, data: Stream, layout: Layout, words: int) -> None:
+        key, gamma = np.resize(data.key, WIDTH), np.resize(data.gamma, WIDTH)
+        lane = np.arange(WIDTH, dtype=np.uint64) if layout.mask else np.zeros(WIDTH, np.uint64)
+        hop = words * (WIDTH if layout.mask else 1)
+        self.origin: WordArray = filled(key + lane * np.uint64(words) * gamma, WIDTH, dtype=np.uint64)
+        self.stride: WordArray = filled(np.uint64(layout.clients * words) * gamma, WIDTH, dtype=np.uint64)
+        self.hop: WordArray = filled(np.uint64(hop) * gamma, WIDTH, dtype=np.uint64)
+        self.gamma: WordArray = filled(gamma, WIDTH, dtype=np.uint64)
 
 
-class Tally(NamedTuple):
+class Tally(Table):
     """Sums and values kept of the prediction errors.
 
     Attributes
@@ -62,43 +68,25 @@ class Tally(NamedTuple):
         Sums of each column's squared errors from some iteration on.
     """
 
-    sums: FloatArray
-    tests: FloatArray
-    errors: FloatArray
-    squares: FloatArray
+    def __init__(self, layout: Layout, keeps_errors: bool, keeps_squares: bool) -> None:
+        vectors = layout.vectors
+        self.sums: FloatArray = filled(0.0, -(-vectors // (SUM_BLOCK >> layout.shift)), WIDTH)
+        self.tests: FloatArray = empty_lanes(WIDTH)
+        self.errors: FloatArray = filled(0.0, vectors if keeps_errors else 0, WIDTH)
+        self.squares: FloatArray = filled(0.0, vectors if keeps_squares else 0, WIDTH)
 
 
-class StepScratch(NamedTuple):
+class StepScratch(Table):
     """Scratch of one thread: hashed words, normals, errors.
 
     In :func:`learn_clients` it takes the vectors from `start`, a multiple of SUM_BLOCK clients, to `stop`.
     """
 
-    start: int
-    stop: int
-    hashed: WordArray
-    normals: NDArray[np.float32]
-    error: FloatArray
-
-
-def make_source(data: Stream, layout: Layout, words: int) -> WordSource:
-    """Return where the words of the samples are, J = `words` for each client and iteration."""
-    key, gamma = np.resize(data.key, WIDTH), np.resize(data.gamma, WIDTH)
-    lane = np.arange(WIDTH, dtype=np.uint64) if layout.mask else np.zeros(WIDTH, np.uint64)
-    hop = words * (WIDTH if layout.mask else 1)
-    words_of = (
-        key + lane * np.uint64(words) * gamma, np.uint64(layout.clients * words) * gamma, np.uint64(hop) * gamma, gamma,
-    )  # fmt: skip
-    return WordSource(*(filled(word, WIDTH, dtype=np.uint64) for word in words_of))
-
-
-def make_step_scratch(dimension: int, start: int = 0, stop: int = 0) -> StepScratch:
-    """Allocate the scratch of one thread."""
-    words = (dimension + 2) // 2
-    return StepScratch(
-        start, stop, empty_lanes(_AHEAD, WIDTH, dtype=np.uint64), empty_lanes(2 * words, WIDTH, dtype=np.float32),
-        empty_lanes(WIDTH),
-    )  # fmt: skip
+    def __init__(self, dimension: int, start: int, stop: int) -> None:
+        self.start, self.stop = start, stop
+        self.hashed: WordArray = empty_lanes(_AHEAD, WIDTH, dtype=np.uint64)
+        self.normals: NDArray[np.float32] = empty_lanes(2 * ((dimension + 2) // 2), WIDTH, dtype=np.float32)
+        self.error: FloatArray = empty_lanes(WIDTH)
 
 
 @kernel_part
@@ -188,8 +176,8 @@ def _draw_sample(n: int, k: int, sampling: Sampling, s: int) -> None:
     """Write the inputs of client k into ``sampling.sample[s]`` and its noise into ``sampling.residual[s]``."""
     inputs, normals, sample = sampling.inputs, sampling.normals, sampling.sample
     size, at = sample.shape[1], s * sample.shape[1] * WIDTH
-    if sampling.address[0] != 0:
-        call(sampling.address[0], n, k, s, sampling)
+    if sampling.address != 0:
+        call(sampling.address, n, k, s, sampling)
     elif inputs.shape == GENERAL:
         for i in range(size):
             total = spread(0.0)
@@ -232,7 +220,7 @@ def _step_client(n: int, k: int, some_learn: bool, learning: Learning, error: Ve
     if shape != LMS:
         store(lanes, 0, error)
     if shape == ANY:
-        call(learning.address[0], n, k, 0, learning)
+        call(learning.address, n, k, 0, learning)
         return
     step, keep = -learning.stepsizes[k] * error, 1.0
     if shape == ALONG_INPUT:
@@ -240,7 +228,7 @@ def _step_client(n: int, k: int, some_learn: bool, learning: Learning, error: Ve
         for i in range(dimension):
             power = fma(load(sample, i * WIDTH), load(sample, i * WIDTH), power)
         store(lanes, WIDTH, power)
-        call(learning.address[0], n, k, 0, learning)
+        call(learning.address, n, k, 0, learning)
         step, keep = -1.0 * load(lanes, 2 * WIDTH), learning.keep[k]
     for i in range(dimension):
         at = first + i * WIDTH

@@ -1,8 +1,9 @@
-"""Tuples of arrays that compiled code reads through one address, and functions that it calls by theirs.
+"""Objects full of arrays that compiled code reads through one address, and functions that it calls by theirs.
 
 Numba passes a tuple of arrays as seven and more numbers for each array. A table is one number, so what takes it is
-compiled and called in a fraction of the time. Its arrays are contiguous and borrowed: Python holds them while a kernel
-runs, and compiled code counts no references to them.
+compiled and called in a fraction of the time. Its fields are the attributes of an object, or a named tuple's. Its
+arrays are contiguous and borrowed: Python holds them while a kernel runs, and compiled code counts no references to
+them.
 
 Whatever differs between scenarios is a *stage*: a C function ``stage(n, k, g, table)`` of the iteration, two numbers
 whose meaning is the stage's own, and the table that it reads and writes.
@@ -41,27 +42,36 @@ _WORD = ir.IntType(64)
 _LLVM_STAGE = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, _WORD, _WORD.as_pointer()])
 
 
-class TableType(types.Type):
-    """The type of a table: the named tuple it is made of, and its fields' types."""
+class Table:
+    """Base class of what kernels read: its attributes, in the order in which ``__init__`` sets them, are the fields."""
 
-    def __init__(self, instance_class: Any, members: tuple[Any, ...]) -> None:
+
+def _fields_of(values: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = values._asdict() if isinstance(values, tuple) else vars(values)
+    return fields
+
+
+class TableType(types.Type):
+    """The type of a table: the name of the object's class, and its fields' names and types."""
+
+    def __init__(self, class_name: str, members: tuple[tuple[str, Any], ...]) -> None:
         self.places: dict[str, tuple[int, Any]] = {}
         end = 0
-        for field, member in zip(instance_class._fields, members, strict=True):
+        for field, member in members:
             self.places[field] = (end, member)
             end += 1 + (member.ndim if isinstance(member, types.Array) else 0)
         # Short: it is part of the name of every function that takes the table.
-        super().__init__(name=f"{instance_class.__name__}.{sha256(str(members).encode()).hexdigest()[:12]}")
+        super().__init__(name=f"{class_name}.{sha256(str(members).encode()).hexdigest()[:12]}")
 
 
 class KernelTable:
-    """A named tuple of numbers, contiguous arrays and such tuples, as words: an array is address and shape.
+    """An object of numbers, contiguous arrays and such objects, as words: an array is address and shape.
 
     Parameters
     ----------
-    values : named tuple
+    values : Table or named tuple
     previous : KernelTable or None
-        One of the same kind; tables of those tuples that are the same in both are used again.
+        One of the same kind; tables of those objects that are the same in both are used again.
     """
 
     _tables: ClassVar["WeakValueDictionary[int, KernelTable]"] = WeakValueDictionary()
@@ -70,35 +80,34 @@ class KernelTable:
         self.values = values
         self._parts: list[Any] = []
         words: list[int] = []
-        members: list[Any] = []
-        for place, value in enumerate(values):
+        members: list[tuple[str, Any]] = []
+        for place, (name, value) in enumerate(_fields_of(values).items()):
             part: Any = None
             if isinstance(value, np.ndarray):
                 assert value.flags.c_contiguous, "a table's arrays are contiguous"
                 words += [value.ctypes.data, *value.shape]
-                members.append(_array_type(value.dtype, value.ndim))
-            elif isinstance(value, tuple):
+                members.append((name, _array_type(value.dtype, value.ndim)))
+            elif isinstance(value, tuple | Table):
                 part = None if previous is None else previous._parts[place]
                 if part is None or part.values is not value:
                     part = KernelTable(value, part)
                 words.append(part.address)
-                members.append(part.kind)
+                members.append((name, part.kind))
             elif isinstance(value, float):
                 words.append(int(np.float64(value).view(np.int64)))
-                members.append(types.float64)
+                members.append((name, types.float64))
             else:
                 words.append(int(value))
-                members.append(types.boolean if isinstance(value, bool | np.bool_) else types.int64)
+                members.append((name, types.boolean if isinstance(value, bool | np.bool_) else types.int64))
             self._parts.append(part)
         self._words = np.array(words, np.int64)
         self.address: int = self._words.ctypes.data
-        kind: Any = type(values)
-        self.kind: TableType = _table_type(kind, tuple(members))
+        self.kind: TableType = _table_type(type(values).__name__, tuple(members))
         self._tables[self.address] = self
 
     @classmethod
     def values_at(cls, address: int) -> Any:
-        """Return the named tuple whose table stands at an address."""
+        """Return the object whose table stands at an address."""
         return cls._tables[address].values
 
 
@@ -108,8 +117,8 @@ def _array_type(dtype: Any, dimensions: int) -> Any:
 
 
 @cache
-def _table_type(instance_class: Any, members: tuple[Any, ...]) -> TableType:
-    return TableType(instance_class, members)
+def _table_type(class_name: str, members: tuple[tuple[str, Any], ...]) -> TableType:
+    return TableType(class_name, members)
 
 
 @typeof_impl.register(KernelTable)
@@ -172,7 +181,7 @@ def _read(context, builder, kind, words, name):
 
 def fields(table: Any) -> Any:
     """Return all fields of a table as a tuple; compiled, those that are not used cost nothing."""
-    return table
+    return tuple(_fields_of(table).values())
 
 
 @overload(fields, jit_options={"forceinline": True})

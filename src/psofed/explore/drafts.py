@@ -30,7 +30,6 @@ from psofed.scenario.mapping import (
 if TYPE_CHECKING:
     from psofed.data.own_data import OwnData
 
-SIDES = ("A", "B")
 _LONGEST_QUERY = 20_000
 _LONGEST_VALUE = 4_000
 
@@ -143,21 +142,14 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def to_address(scenarios: Mapping[str, Scenario], metric: str) -> str:
-    """Return the query of the page's address, which keeps the settings when the page is loaded again.
-
-    Examples
-    --------
-    >>> to_address({}, "test_mse")
-    'metric=test_mse'
-    """
-    mappings = {name: form_mapping(scenario) for name, scenario in scenarios.items()}
-    texts = {name: json.dumps(mapping, separators=(",", ":")) for name, mapping in mappings.items()}
-    return urlencode({**texts, "metric": metric}, quote_via=quote, safe="[]{},:")
+def to_address(scenario: Scenario, metric: str) -> str:
+    """Return the query of the page's address, which keeps the settings when the page is loaded again."""
+    text = json.dumps(form_mapping(scenario), separators=(",", ":"))
+    return urlencode({"scenario": text, "metric": metric}, quote_via=quote, safe="[]{},:")
 
 
-def from_address(query: str) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return the mapping of each side and the metric in an address, not checked yet; none without settings.
+def from_address(query: str) -> tuple[dict[str, Any] | None, str]:
+    """Return the mapping and the metric in an address, not checked yet; None for one without settings.
 
     Raises
     ------
@@ -170,12 +162,12 @@ def from_address(query: str) -> tuple[dict[str, dict[str, Any]], str]:
         pairs = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=8, errors="strict"))
         pairs.pop("token", None)
         metric = check_choice("metric", pairs.pop("metric", "network_mse"), tuple(LABELS))
-        sides = {name: json.loads(text) for name, text in pairs.items()}
+        mapping = json.loads(pairs.pop("scenario")) if "scenario" in pairs else None
     except (ValueError, RecursionError) as error:
         raise PsofedError(str(error)) from None
-    if not all(isinstance(mapping, dict) for mapping in sides.values()) or list(sides) != list(SIDES)[: len(sides)]:
-        raise PsofedError("it holds no scenario.")
-    return sides, metric
+    if pairs or not isinstance(mapping, dict | None):
+        raise PsofedError("it holds no scenario, or more than one.")
+    return mapping, metric
 
 
 def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> None:

@@ -2,16 +2,15 @@
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, metadata
 from typing import Any
 from urllib.parse import urlencode
 
 from psofed.common.csv_text import csv_text
-from psofed.explore.answers import Answer
-from psofed.explore.theory import theory_of
-from psofed.explore.words import Side
-from psofed.parts.attacks.gaussian import Gaussian
+from psofed.explore.answers import Answer, PageState
+from psofed.explore.steps import theory_of
+from psofed.parts.attacks.by_value import Gaussian
 from psofed.scenario import Scenario
 
 _FILE = "scenario.toml"
@@ -76,12 +75,11 @@ def playground_address(scenario: Scenario) -> str:
     return f"{site}/playground/#{fragment}" if site and fragment else ""
 
 
-def numbers_as_csv(sides: Mapping[str, Side]) -> str:
-    """Return the points of all charts as one long table: side, source, axis, x, metric, mean, interval, trials."""
-    rows: list[tuple[Any, ...]] = [("side", "source", "axis", "x", "metric", "mean", "low", "high", "trials")]
-    for name, side in sides.items():
-        for source, answer in (("theory", side.theory), ("simulation", side.simulation)):
-            rows += [(name, source, *row) for row in _rows(answer)]
+def numbers_as_csv(state: PageState) -> str:
+    """Return the points of all charts as one long table: source, axis, x, metric, mean, interval, trials."""
+    rows: list[tuple[Any, ...]] = [("source", "axis", "x", "metric", "mean", "low", "high", "trials")]
+    for source, answer in (("theory", state.theory), ("simulation", state.simulation)):
+        rows += [(source, *row) for row in _rows(answer)]
     return csv_text(rows)
 
 

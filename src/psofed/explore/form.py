@@ -196,35 +196,24 @@ class _Form:
         return Field(path, label, about.text, value_text(value), slider=slider)
 
     def _slider(self, holder: Settings, path: str, value: Any, is_integer: bool) -> Slider:
-        """Return the range of a slider: the declared one, or one around the setting's default."""
+        """Return the range of a slider: the declared one, or four times the setting's value where it has no end."""
         declared = holder.options()[path.rpartition(".")[2]]
-        about = option_of(declared)
-        top = float(getattr(holder, about.high) if isinstance(about.high, str) else about.high)
-        default: Any = declared.default
-        numbers = [abs(float(x)) for x in (default, value) if _is_finite(x)]
-        size = min(max([*numbers, 1.0 if is_integer else 1e-12]), _END)
-        is_log = about.log
+        about, default = option_of(declared), declared.default
+        size = min(max((abs(x) for x in (default, value) if _is_finite(x)), default=1.0) or 1.0, _END / 4)
+        low, high = about.slider or (
+            about.low,
+            getattr(holder, about.high) if isinstance(about.high, str) else about.high,
+        )
         if path == "attack.num_byzantine":
             low, high = 0.0, float(self._scenario.num_clients)
-        elif about.slider is not None:
-            low, high = about.slider
-            low = float(value) if _is_finite(value) and about.low <= value < low else low
-            if _is_finite(value) and value > high:
-                high = min(2.0 ** min(math.ceil(math.log2(value)), 1000), _END)
-            high = min(high, self._limits.get(path, high))
-        elif is_integer and size >= 100:  # a time, or a number of samples
-            low, high, is_log = max(about.low, 1.0), min(max(top, self._scenario.iterations), 10 * size), True
-        elif not is_integer and about.low >= 0 and size < 0.02:  # orders of magnitude matter
-            low, high, is_log = size / 1000, min(1000 * size, top), True
-        else:
-            low = about.low if math.isfinite(about.low) else -4 * size
-            high = top if math.isfinite(top) else max(4 * size, 10.0)
+        low, high = low if math.isfinite(low) else -4 * size, high if math.isfinite(high) else 4 * size
+        if about.slider is None:  # open ends themselves are refused
             margin = 0.01 * (high - low)
-            low += margin * about.open_low
-            high -= margin * (about.open_high and math.isfinite(top))
-        low, high = max(low, -_END), min(high, _END)
-        high = max(high, low + 1.0) if is_integer else high
-        return Slider(low, high, 1.0 if is_integer else _step(low, high), is_log)
+            low, high = low + margin * about.open_low, high - margin * about.open_high
+        elif _is_finite(value):
+            low, high = min(low, max(value, about.low)), max(high, min(value, _END))
+        high = max(min(high, self._limits.get(path, high)), low + (1.0 if is_integer else 1e-12))
+        return Slider(low, high, 1.0 if is_integer else _step(low, high), about.log)
 
     def _value(self, path: str, default: Any) -> Any:
         """Return what was typed into a field, else the valid scenario's value."""

@@ -18,7 +18,7 @@ from psofed.explore.access import Access, guard
 from psofed.explore.drafts import LIMITS, limits_with
 from psofed.explore.page import Explored, Session
 from psofed.explore.presets import make_presets
-from psofed.explore.workers import Pool
+from psofed.explore.workers import process_context
 from psofed.scenario import Scenario
 
 ADDRESS = "127.0.0.1"
@@ -58,8 +58,8 @@ class Explorer:
             raise PsofedError(f"port {port} {reason}; choose another or omit --port") from None
         guard(self._server, Access(self.token, hosts))
         limits = LIMITS if scenario is None else limits_with(scenario)
-        self._pool = Pool(data)
-        self._explored = Explored(self._pool, make_presets(scenario), limits, plugins, data)
+        process_context()  # begins to load what processes need
+        self._explored = Explored(make_presets(scenario), limits, plugins, data)
 
     @property
     def url(self) -> str:
@@ -85,7 +85,6 @@ class Explorer:
         self._server.stop()
         for session in list(self._sessions):
             session.close()
-        self._pool.close()
 
     def _stop(self, number: int, _: Any) -> None:
         """Leave the loop after a signal; a second one ends the process at once.

@@ -1,10 +1,11 @@
 """Compute in separate processes while the page stays responsive.
 
-Each worker answers its newest question. A process looks for a newer one between two steps of an answer. Where a step
-takes long, the process is ended, and another takes over that stood ready.
+Each worker answers its newest question. Its process looks for a newer one between two steps of an answer. Where a step
+takes long, the process is ended, and another takes over.
 """
 
 import contextlib
+import math
 import multiprocessing
 import os
 import signal
@@ -13,12 +14,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
-from multiprocessing.synchronize import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import PsofedError
 from psofed.explore.answers import Answer, Simulation, Theory
+from psofed.explore.presets import readme_fleet
 from psofed.parts.registry import load_plugin, plugin_files
 from psofed.scenario import Scenario
 from psofed.simulation.parcels import pickle_without, unpickle_with
@@ -57,41 +59,17 @@ class Question:
     limit: float | None = None
 
 
-class Pool:
-    """Starts processes, and keeps one ready.
-
-    Parameters
-    ----------
-    data : OwnData, optional
-        The user's table; every process gets a copy.
-    """
-
-    def __init__(self, data: "OwnData | None" = None) -> None:
-        self._data = data
-        self._lock = threading.Lock()
-        # Small matrices are slower on several threads, so processes started from here use one.
-        for name in _THREAD_SETTINGS:
-            os.environ.setdefault(name, "1")
-        self._ready: _Process | None = _Process(data)
-        self._closed = False
-
-    def take(self) -> "_Process":
-        """Return a process, and start another."""
-        with self._lock:
-            process, self._ready = self._ready, None if self._closed else _Process(self._data)
-        return process or _Process(self._data)
-
-    def is_warm(self) -> bool:
-        """Return whether a process that has loaded everything is ready."""
-        with self._lock:
-            return self._ready is not None and self._ready.warm.is_set()
-
-    def close(self) -> None:
-        """End the ready process, and start no others."""
-        with self._lock:
-            self._closed = True
-            if self._ready is not None:
-                self._ready.end()
+def process_context() -> Any:
+    """Return what starts processes: copies of one that has loaded everything, where the system can copy."""
+    # Small matrices are slower on several threads, so processes started from here use one.
+    for name in _THREAD_SETTINGS:
+        os.environ.setdefault(name, "1")
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["psofed.explore.steps", "psofed.simulation.monte_carlo"])
+    forkserver.ensure_running()
+    return context
 
 
 class Worker:
@@ -99,19 +77,19 @@ class Worker:
 
     Parameters
     ----------
-    pool : Pool
-        Source of processes.
+    data : OwnData, optional
+        The user's table; the process gets a copy.
     listener : callable
         Receives the answers.
     """
 
-    def __init__(self, pool: Pool, listener: Listener) -> None:
-        self._pool, self._listener = pool, listener
+    def __init__(self, data: "OwnData | None", listener: Listener) -> None:
+        self._data, self._listener = data, listener
         self._lock = threading.RLock()
         self._asked = 0, Question()
         self._waiting_since: float | None = None  # for the process to take up the question
         self._closed = False
-        self._process = pool.take()
+        self._start()
         threading.Thread(target=self._listen, name="psofed explorer", daemon=True).start()
 
     def ask(self, number: int, question: Question) -> None:
@@ -119,95 +97,74 @@ class Worker:
         with self._lock:
             self._asked = number, question
             self._waiting_since = time.monotonic()
-            self._process.send(number, question)
+            with contextlib.suppress(OSError):
+                self._connection.send_bytes(pickle_without((number, question), self._data))
 
     def close(self) -> None:
         """End the process."""
-        with self._lock:
-            self._closed = True
+        self._closed = True
+
+    def _start(self) -> None:
+        context = process_context()
+        self._connection, there = context.Pipe()
+        arguments = (there, plugin_files(), self._data)
+        self._process = context.Process(target=run, args=arguments, daemon=True)
+        self._process.start()
+        there.close()
+        self._is_ready = False
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
 
     def _listen(self) -> None:
         while not self._closed:
-            process = self._process
             try:
-                if process.connection.poll(0.1):
-                    self._hear(*process.connection.recv())
-                elif self._is_stuck():
+                if self._connection.poll(0.1):
+                    self._hear(*self._connection.recv())
+                elif self._is_ready and time.monotonic() - (self._waiting_since or math.inf) > _UNRESPONSIVE:
                     self._replace()
             except (EOFError, OSError):
                 self._report_end()
-        self._process.end()
+        self._end()
 
     def _hear(self, number: int, answer: Answer | None) -> None:
         with self._lock:
+            self._is_ready = True
             if number != self._asked[0]:
                 return
             self._waiting_since = None
         if answer is not None:
             self._listener(number, answer)
 
-    def _is_stuck(self) -> bool:
-        since = self._waiting_since
-        is_late = since is not None and time.monotonic() - since > _UNRESPONSIVE
-        return is_late and self._process.warm.is_set() and self._pool.is_warm()
-
     def _replace(self) -> None:
         with self._lock:
-            self._process.end()
-            self._process = self._pool.take()
+            self._end()
+            self._start()
             self.ask(*self._asked)
 
     def _report_end(self) -> None:
         """Report that a process has ended by itself, with the signal or exit code that is known."""
         with self._lock:
-            reason = self._process.cause_of_end()
-            self._process.end()
-            self._process = self._pool.take()
+            self._process.join(1.0)  # the end of its pipe is noticed shortly before its own
+            code = self._process.exitcode
+            self._end()
+            self._start()
             self._waiting_since = None
             number, question = self._asked
+        reason = f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         error = f"The computing process ended: {reason}. Change a setting to try again."
         if question.scenario is not None:
             answer = Simulation if question.simulated else Theory
             self._listener(number, answer(error=error, finished=True))
 
 
-class _Process:
-    """A process and the two ends of its pipe."""
-
-    def __init__(self, data: "OwnData | None") -> None:
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        self.connection: Connection = here
-        self.warm: Event = context.Event()  # set when everything is loaded
-        self._data = data
-        arguments = (there, self.warm, plugin_files(), data)
-        self._process = context.Process(target=run, args=arguments, daemon=True)
-        self._process.start()
-        there.close()
-
-    def send(self, number: int, question: Question) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.send_bytes(pickle_without((number, question), self._data))
-
-    def cause_of_end(self) -> str:
-        """Return how a process ended by itself."""
-        self._process.join(1.0)  # the end of its pipe is noticed shortly before its own
-        code = self._process.exitcode
-        if code is None:
-            return "its pipe was closed"
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
-
-
 class _StoppedError(Exception):
     """A newer question has arrived."""
 
 
-def run(connection: Connection, warm: Event, plugins: tuple[str, ...], data: "OwnData | None") -> None:
+def run(connection: Connection, plugins: tuple[str, ...], data: "OwnData | None") -> None:
     """Answer questions until the pipe is closed: the main function of a process."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
@@ -218,12 +175,9 @@ def run(connection: Connection, warm: Event, plugins: tuple[str, ...], data: "Ow
     warnings.simplefilter("ignore", RuntimeWarning)
     for plugin in plugins:  # scenarios with these parts are unpickled here
         load_plugin(plugin)
-    from psofed.explore.presets import readme_fleet
-    from psofed.explore.theory import theory_steps
-
-    next(theory_steps(readme_fleet()))  # loads the theory
-    warm.set()
+    next(_steps(connection, 0, Question(readme_fleet())))  # loads the theory
     with contextlib.suppress(EOFError, OSError):
+        connection.send((0, None))  # ready
         while True:
             content = connection.recv_bytes()
             while connection.poll():
@@ -242,6 +196,7 @@ def _answer(connection: Connection, number: int, question: Question) -> None:
             # A hand that moves a slider asks again before the refinements would begin.
             if connection.poll(_FOR_PAINTING if step == 0 else 0):
                 return
+        return
     except _StoppedError:
         return
     except PsofedError as error:
@@ -250,14 +205,11 @@ def _answer(connection: Connection, number: int, question: Question) -> None:
         text = f"Out of memory: a process may use {_MEMORY >> 30} GiB. Use fewer clients or parameters."
     except (ArithmeticError, ValueError) as error:
         text = f"The computation failed: {error}"
-    else:
-        return
     connection.send((number, replace(answer, error=text, finished=True)))
 
 
 def _steps(connection: Connection, number: int, question: Question) -> Iterator[Answer]:
-    from psofed.explore.simulating import simulation_steps
-    from psofed.explore.theory import theory_steps
+    from psofed.explore.steps import simulation_steps, theory_steps
 
     if question.scenario is None:
         return

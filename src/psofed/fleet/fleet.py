@@ -23,7 +23,7 @@ class Fleet:
     ----------
     target : array (D,)
         w, the vector to be learned; for streams that are not linear the best weights there are (see
-        :func:`psofed.fleet.nonlinear.fit_best_weights`).
+        :func:`psofed.fleet.measured.measure_features`).
     input_variance : array (K,)
         ς_k², the mean of the diagonal of R_k.
     noise_variance : array (K,)
@@ -127,9 +127,9 @@ def draw_fleet(scenario: Scenario | str | Path) -> Fleet:
     fleet = draw_inputs(scenario)
     if scenario.is_linear:
         return fleet
-    from psofed.fleet.nonlinear import fit_best_weights
+    from psofed.fleet.measured import measure_features
 
-    return replace(fleet, target=_read_only(fit_best_weights(scenario)))
+    return replace(fleet, target=_read_only(measure_features(scenario).target))
 
 
 def draw_inputs(scenario: Scenario) -> Fleet:

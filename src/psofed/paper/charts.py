@@ -1,15 +1,20 @@
-"""The figures as charts."""
+"""The figures as charts. The same thing looks the same in every figure, in print and on the page.
+
+Algorithms have one family of colours, attacks another (from none, slate, to the strongest, crimson). Sharing one
+entry is PSO-Fed's blue and sharing all is Online-Fed's orange, because that is what they are. Every colour has a
+contrast of at least 3 to 1 against the page, light and dark; a test computes it.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from psofed.common.types import FloatArray
-from psofed.paper.look import Look, look_of
 from psofed.paper.model import FigureData, FigureSeries
 from psofed.render.charts import Chart, Panels, Scale, Series
-from psofed.render.style import PAGE_WIDTH
+from psofed.render.style import COLOURS, MARKERS, PAGE_WIDTH
 from psofed.results import METRIC_TITLES
 from psofed.scenario import UPLINKS
 
@@ -17,6 +22,54 @@ PANEL_TITLES = {"same": "uplink as in the equations (same)", "redrawn": "uplink 
 
 # Normal quantile of the 95 % intervals; with a hundred trials and more, Student's differs by under 2 %.
 BAND = 1.96
+
+
+@dataclass(frozen=True)
+class Look:
+    """A colour, and a marker in Matplotlib's letters."""
+
+    colour: str
+    marker: str
+
+
+_PARTIAL, _FULL = Look("#0072b2", "o"), Look("#d55e00", "s")
+_QUIET, _FEW, _MANY = Look("#64788c", "o"), Look("#8a63d2", "s"), Look("#d02f5f", "^")
+
+LOOKS: dict[str, Look] = {
+    "PSO-Fed": _PARTIAL,
+    "Online-Fed": _FULL,
+    "CS-Fed": Look("#009e73", "D"),
+    "QS-Fed": Look("#a87b00", "v"),
+    "SignSGD": Look("#737b85", "^"),
+    "SignSGD, plain signs, majority": Look("#9a6b3f", "P"),
+    "SignSGD, plain signs, mean": Look("#b0709a", "*"),
+    "M = 1": _PARTIAL,
+    "M = 5": _FULL,
+    "|S_B| = 0": _QUIET,
+    "|S_B| = 5": _FEW,
+    "|S_B| = 10": Look("#b04a9c", "D"),
+    "|S_B| = 15": _MANY,
+    # Figure 7 has five Byzantine clients; of variance 0.25 they are those of figure 6.
+    "σ_B² = 0.0": _QUIET,
+    "σ_B² = 0.25": _FEW,
+    "σ_B² = 1.0": Look("#a0522d", "v"),
+    # What is left without an attack, and what an attack adds.
+    "E_φ (data)": _QUIET,
+    "E_ω (attack), |S_B| = 5": _FEW,
+    "E_ω (attack), |S_B| = 15": _MANY,
+}
+
+
+def look_of(label: str, curve: int) -> Look:
+    """Return the look of a curve, by its label; one that has none of its own gets the palette's, by number.
+
+    Examples
+    --------
+    >>> look_of("M = 1", 0) == look_of("PSO-Fed", 3)
+    True
+    """
+    fallback = Look(COLOURS[curve % len(COLOURS)], MARKERS[curve % len(MARKERS)])
+    return LOOKS.get(label, fallback)
 
 
 class KindLook(NamedTuple):
@@ -80,37 +133,6 @@ def figure_chart(data: FigureData) -> Panels:
             series.append(_drawn(kind_of(one), look, "", one.x, one.y_db, **ends))
         charts.append(Chart(PANEL_TITLES[uplink], x, Scale(), tuple(series)))
     return Panels("", (tuple(charts),), True, data.x_label, ordinate(data), size=(PAGE_WIDTH, 3.0))
-
-
-def spread_labels(levels: FloatArray, share: float = 0.052, height: float | None = None) -> FloatArray:
-    """Return heights for labels next to points, moved apart until none covers another.
-
-    Parameters
-    ----------
-    levels : array (labels,)
-        Where the labels would like to be.
-    share : float
-        Of the axis' height that a label takes.
-    height : float, optional
-        Of the axis; by default the distance between the outermost labels.
-
-    Examples
-    --------
-    >>> spread_labels(np.array([0.0, 10.0, 10.0]), share=0.1).tolist()
-    [0.0, 9.5, 10.5]
-    """
-    extent = float(np.ptp(levels)) if height is None and levels.size else height or 0.0
-    gap, order = share * max(extent, 1e-9), np.argsort(levels, kind="stable")
-    # Apart by at least the gap is the same as sorted, once the gaps are taken out: the nearest such heights are the
-    # least-squares monotone fit, which averages between the largest mean from the left and the smallest to the right.
-    wanted = levels[order] - gap * np.arange(levels.size)
-    fit = [
-        max(min(wanted[first:last].mean() for last in range(at + 1, levels.size + 1)) for first in range(at + 1))
-        for at in range(levels.size)
-    ]
-    heights = np.empty(levels.size)
-    heights[order] = np.array(fit) + gap * np.arange(levels.size)
-    return heights
 
 
 def _drawn(kind: str, look: Look, label: str, x: FloatArray, y: FloatArray, **ends: FloatArray) -> Series:

@@ -13,7 +13,7 @@ from psofed.common.csv_text import csv_text
 from psofed.common.files import write_atomically, write_json
 from psofed.common.numbers import json_object, to_decibels
 from psofed.common.types import FloatArray
-from psofed.results.metric_difference import DECIBELS_PER_NEPER
+from psofed.results.differences import DECIBELS_PER_NEPER
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.scenario import UPLINKS, Scenario
 from psofed.studies.sweeps import Cell, CellResult

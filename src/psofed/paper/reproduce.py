@@ -15,7 +15,7 @@ from psofed.paper.charts import figure_chart
 from psofed.paper.claims import Claim, check_claims
 from psofed.paper.figures import figure_names, load_figure
 from psofed.paper.model import Quality, Reproduction
-from psofed.paper.page import write_page
+from psofed.paper.report import write_page
 from psofed.render.style import save_picture
 from psofed.studies.sweeps import CellStore, run_cells
 

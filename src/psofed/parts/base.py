@@ -172,10 +172,6 @@ class Pattern(Part):
         """
         return None
 
-    def mask_period(self, dimension: int, num_shared: int) -> int | None:
-        """Return the period of a moving window of M neighbouring entries, in iterations; None for other patterns."""
-        return None
-
 
 class Algorithm(Part):
     """An algorithm: what clients and server exchange, and what it costs.
@@ -422,4 +418,44 @@ class Defence(Part):
 
         `memory` (memory_size,) holds what is kept of this client, zeros at first, and is to be changed in place.
         """
+        raise NotImplementedError
+
+
+class Metric(Part):
+    """Base of your own metrics. Lower must be better.
+
+    The result, files, tables, charts and sweeps call it by :attr:`name`. Numba compiles `measure`; what it cannot
+    compile runs as plain Python with the same result.
+
+    Attributes
+    ----------
+    title : str
+        What tables and charts call it; the name in words by default.
+    unit : str
+        "1" for a number without unit.
+    in_decibels : bool
+        Whether tables and charts show 10 log₁₀ of it; it must not be negative then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class WorstHonest(Metric):
+    ...     def measure(self, state):
+    ...         return np.max(state.errors[~state.is_byzantine] ** 2)
+    >>> WorstHonest().name
+    'worst_honest'
+    """
+
+    title: ClassVar[str] = ""
+    unit: ClassVar[str] = "1"
+    in_decibels: ClassVar[bool] = True
+    methods: ClassVar[tuple[str, ...]] = ("measure",)
+
+    @property
+    def name(self) -> str:
+        """Its name in results: the kind with underscores."""
+        return self.kind.replace("-", "_")
+
+    def measure(self, state: "contexts.TrialState") -> float:
+        """Return the metric of one trial in one iteration; the steady state is its mean over the tail."""
         raise NotImplementedError

@@ -8,9 +8,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray, IntArray
+from psofed.common.types import BoolArray, FloatArray, IntArray
 
 _NOTHING: FloatArray = np.zeros(0)
 _NOBODY: IntArray = np.zeros(0, np.int64)
@@ -102,12 +101,12 @@ class Conspiracy(NamedTuple):
     """
 
     honest: FloatArray
-    honest_shared: NDArray[np.bool_]
-    honest_clients: NDArray[np.int64]
+    honest_shared: BoolArray
+    honest_clients: IntArray
     accomplices: FloatArray
-    accomplices_shared: NDArray[np.bool_]
+    accomplices_shared: BoolArray
     server: FloatArray
-    entries: NDArray[np.int64]
+    entries: IntArray
     common_normals: FloatArray
     num_clients: int
     dimension: int
@@ -278,7 +277,7 @@ class Updates(NamedTuple):
     """
 
     changes: FloatArray
-    shared: NDArray[np.bool_]
+    shared: BoolArray
     server: FloatArray
     own_step: FloatArray
     scratch: FloatArray
@@ -324,7 +323,7 @@ class AllUpdates(NamedTuple):
     """
 
     changes: FloatArray
-    shared: NDArray[np.bool_]
+    shared: BoolArray
     server: FloatArray
     uniforms: FloatArray
     scratch: FloatArray
@@ -466,7 +465,7 @@ class Transmission(NamedTuple):
 
     values: FloatArray
     receiver: FloatArray
-    entries: NDArray[np.int64]
+    entries: IntArray
     client: int
     iteration: int
     normals: FloatArray
@@ -488,3 +487,30 @@ class Departure(NamedTuple):
     client: int
     iteration: int
     uniform: float
+
+
+class TrialState(NamedTuple):
+    """One trial in one iteration, after its clients have learned and before they upload.
+
+    Attributes
+    ----------
+    iteration : int
+        n, from 0 on.
+    target : array (D,)
+        w, the weights to be learned; with a drift those of this iteration.
+    server : array (D,)
+        The server's model w_n at the beginning of the iteration.
+    models : array (K, D)
+        The clients' models after learning; (1, D) with the initial model if the algorithm's clients hold none.
+    errors : array (K,)
+        Prediction errors y − wᵀx that the clients made before learning; NaN where a client has no sample.
+    is_byzantine : bool array (K,)
+        Which clients are Byzantine in this iteration.
+    """
+
+    iteration: int
+    target: FloatArray
+    server: FloatArray
+    models: FloatArray
+    errors: FloatArray
+    is_byzantine: BoolArray

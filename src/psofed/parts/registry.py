@@ -1,45 +1,37 @@
 """Find parts by name: built-in parts, parts of installed packages, and parts in the user's modules.
 
-A built-in part is one file, ``parts/attacks/scaled_update.py``; its kind is the file's name, so listing kinds imports
-nothing. A user's class is registered when it is defined. An installed package names a module with parts in the
-entry-point group ``psofed.parts``.
+A built-in part is a class in a file of its family's folder, such as ``parts/attacks/by_value.py``; a new file is found
+like the others. Kinds are read from the sources, so that listing them imports nothing. A user's class is registered
+when it is defined. An installed package names a module with parts in the entry-point group ``psofed.parts``.
 """
 
 import importlib
-import importlib.util
 import os
-import pkgutil
+import re
 import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from psofed.common.errors import PsofedError
 from psofed.common.suggest import did_you_mean
 from psofed.common.validation import check_choice
-from psofed.parts.part import Part
+from psofed.parts.part import Part, kebab_case
+
+_NAMES = (
+    "attack", "aggregation", "defence", "pre_aggregation", "pattern", "drift", "learner", "stream", "model", "function",
+    "algorithm", "availability", "channel", "delay",
+)  # fmt: skip
 
 # Families of parts, and the folder that their built-in ones stand in.
-FAMILIES = {
-    "attack": "attacks",
-    "aggregation": "aggregations",
-    "defence": "defences",
-    "pre_aggregation": "pre_aggregations",
-    "pattern": "patterns",
-    "drift": "drifts",
-    "learner": "learners",
-    "stream": "streams",
-    "model": "models",
-    "function": "functions",
-    "algorithm": "algorithms",
-    "availability": "availabilities",
-    "channel": "channels",
-    "delay": "delays",
-}
+FAMILIES = {name: f"{name}s" for name in _NAMES} | {"availability": "availabilities"}
 
 # Metrics are parts of a run, not of a scenario.
 _FOLDERS = FAMILIES | {"metric": "metrics"}
+
+# A class of a built-in part, and a kind that does not follow from its name.
+_DECLARED = re.compile(r'^class ([A-Z]\w*)\(|^    kind\b.* = "(.+)"', re.MULTILINE)
 
 # Names the plugins to processes that this one starts.
 PLUGINS_VARIABLE = "PSOFED_PLUGINS"
@@ -74,14 +66,14 @@ def find_part(family: str, kind: Any, field: str | None = None) -> Any:
     Examples
     --------
     >>> find_part("pattern", "round-robin")
-    <class 'psofed.parts.patterns.round_robin.RoundRobin'>
+    <class 'psofed.parts.patterns.built_in.RoundRobin'>
     """
     if isinstance(kind, str) and (family, kind) in _REGISTERED:
         return _REGISTERED[family, kind]
     if not isinstance(kind, str) or kind not in _built_in(family):
         check_choice(field or family, kind, part_names(family))  # also looks into installed packages
         return _REGISTERED[family, kind]
-    importlib.import_module(f"{_PACKAGE}.{_FOLDERS[family]}.{kind.replace('-', '_')}")
+    importlib.import_module(_built_in(family)[kind][0])
     return _REGISTERED[family, kind]
 
 
@@ -114,7 +106,7 @@ def load_plugin(source: str | Path) -> ModuleType:
     --------
     A module by its name; ``load_plugin("my_parts.py")`` takes a file in the same way.
 
-    >>> load_plugin("psofed.parts.attacks.gaussian").Gaussian.kind
+    >>> load_plugin("psofed.parts.attacks.by_value").Gaussian.kind
     'gaussian'
     """
     text = str(source)
@@ -147,12 +139,9 @@ def plugin_files() -> list[str]:
 
 def class_in(family: str, name: str) -> type[Part]:
     """Return a built-in part by the name of its class, for ``psofed.attacks.Gaussian``."""
-    wanted = name.lower().rstrip("_")  # None_ is "none"
-    for kind in _built_in(family):
-        if kind.replace("-", "") == wanted:
-            part: type[Part] = find_part(family, kind)
-            if part.__name__ == name:
-                return part
+    for kind, (_, known) in _built_in(family).items():
+        if known == name:
+            return cast("type[Part]", find_part(family, kind))
     hint = "" if name.startswith("_") else did_you_mean(name, class_names(family))
     raise AttributeError(f"module 'psofed.{FAMILIES[family]}' has no attribute {name!r}.{hint}")
 
@@ -164,14 +153,20 @@ def built_in_parts(family: str) -> list[Any]:
 
 def class_names(family: str) -> list[str]:
     """Return the names of the classes of a family's built-in parts."""
-    return [part.__name__ for part in built_in_parts(family)]
+    return [name for _, name in _built_in(family).values()]
 
 
 @cache
-def _built_in(family: str) -> tuple[str, ...]:
-    folder = Path(__file__).parent / _FOLDERS[family]
-    names = (module.name for module in pkgutil.iter_modules([str(folder)]))
-    return tuple(sorted(name.replace("_", "-") for name in names if not name.startswith("_")))
+def _built_in(family: str) -> dict[str, tuple[str, str]]:
+    """Return module and class of a family's built-in parts by kind, in alphabetical order."""
+    parts: dict[str, tuple[str, str]] = {}
+    for path in (Path(__file__).parent / _FOLDERS[family]).glob("*.py"):
+        kinds, last = {}, ""
+        for name, kind in _DECLARED.findall(path.read_text("utf-8")):
+            last = name or last
+            kinds[last] = kind or kebab_case(last)
+        parts |= {kind: (f"{_PACKAGE}.{_FOLDERS[family]}.{path.stem}", name) for name, kind in kinds.items()}
+    return dict(sorted(parts.items()))
 
 
 def _is_built_in(part: type[Part]) -> bool:
@@ -196,24 +191,16 @@ def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise PsofedError(f"{path}: no such file")
     name, folder = path.stem, str(path.resolve().parent)
-    known = sys.modules.get(name)
-    if known is not None:
-        if getattr(known, "__file__", None) and Path(str(known.__file__)).resolve() == path.resolve():
-            return known
-        raise PsofedError(f"{path}: a module named {name} is already loaded; rename the file")
     # On the path, so that worker processes find it under the same name.
     if folder not in sys.path:
         sys.path.append(folder)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    importlib.invalidate_caches()
     try:
-        spec.loader.exec_module(module)
+        module = importlib.import_module(name)
+    except PsofedError as error:
+        raise error.at(str(path)) from error
     except Exception as error:
-        del sys.modules[name]
-        if isinstance(error, PsofedError):
-            raise error.at(str(path)) from error
         raise PsofedError(f"{path}: {type(error).__name__}: {error}") from error
+    if Path(getattr(module, "__file__", None) or "").resolve() != path.resolve():
+        raise PsofedError(f"{path}: a module named {name} is already loaded; rename the file")
     return module

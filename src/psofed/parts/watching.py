@@ -178,7 +178,7 @@ def find_deviations(
 
     Residuals are NaN where nothing was sent, and so is the mean square of a client that sent nothing.
     """
-    count, own, left = len(clients), watch.relative[trial], watch.left[trial]
+    count, own, left, known = len(clients), watch.relative[trial], watch.left[trial], watch.variance.shape[0]
     numbers = np.empty((5, count))  # one array, since to get one takes longer than most of what follows
     squares, deviations, scales, ratios, scratch = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
     for p in range(count):
@@ -192,13 +192,13 @@ def find_deviations(
         _begin_past(trial, clients, squares, watch)
     for p in range(count):
         k = clients[p]
-        scales[p] = max(own[k] if watch.variance.shape[0] == 0 else variance_at(n, k, watch), 1e-300)
+        scales[p] = max(own[k] if known == 0 else watch.variance[min(n, known - 1), k], 1e-300)
         ratios[p] = squares[p] / scales[p] if left[k] == 0 else np.nan
     level = 1.0
     if not watch.by_past:
         _follow_level(_median_of_others(-1, ratios, scratch) / MEDIAN_SQUARE, trial, watch)
         level = watch.level[trial]
-    if watch.variance.shape[0] > 0:
+    if known > 0:
         watch.log_levels[trial] += math.log(level)
         level = max(1.0, level / watch.usual_level)
     for p in range(count):
@@ -208,12 +208,6 @@ def find_deviations(
         calm = _median_of_others(p, ratios, scratch) / MEDIAN_SQUARE
         deviations[p] = math.sqrt(scales[p] * (calm if calm > 1.0 else 1.0))
     return squares, deviations
-
-
-def variance_at(n: int, k: int, watch: Watching) -> float:
-    """Return the known variance of a client's honest residuals in iteration n."""
-    variance: float = watch.variance[min(n, watch.variance.shape[0] - 1), k]
-    return variance
 
 
 def take_note(suspicion: float, n: int, trial: int, k: int, watch: Watching) -> None:
@@ -401,12 +395,5 @@ class Watch:
             for p in range(len(uploads)):
                 others = heard.copy()
                 others[p] = server
-                expected[p] = _middle_of_columns(others)
+                expected[p] = np.nanmedian(others, axis=0)
         return np.clip(uploads - expected, -LARGEST, LARGEST)
-
-
-def _middle_of_columns(values: FloatArray) -> FloatArray:
-    """Return the median of every column's numbers; each column holds at least one."""
-    ordered, count = np.sort(values, axis=0), np.sum(~np.isnan(values), axis=0)
-    low, high = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in ((count - 1) // 2, count // 2))
-    return np.asarray(np.where(count % 2, low, 0.5 * (low + high)))

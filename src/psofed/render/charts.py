@@ -5,7 +5,6 @@ thing that is compared. `Panels` are charts side by side.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,17 +61,6 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Span:
-    """A shaded range along one axis; a line where both ends are equal."""
-
-    low: float
-    high: float
-    axis: Literal["x", "y"] = "x"
-    label: str = ""
-    colour: int | str = "0.9"
-
-
-@dataclass(frozen=True)
 class Scale:
     """An axis.
 
@@ -104,7 +92,6 @@ class Chart:
     title : str
     x, y : Scale
     series : tuple of Series
-    spans : tuple of Span
     size : (float, float)
         Width and height in inches.
     """
@@ -113,39 +100,20 @@ class Chart:
     x: Scale
     y: Scale
     series: tuple[Series, ...]
-    spans: tuple[Span, ...] = ()
     size: tuple[float, float] = (7.2, 4.2)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """A value for each row of a row chart, with its interval where there is one."""
-
-    label: str
-    values: FloatArray
-    low: FloatArray | None = None
-    high: FloatArray | None = None
-    marker: str = "o"
-    colour: int | str = 0
-    hollow: bool = False
-
-
-@dataclass(frozen=True, eq=False)
 class RowChart:
-    """Named rows from top to bottom.
+    """A value with its interval for each of some named rows, from top to bottom, on both sides of zero.
 
     Attributes
     ----------
     title : str
     x : Scale
     names : tuple of str
-    rows : tuple of Rows
-    zero : bool
-        Whether a line is drawn at zero.
-    joined : bool
-        Whether the first two values of a row are joined by a line.
-    flagged : frozenset of int
-        Rows that stand out.
+    values, low, high : array (rows,)
+        Values and the ends of their intervals; infinite where it diverged, NaN where there is none.
     starred : frozenset of int
         Rows marked by a star.
     size : (float, float)
@@ -154,10 +122,9 @@ class RowChart:
     title: str
     x: Scale
     names: tuple[str, ...]
-    rows: tuple[Rows, ...]
-    zero: bool = False
-    joined: bool = False
-    flagged: frozenset[int] = frozenset()
+    values: FloatArray
+    low: FloatArray
+    high: FloatArray
     starred: frozenset[int] = frozenset()
     size: tuple[float, float] = (6.0, 4.0)
 

@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.equality import same_values
-from psofed.common.numbers import finite_or_none, to_decibels
 
 if TYPE_CHECKING:
     from psofed.render.charts import AnyChart
@@ -128,12 +127,6 @@ class Table:
         rows = tuple(tuple(row[at] for at in places) for row in self.rows)
         return replace(self, columns=tuple(self.columns[at] for at in places), rows=rows)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values: a unit for each column, and numbers as they are, not rounded."""
-        columns = [{"title": column.title, "unit": _unit(column)} for column in self.columns]
-        rows = [[_plain(cell, column) for cell, column in zip(row, self.columns, strict=True)] for row in self.rows]
-        return {"title": self.title, "columns": columns, "rows": rows, "notes": list(self.notes)}
-
 
 @dataclass(frozen=True)
 class NextStep:
@@ -213,17 +206,11 @@ class Report:
 
         return report_to_text(self, width, rows, colour, file, wide)
 
-    def to_html(self, *, rows: int = MOST_ROWS, charts: bool = True) -> str:
+    def to_html(self, *, rows: int = MOST_ROWS) -> str:
         """Return the report as a piece of HTML, pictures included."""
-        from psofed.render.html import report_to_html
+        from psofed.render.markup import report_to_html
 
-        return report_to_html(self, rows, charts)
-
-    def to_markdown(self) -> str:
-        """Return the report as Markdown, with all rows."""
-        from psofed.render.markup import report_to_markdown
-
-        return report_to_markdown(self)
+        return report_to_html(self, rows)
 
     def to_latex(self, columns: Sequence[str] | None = None) -> str:
         """Return the tables as LaTeX (``booktabs``), headline and notes as captions.
@@ -233,21 +220,6 @@ class Report:
         from psofed.render.markup import report_to_latex
 
         return report_to_latex(self, columns)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain dicts and lists, ready for JSON; what is not finite is None."""
-        step = self.next_step
-        plain = {
-            "headline": self.headline,
-            "subject": self.subject,
-            "tables": [table.to_json() for table in self.tables],
-            "notes": list(self.notes),
-            "next_step": None
-            if step is None
-            else {"purpose": step.purpose, "call": step.call, "command": step.command},
-        }
-        cleaned: dict[str, Any] = finite_or_none(plain)
-        return cleaned
 
     def __str__(self) -> str:
         return self.to_text()
@@ -302,17 +274,3 @@ class Reported:
 
     def _repr_html_(self) -> str:
         return self.report().to_html(rows=FEW_ROWS)
-
-
-def _unit(column: Column) -> str:
-    # A level is kept linear in JSON, with its dB beside it.
-    return column.unit or ("dB" if column.kind is Kind.DECIBELS else "1" if column.kind is not Kind.TEXT else "")
-
-
-def _plain(cell: Cell, column: Column) -> Any:
-    if not isinstance(cell, Measured):
-        return cell
-    plain: dict[str, Any] = {"value": cell.value, "interval_95": [cell.low, cell.high]}
-    if column.kind is Kind.LEVEL:
-        plain["db"] = to_decibels(cell.value)
-    return plain | ({"remark": cell.remark} if cell.remark else {})

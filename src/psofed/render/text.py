@@ -125,11 +125,8 @@ def _grid(table: Table, most: int, width: int | None = None) -> list[str]:
     """Return the lines of a table; words in its last column are broken so that they fit a width."""
     written = write_table(table, most)
     # Numbers above each other stay so where one is marked.
-    unmarked = "  " if any(written.marked) and not written.is_text[0] else ""
-    body = [
-        [row[0] + (" *" if marked else unmarked), *row[1:]]
-        for row, marked in zip(written.rows, written.marked, strict=True)
-    ]
+    unmarked = "  " if table.marked and not written.is_text[0] else ""
+    body = [[row[0] + (" *" if at in table.marked else unmarked), *row[1:]] for at, row in enumerate(written.rows)]
     rows = [*_heading_lines(written.headings, body), *body]
     if not rows:
         return []

@@ -1,189 +1,74 @@
-"""Results as labelled data sets and as tables; :mod:`psofed.results.netcdf` keeps them in files."""
+"""Arrays of results in labelled data sets; :mod:`psofed.results.netcdf` keeps these in files.
+
+A table of :class:`Stored` declares every array of a result once: its name in files, dimensions, meaning and unit.
+"""
 
 import json
-import math
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from psofed.common.errors import PsofedError
-from psofed.common.toml import parse_toml
-from psofed.common.types import FloatArray
-from psofed.fleet import Fleet, draw_fleet
-from psofed.results.defence import DEFENCE_LONG_NAMES, DefenceRecord
-from psofed.results.estimates import estimate
 from psofed.results.metrics import METRIC_TITLES, label_of, read_label
-from psofed.scenario import Scenario
-from psofed.scenario.file import mapping_to_toml
 
 if TYPE_CHECKING:
-    import pandas
     import xarray
 
-    from psofed.results.simulation import SimulationResult
 
-SIMULATION_TITLE = "psofed simulation"
-TABLES = ("trials", "curve", "clients")
-# Arrays of a result that there is one of for each metric: their dimensions, and what they are of it.
-_BY_METRIC = {
-    "tail_change": (("trial",), "second half of the tail less its first: {}"),
-    "curve": (("iteration",), "{}, mean over trials"),
-    "curve_standard_error": (("iteration",), "standard error over trials: {}"),
-    "trial_curves": (("trial", "iteration"), "{}, of each trial"),
-}
+@dataclass(frozen=True)
+class Stored:
+    """How an attribute of a result is stored.
 
-
-def simulation_to_dataset(result: "SimulationResult") -> "xarray.Dataset":
-    """Return a labelled data set, with everything needed to reproduce the result in its attributes."""
-    import xarray
-
-    variables: dict[str, Any] = {}
-    for metric, values in result.steady_state.items():
-        variables[metric] = metric_variable("trial", values, metric, "steady-state {}, by trial")
-    for name, (dims, words) in _BY_METRIC.items():
-        for metric, values in (getattr(result, name) or {}).items():
-            variables[f"{metric}_{name}"] = metric_variable(dims, values, metric, words)
-    if result.client_mse is not None:
-        variables["client_mse"] = variable(
-            ("trial", "client"), result.client_mse, "steady-state mean squared error of the client, by trial"
-        )
-    fleet = result.fleet
-    variables["diverged_at"] = variable(
-        "trial", result.diverged_at, "iteration in which the trial was seen to diverge, or -1", "iterations"
-    )
-    variables["input_variance"] = variable("client", fleet.input_variance, "variance of the client's inputs")
-    variables["noise_variance"] = variable("client", fleet.noise_variance, "variance of the client's observation noise")
-    variables["is_byzantine"] = variable(
-        "client", fleet.byzantine_mask(result.scenario.attack), "whether the client is Byzantine"
-    )
-    if "data" in result.details:
-        variables["target"] = variable("entry", fleet.target, "weights fitted to all rows")
-        variables["covariances"] = variable(
-            ("client", "entry", "other_entry"), fleet.covariances(), "covariance of the client's inputs"
-        )
-    watched: dict[str, Any] = {}
-    if result.defence is not None:
-        for name, counts in result.defence.arrays().items():
-            variables[name] = variable(("trial", "client"), counts, *DEFENCE_LONG_NAMES[name])
-        watched = {"defence_threshold": result.defence.threshold, "defence_variance": result.defence.variance}
-    clients: Any = np.arange(result.scenario.num_clients)
-    coordinates = {
-        "trial": variable("trial", np.arange(result.trials), "number of the trial"),
-        "iteration": variable("iteration", result.iterations, "first iteration of the point", "iterations"),
-        "client": variable("client", clients, "number of the client"),
-    }
-    if fleet.names:
-        names = np.array(fleet.names, dtype=object)
-        coordinates["client"] = variable("client", names, "name of the client", None)
-        coordinates["client_number"] = variable("client", clients, "number of the client")
-    return xarray.Dataset(
-        variables,
-        coords=coordinates,
-        attrs={
-            "title": SIMULATION_TITLE,
-            "scenario": mapping_to_toml(result.scenario.to_mapping()),
-            "seed": result.seed,
-            "version": result.version,
-            "tail": result.tail,
-            "bin_width": result.bin_width,
-            "seconds": result.seconds,
-            "communication": json.dumps(result.communication.to_json()),
-            "details": json.dumps(result.details),
-            "notes": json.dumps(result.notes),
-            "metrics": json.dumps(list(result.steady_state)),
-            **({} if result.stopping is None else {"stopping": json.dumps(asdict(result.stopping))}),
-            **watched,
-        },
-    )
-
-
-def simulation_from_dataset(data: "xarray.Dataset") -> "SimulationResult":
-    """Return the result that a data set of :func:`simulation_to_dataset` describes.
-
-    Raises
-    ------
-    PsofedError
-        If its shapes do not fit its scenario.
+    Attributes
+    ----------
+    attribute : str
+        Of the result: an array, or a dict of arrays by metric.
+    name : str
+        In files; with ``{}`` for the metric's name if there is one for each.
+    dims : tuple of str
+    words : str
+        Its meaning; with ``{}`` for the metric's long name.
+    unit : str
+    kind : str
+        NumPy's kind of number.
+    is_optional : bool
+        Whether it may be None.
     """
-    from psofed.results.simulation import SimulationResult, Stopping
 
-    scenario = Scenario.from_mapping(parse_toml(data.attrs["scenario"]))
-    bin_width = int(data.attrs["bin_width"])
-    check_size(data, "client", scenario.num_clients)
-    check_size(data, "iteration", math.ceil(scenario.iterations / bin_width))
-
-    metrics = read_metrics(data)
-
-    def by_metric(name: str) -> dict[str, FloatArray]:
-        return {metric: numbers(data, f"{metric}_{name}", _BY_METRIC[name][0]) for metric in metrics}
-
-    details = json.loads(data.attrs.get("details", "{}"))
-    fleet = _measured_fleet(data, scenario) if "data" in details else draw_fleet(scenario)
-    return SimulationResult(
-        scenario=scenario,
-        fleet=fleet,
-        seed=int(data.attrs["seed"]),
-        tail=int(data.attrs["tail"]),
-        bin_width=bin_width,
-        steady_state={metric: numbers(data, metric, ("trial",)) for metric in metrics},
-        tail_change=by_metric("tail_change"),
-        curve=by_metric("curve"),
-        curve_standard_error=by_metric("curve_standard_error"),
-        diverged_at=numbers(data, "diverged_at", ("trial",), "i"),
-        trial_curves=by_metric("trial_curves") if "network_mse_trial_curves" in data else None,
-        seconds=float(data.attrs["seconds"]),
-        version=str(data.attrs["version"]),
-        details=details,
-        notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
-        defence=_defence_record(data, scenario, fleet) if "first_excluded_at" in data else None,
-        client_mse=numbers(data, "client_mse", ("trial", "client")) if "client_mse" in data else None,
-        stopping=Stopping(**json.loads(data.attrs["stopping"])) if "stopping" in data.attrs else None,
-    )
+    attribute: str
+    name: str
+    dims: tuple[str, ...]
+    words: str
+    unit: str = "1"
+    kind: str = "f"
+    is_optional: bool = False
 
 
-def simulation_to_dataframe(result: "SimulationResult", table: str) -> "pandas.DataFrame":
-    """Return one of a result's tables (see :meth:`SimulationResult.to_dataframe`)."""
-    import pandas
+def to_variables(result: Any, table: Sequence[Stored]) -> dict[str, Any]:
+    """Return the variables of a result's arrays; those that are None are left out."""
+    variables: dict[str, Any] = {}
+    for one in table:
+        values = getattr(result, one.attribute)
+        if isinstance(values, dict):
+            for metric, array in values.items():
+                variables[one.name.format(metric)] = metric_variable(one.dims, array, metric, one.words)
+        elif values is not None:
+            variables[one.name] = variable(one.dims, values, one.words, one.unit)
+    return variables
 
-    from psofed.common.validation import check_choice
 
-    check_choice("table", table, TABLES)
-    if table == "trials":
-        return pandas.DataFrame(
-            {"trial": np.arange(result.trials), **result.steady_state, "diverged_at": result.diverged_at}
-        )
-    if table == "curve":
-        parts = [
-            pandas.DataFrame(
-                {
-                    "iteration": result.iterations,
-                    "metric": metric,
-                    "mean": result.curve[metric],
-                    "standard_error": result.curve_standard_error[metric],
-                }
-            )
-            for metric in result.curve
-        ]
-        return pandas.concat(parts, ignore_index=True)
-    fleet = result.fleet
-    frame = pandas.DataFrame(
-        {
-            "client": list(fleet.names) or np.arange(fleet.num_clients),
-            "input_variance": fleet.input_variance,
-            "noise_variance": fleet.noise_variance,
-            "is_byzantine": fleet.byzantine_mask(result.scenario.attack),
-        }
-    )
-    if result.client_mse is not None:
-        values = [estimate(column) for column in result.client_mse.T]
-        frame["mse"] = [value.mean for value in values]
-        frame["mse_standard_error"] = [value.standard_error for value in values]
-    measured = result.details.get("data", {}).get("clients")
-    if measured:
-        more = pandas.DataFrame(measured).drop(columns=["name", *frame.columns], errors="ignore")
-        frame = pandas.concat([frame, more], axis=1)
-    return frame
+def read_arrays(data: "xarray.Dataset", table: Sequence[Stored], metrics: Sequence[str]) -> dict[str, Any]:
+    """Return a result's arrays from a data set, by attribute."""
+    arrays: dict[str, Any] = {}
+    for one in table:
+        names = {metric: one.name.format(metric) for metric in metrics}
+        if one.is_optional and next(iter(names.values())) not in data:
+            arrays[one.attribute] = None
+        elif "{}" in one.name:
+            arrays[one.attribute] = {metric: numbers(data, name, one.dims) for metric, name in names.items()}
+        else:
+            arrays[one.attribute] = numbers(data, one.name, one.dims, one.kind)
+    return arrays
 
 
 def variable(dims: Any, values: Any, words: str, units: str | None = "1") -> tuple[Any, Any, dict[str, str]]:
@@ -219,32 +104,3 @@ def check_size(data: "xarray.Dataset", dim: str, expected: int) -> None:
     """Refuse a data set with another length along a dimension than its scenario implies."""
     if data.sizes.get(dim) != expected:
         raise PsofedError(f"length of dimension {dim} is {data.sizes.get(dim)}, expected {expected}")
-
-
-def _defence_record(data: "xarray.Dataset", scenario: Scenario, fleet: Fleet) -> DefenceRecord:
-    dims = ("trial", "client")
-    return DefenceRecord(
-        threshold=float(data.attrs["defence_threshold"]),
-        variance=str(data.attrs["defence_variance"]),
-        iterations=scenario.iterations,
-        is_byzantine=DefenceRecord.who_attacks(scenario, fleet),
-        first=numbers(data, "first_excluded_at", dims, "i"),
-        exclusions=numbers(data, "exclusions", dims, "i"),
-        time_out=numbers(data, "iterations_excluded", dims, "i"),
-    )
-
-
-def _measured_fleet(data: "xarray.Dataset", scenario: Scenario) -> Fleet:
-    # The user's table is not in the file; its statistics are.
-    check_size(data, "entry", scenario.dimension)
-    names: tuple[str, ...] = ()
-    if "client_number" in data.coords:
-        names = tuple(str(name) for name in data["client"].values)
-    return Fleet(
-        target=numbers(data, "target", ("entry",)),
-        input_variance=numbers(data, "input_variance", ("client",)),
-        noise_variance=numbers(data, "noise_variance", ("client",)),
-        correlation=0.0,
-        explicit_covariances=numbers(data, "covariances", ("client", "entry", "other_entry")),
-        names=names,
-    )

@@ -8,17 +8,19 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.render.numbers import percent
+from psofed.results.dataset import Stored
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
 
-DEFENCE_LONG_NAMES = {
-    "first_excluded_at": ("iteration in which the client was left out first, or -1", "iterations"),
-    "exclusions": ("how often the client was left out", "1"),
-    "iterations_excluded": ("for how many iterations the client was left out", "iterations"),
-}
+_PLACES = ("trial", "client")
+DEFENCE_ARRAYS = (
+    Stored("first", "first_excluded_at", _PLACES, "iteration of the first exclusion, or -1", "iterations", "i"),
+    Stored("exclusions", "exclusions", _PLACES, "how often the client was left out", kind="i"),
+    Stored("time_out", "iterations_excluded", _PLACES, "iterations without the client", "iterations", "i"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,10 +134,6 @@ class DefenceRecord:
                 "time_out": (self.time_out.mean(axis=0) / self.iterations).tolist(),
             },
         }
-
-    def arrays(self) -> dict[str, NDArray[np.int64]]:
-        """Return what is known of every client in every trial, by the name it has in files."""
-        return {"first_excluded_at": self.first, "exclusions": self.exclusions, "iterations_excluded": self.time_out}
 
 
 def _mean(values: NDArray[Any]) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.numbers import to_decibels
 from psofed.common.suggest import did_you_mean
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.parts.registry import find_part, part_names
 from psofed.scenario import Scenario
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import xarray
 
 _MARK = b"\npsofed sha256 "
-_TRAILER = len(_MARK) + 2 * hashlib.sha256().digest_size + 1
-_CHUNK = 1 << 20  # bytes
+_CHECKSUM_LENGTH = 2 * hashlib.sha256().digest_size + 1
 
 
 def check_netcdf_name(path: str | Path) -> None:
@@ -42,8 +41,7 @@ def save_dataset(data: "xarray.Dataset", path: str | Path) -> None:
     with h5netcdf.File(buffer, "w") as file:
         data.dump_to_store(H5NetCDFStore(file))
     content = buffer.getvalue()
-    checksum = hashlib.sha256(content).hexdigest().encode()
-    write_atomically(Path(path), content + _MARK + checksum + b"\n", mode=0o666)
+    write_atomically(Path(path), content + _MARK + _checksum(content), mode=0o666)
 
 
 def open_dataset(path: str | Path) -> "xarray.Dataset":
@@ -58,13 +56,12 @@ def open_dataset(path: str | Path) -> "xarray.Dataset":
     if file.is_dir():
         raise PsofedError(f"{path}: is a folder, not a result")
     try:
-        _check_size(file)
-        _verify(file)
+        content = _read(file)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
     except OSError as error:
         raise PsofedError(f"{path}: cannot be read ({error.strerror})") from None
-    data: xarray.Dataset = read_back(path, file, _load)
+    data: xarray.Dataset = read_back(path, content, _load)
     return data
 
 
@@ -83,37 +80,31 @@ def read_back(path: str | Path, content: Any, make: Callable[[Any], Any], what: 
         raise PsofedError(f"{path}: not {what} ({reason:.300})") from None
 
 
-def _check_size(file: Path) -> None:
-    if not hasattr(os, "sysconf"):  # Windows
-        return
-    size, memory = file.stat().st_size, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if size > memory:
-        raise PsofedError(f"{file}: has {size / 1e9:.0f} GB, but this machine only {memory / 1e9:.0f} GB of memory")
-
-
-def _verify(file: Path) -> None:
-    """Compare the checksum of a file with its last line."""
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        remaining = stream.seek(0, os.SEEK_END) - _TRAILER
-        stream.seek(0)
-        while remaining > 0 and (chunk := stream.read(min(_CHUNK, remaining))):
-            digest.update(chunk)
-            remaining -= len(chunk)
-        trailer = stream.read()
-    if not trailer.startswith(_MARK):
+def _read(file: Path) -> bytes:
+    """Return the content before the last line, which has its checksum."""
+    if hasattr(os, "sysconf"):  # not on Windows
+        size, memory = file.stat().st_size, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if size > memory:
+            raise PsofedError(f"{file}: has {size / 1e9:.0f} GB, but this machine only {memory / 1e9:.0f} GB of memory")
+    content, mark, checksum = file.read_bytes().rpartition(_MARK)
+    if not mark or len(checksum) != _CHECKSUM_LENGTH:
         raise PsofedError(f"{file}: not a psofed result, or cut short (no checksum at its end)")
-    if trailer != _MARK + digest.hexdigest().encode() + b"\n":
+    if checksum != _checksum(content):
         raise PsofedError(f"{file}: damaged (its checksum does not match); restore it, or compute it again")
+    return content
 
 
-def _load(file: Path) -> "xarray.Dataset":
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode() + b"\n"
+
+
+def _load(content: bytes) -> "xarray.Dataset":
     import xarray
 
-    with xarray.open_dataset(file, engine="h5netcdf") as opened:
+    with xarray.open_dataset(io.BytesIO(content), engine="h5netcdf") as opened:
         # psofed writes arrays as they are. A variable that is larger than its file is mostly fill values: HDF5 stores
         # only the parts of an array that were written, so a few bytes can stand for terabytes.
-        size, limit = sum(variable.nbytes for variable in opened.variables.values()), file.stat().st_size
-        if size > limit:
-            raise PsofedError(f"declares {size / 1e9:.3g} GB of numbers in a file of {limit / 1e9:.3g} GB")
+        size = sum(variable.nbytes for variable in opened.variables.values())
+        if size > len(content):
+            raise PsofedError(f"declares {size / 1e9:.3g} GB of numbers in a file of {len(content) / 1e9:.3g} GB")
         return opened.load()

@@ -1,5 +1,7 @@
 """Result of a simulation: estimates with their uncertainty, learning curves, and their origin."""
 
+import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +11,13 @@ from numpy.typing import NDArray
 
 from psofed._version import __version__
 from psofed.common.numbers import json_object
+from psofed.common.toml import parse_toml
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
-from psofed.fleet import Fleet
+from psofed.fleet import Fleet, draw_fleet
 from psofed.render import Report, Reported
-from psofed.results.defence import DefenceRecord
+from psofed.results.dataset import Stored, check_size, numbers, read_arrays, read_metrics, to_variables, variable
+from psofed.results.defence import DEFENCE_ARRAYS, DefenceRecord
 from psofed.results.estimates import CONFIDENCE, Estimate, estimate, find_unsteady
 from psofed.results.metrics import HONEST
 from psofed.results.traffic import Communication, measure_communication
@@ -26,6 +30,21 @@ if TYPE_CHECKING:
     from psofed.render.charts import Chart
     from psofed.results.differences import Difference
     from psofed.results.tracking import Tracking
+
+
+SIMULATION_TITLE = "psofed simulation"
+TABLES = ("trials", "curve", "clients")
+_TRIAL, _POINT = ("trial",), ("iteration",)
+ARRAYS = (
+    Stored("steady_state", "{}", _TRIAL, "steady-state {}, by trial"),
+    Stored("tail_change", "{}_tail_change", _TRIAL, "second half of the tail less its first: {}"),
+    Stored("curve", "{}_curve", _POINT, "{}, mean over trials"),
+    Stored("curve_standard_error", "{}_curve_standard_error", _POINT, "standard error over trials: {}"),
+    Stored("trial_curves", "{}_trial_curves", _TRIAL + _POINT, "{}, of each trial", is_optional=True),
+    Stored("client_mse", "client_mse", ("trial", "client"), "steady-state MSE of the client", is_optional=True),
+    Stored("diverged_at", "diverged_at", _TRIAL, "iteration of the divergence, or -1", "iterations", "i"),
+)
+_PLAIN = {"seed": int, "tail": int, "bin_width": int, "seconds": float, "version": str}
 
 
 @dataclass(frozen=True)
@@ -226,9 +245,74 @@ class SimulationResult(Reported):
 
     def to_dataset(self) -> "xarray.Dataset":
         """Return a labelled data set, with everything needed to reproduce the result in its attributes."""
-        from psofed.results.dataset import simulation_to_dataset
+        import xarray
 
-        return simulation_to_dataset(self)
+        fleet, clients = self.fleet, np.arange(self.scenario.num_clients)
+        variables = to_variables(self, ARRAYS)
+        about: Any = (
+            ("input_variance", "client", fleet.input_variance, "variance of the client's inputs"),
+            ("noise_variance", "client", fleet.noise_variance, "variance of the client's observation noise"),
+            ("is_byzantine", "client", fleet.byzantine_mask(self.scenario.attack), "whether the client is Byzantine"),
+        )
+        if "data" in self.details:
+            dims = ("client", "entry", "other_entry")
+            about += (
+                ("target", "entry", fleet.target, "weights fitted to all rows"),
+                ("covariances", dims, fleet.covariances(), "covariance of the client's inputs"),
+            )
+        variables |= {name: variable(*one) for name, *one in about}
+        coordinates = {
+            "trial": variable("trial", np.arange(self.trials), "number of the trial"),
+            "iteration": variable("iteration", self.iterations, "first iteration of the point", "iterations"),
+            "client": variable("client", clients, "number of the client"),
+        }
+        if fleet.names:
+            names = np.array(fleet.names, dtype=object)
+            coordinates["client_number"] = coordinates["client"]
+            coordinates["client"] = variable("client", names, "name of the client", None)
+        attributes = {name: getattr(self, name) for name in _PLAIN} | {
+            "title": SIMULATION_TITLE,
+            "scenario": self.scenario.to_toml(),
+            "communication": json.dumps(self.communication.to_json()),
+            "details": json.dumps(self.details),
+            "notes": json.dumps(self.notes),
+            "metrics": json.dumps(list(self.steady_state)),
+        }
+        if self.stopping is not None:
+            attributes["stopping"] = json.dumps(asdict(self.stopping))
+        if self.defence is not None:
+            variables |= to_variables(self.defence, DEFENCE_ARRAYS)
+            attributes |= {f"defence_{name}": getattr(self.defence, name) for name in ("threshold", "variance")}
+        return xarray.Dataset(variables, coordinates, attributes)
+
+    @classmethod
+    def from_dataset(cls, data: "xarray.Dataset") -> "SimulationResult":
+        """Return the result that a data set of :meth:`to_dataset` describes; refuse other shapes."""
+        scenario = Scenario.from_mapping(parse_toml(data.attrs["scenario"]))
+        about = {name: kind(data.attrs[name]) for name, kind in _PLAIN.items()}
+        check_size(data, "client", scenario.num_clients)
+        check_size(data, "iteration", math.ceil(scenario.iterations / about["bin_width"]))
+        metrics, details = read_metrics(data), json.loads(data.attrs.get("details", "{}"))
+        fleet = _measured_fleet(data, scenario) if "data" in details else draw_fleet(scenario)
+        defence = None
+        if "first_excluded_at" in data:
+            defence = DefenceRecord(
+                threshold=float(data.attrs["defence_threshold"]),
+                variance=str(data.attrs["defence_variance"]),
+                iterations=scenario.iterations,
+                is_byzantine=DefenceRecord.who_attacks(scenario, fleet),
+                **read_arrays(data, DEFENCE_ARRAYS, metrics),
+            )
+        return cls(
+            scenario=scenario,
+            fleet=fleet,
+            **about,
+            details=details,
+            notes=tuple(json.loads(data.attrs.get("notes", "[]"))),
+            defence=defence,
+            stopping=Stopping(**json.loads(data.attrs["stopping"])) if "stopping" in data.attrs else None,
+            **read_arrays(data, ARRAYS, metrics),
+        )
 
     def to_dataframe(self, table: str = "trials") -> "pandas.DataFrame":
         """Return one table, as its name says.
@@ -239,9 +323,27 @@ class SimulationResult(Reported):
             ``"trials"``: a row per trial with its steady state. ``"curve"``: a row per metric and point of the learning
             curve. ``"clients"``: a row per client, by name where it has one, with its error where it was measured.
         """
-        from psofed.results.dataset import simulation_to_dataframe
+        from pandas import DataFrame, concat
 
-        return simulation_to_dataframe(self, table)
+        check_choice("table", table, TABLES)
+        if table == "trials":
+            return DataFrame({"trial": np.arange(self.trials), **self.steady_state, "diverged_at": self.diverged_at})
+        if table == "curve":
+            curves, errors = self.curve, self.curve_standard_error
+            columns = (
+                {"metric": metric, "mean": curves[metric], "standard_error": errors[metric]} for metric in curves
+            )
+            return concat([DataFrame({"iteration": self.iterations} | one) for one in columns], ignore_index=True)
+        names = ["input_variance", "noise_variance", "is_byzantine"]
+        frame = self.to_dataset()[names].reset_coords(drop=True).to_dataframe().reset_index()
+        if self.client_mse is not None:
+            values = [estimate(column) for column in self.client_mse.T]
+            frame["mse"] = [value.mean for value in values]
+            frame["mse_standard_error"] = [value.standard_error for value in values]
+        if measured := self.details.get("data", {}).get("clients"):
+            more = DataFrame(measured).drop(columns=["name", *frame.columns], errors="ignore")
+            frame = concat([frame, more], axis=1)
+        return frame
 
     def save(self, path: str | Path) -> None:
         """Write the result as NetCDF (``.nc``); :func:`psofed.load_result` reads it back."""
@@ -268,3 +370,16 @@ class SimulationResult(Reported):
         from psofed.results.differences import difference
 
         return difference(self, other)
+
+
+def _measured_fleet(data: "xarray.Dataset", scenario: Scenario) -> Fleet:
+    # The user's table is not in the file; its statistics are.
+    check_size(data, "entry", scenario.dimension)
+    return Fleet(
+        target=numbers(data, "target", ("entry",)),
+        input_variance=numbers(data, "input_variance", ("client",)),
+        noise_variance=numbers(data, "noise_variance", ("client",)),
+        correlation=0.0,
+        explicit_covariances=numbers(data, "covariances", ("client", "entry", "other_entry")),
+        names=tuple(map(str, data["client"].values)) if "client_number" in data.coords else (),
+    )

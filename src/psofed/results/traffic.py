@@ -4,30 +4,30 @@ All algorithms have the same budget, PSO-Fed's: |S_n| participants × M numbers,
 One that sends more at a time sends less often (:class:`psofed.parts.traffic.Traffic`).
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from psofed.parts.traffic import BITS_PER_NUMBER, BYTES_PER_NUMBER, Traffic
+from psofed.parts.traffic import BITS_PER_NUMBER, BYTES_PER_NUMBER
 from psofed.scenario import Scenario
+
+Amounts = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Communication:
-    """Traffic between server and clients.
+    """Traffic between server and clients: values, bytes and bits, down and up.
 
     Attributes
     ----------
-    traffic : Traffic
-        The algorithm's exchanges.
-    full_numbers : int
-        Numbers per iteration and direction with full sharing in every iteration, |S_n| · D.
-    iterations : int
-        Length of the run.
-    bits_per_value_up, bits_per_value_down : int
-        Bits that a value takes on the links.
-    taking_part : float
-        Fraction of the participants that are available, on average.
+    per_iteration : dict
+        Of all participants of an iteration, on long average, such as ``"bits_up"``.
+    total : dict
+        Of this run; exact if all clients are available.
+    full_sharing : dict of dict
+        The same two if every iteration shared all parameters.
+    ratio_to_full_sharing : float
+        Bits sent, as a fraction of what full sharing would send.
 
     Examples
     --------
@@ -37,24 +37,10 @@ class Communication:
     (5, 320, 0.2)
     """
 
-    traffic: Traffic
-    full_numbers: int
-    iterations: int
-    bits_per_value_up: int = BITS_PER_NUMBER
-    bits_per_value_down: int = BITS_PER_NUMBER
-    taking_part: float = 1.0
-
-    @property
-    def _in_exchange(self) -> tuple[Fraction, Fraction]:
-        """Bits that a participant receives and sends in an exchange, on average."""
-        share = Fraction(self.taking_part) / BITS_PER_NUMBER
-        traffic = self.traffic
-        return (traffic.bits_down * self.bits_per_value_down * share, traffic.bits_up * self.bits_per_value_up * share)
-
-    @property
-    def per_iteration(self) -> dict[str, float]:
-        """Numbers, bytes and bits that all participants receive and send in an iteration, on long average."""
-        return self._sum(self.traffic.exchanges_per_iteration)
+    per_iteration: Amounts
+    total: Amounts
+    full_sharing: dict[str, Amounts]
+    ratio_to_full_sharing: float
 
     @property
     def bits_down(self) -> float:
@@ -76,52 +62,38 @@ class Communication:
         """The same in numbers of 64 bits."""
         return self.per_iteration["numbers_up"]
 
-    @property
-    def ratio_to_full_sharing(self) -> float:
-        """Bits sent, as a fraction of what full sharing in every iteration would send."""
-        return (self.bits_down + self.bits_up) / (2 * self.full_numbers * BITS_PER_NUMBER)
-
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts. Per iteration: on long average; in total: of this run (exact if all are available)."""
-        full = Fraction(self.full_numbers * BITS_PER_NUMBER)
-        return {
-            "bytes_per_number": BYTES_PER_NUMBER,
-            "per_iteration": self.per_iteration,
-            "total": self._sum(self.traffic.exchanges_before(self.iterations)),
-            "full_sharing": {
-                "per_iteration": _row(full, full),
-                "total": _row(full * self.iterations, full * self.iterations),
-            },
-            "ratio_to_full_sharing": self.ratio_to_full_sharing,
-        }
-
-    def _sum(self, exchanges: Fraction | int) -> dict[str, float]:
-        down, up = self._in_exchange
-        return _row(down * exchanges, up * exchanges)
+        """Return plain dicts."""
+        return {"bytes_per_number": BYTES_PER_NUMBER, **asdict(self)}
 
 
 def measure_communication(scenario: Scenario) -> Communication:
     """Count the traffic of a scenario's algorithm."""
-    algorithm, traffic = scenario.algorithm, scenario.algorithm.traffic(scenario)
-    participants, availability, links = scenario.num_participants, scenario.availability, scenario.channel
-    taking_part = 1.0
-    if availability is not None:
-        seed = scenario.data.fleet_seed
+    algorithm, links = scenario.algorithm, scenario.channel
+    traffic, taking_part = algorithm.traffic(scenario), Fraction(1)
+    if scenario.availability is not None:
         most = algorithm.most_participants(scenario)
-        taking_part = availability.expected_participants(scenario.num_clients, most, seed) / most
-    bits_up = BITS_PER_NUMBER if links is None else links.bits_up
+        expected = scenario.availability.expected_participants(scenario.num_clients, most, scenario.data.fleet_seed)
+        taking_part = Fraction(expected / most)
+    # Of an algorithm that sends no whole numbers, a channel saves no bits.
+    bits_up = BITS_PER_NUMBER if links is None or not algorithm.sends_numbers(scenario) else links.bits_up
+    bits_down = BITS_PER_NUMBER if links is None else links.bits_down
+    down, up = (  # of the participants in an exchange, on average
+        bits * per_value * taking_part / BITS_PER_NUMBER
+        for bits, per_value in ((traffic.bits_down, bits_down), (traffic.bits_up, bits_up))
+    )
+    full = Fraction(scenario.num_participants * scenario.dimension * BITS_PER_NUMBER)
+    each, every = traffic.exchanges_per_iteration, traffic.exchanges_before(scenario.iterations)
+    counts = {"per_iteration": 1, "total": scenario.iterations}
     return Communication(
-        traffic,
-        participants * scenario.dimension,
-        scenario.iterations,
-        # Of an algorithm that sends no whole numbers, a channel saves no bits.
-        bits_up if algorithm.sends_numbers(scenario) else BITS_PER_NUMBER,
-        BITS_PER_NUMBER if links is None else links.bits_down,
-        taking_part,
+        _amounts(down * each, up * each),
+        _amounts(down * every, up * every),
+        {name: _amounts(full * count, full * count) for name, count in counts.items()},
+        float((down + up) * each / (2 * full)),
     )
 
 
-def _row(down: Fraction, up: Fraction) -> dict[str, float]:
+def _amounts(down: Fraction, up: Fraction) -> Amounts:
     """Return amounts in three units; whole ones are integers, so that they read as such."""
     units = {"numbers": BITS_PER_NUMBER, "bytes": 8, "bits": 1}
     amounts = {

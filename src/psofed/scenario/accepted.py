@@ -12,7 +12,7 @@ from psofed.common.options import Check
 from psofed.common.per_client import plain_per_client
 from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
-from psofed.parts.attack_groups import AttackGroups
+from psofed.parts.attack import AttackGroups
 from psofed.parts.base import Attack
 from psofed.parts.network import Channel
 from psofed.parts.part import Part

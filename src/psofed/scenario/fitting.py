@@ -7,10 +7,10 @@ from psofed.common.errors import InvalidValueError
 from psofed.common.per_client import check_count
 from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.attack_groups import AttackGroups
+from psofed.parts.aggregations.by_entry import Mean
+from psofed.parts.attack import AttackGroups
 from psofed.parts.base import Model
-from psofed.parts.models.linear import Linear
+from psofed.parts.models.built_in import Linear
 from psofed.scenario.accepted import as_part
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFi
 from psofed.common.options import option_of
 from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
-from psofed.parts.learners.lms import LMS
+from psofed.parts.learners.built_in import LMS
 from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.accepted import PartCheck, TableCheck, as_part, plain_value
 from psofed.scenario.fitting import fitted_to

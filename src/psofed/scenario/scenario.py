@@ -15,12 +15,12 @@ from psofed.common.per_client import PerClient, Uniform, draw_per_client, per_cl
 from psofed.common.settings import Settings
 from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.algorithms.pso_fed import PsoFed
-from psofed.parts.attack_groups import AttackGroups
+from psofed.parts.aggregations.by_entry import Mean
+from psofed.parts.algorithms.models import PsoFed
+from psofed.parts.attack import AttackGroups
 from psofed.parts.base import Aggregation, Algorithm, Attack, Defence, Drift, Learner, Model, PreAggregation
-from psofed.parts.learners.lms import LMS
-from psofed.parts.models.linear import Linear
+from psofed.parts.learners.built_in import LMS
+from psofed.parts.models.built_in import Linear
 from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
 from psofed.scenario.accepted import PartCheck, TableCheck, as_attacks, as_rows

@@ -11,9 +11,9 @@ from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.base import Function, InputStream, Pattern
 from psofed.parts.network import Channel
-from psofed.parts.patterns.random import Random
+from psofed.parts.patterns.built_in import Random
 from psofed.parts.registry import find_part
-from psofed.parts.streams.independent import Independent
+from psofed.parts.streams.built_in import Independent
 from psofed.parts.traffic import BITS_PER_NUMBER
 from psofed.scenario.accepted import Covariances, PartCheck, as_channels, as_covariances, as_rows, plain_value
 

@@ -13,7 +13,7 @@ from psofed.engine.lanes import WIDTH
 from psofed.engine.run import Run, TrialByTrial, is_plain
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.parts.part import Part
 from psofed.parts.watching import WatchPlan, all_peaks
 from psofed.results.metrics import HONEST, is_measured_by_client

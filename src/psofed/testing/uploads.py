@@ -8,7 +8,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.parts import contexts
 from psofed.parts.affine import Affine
-from psofed.parts.aggregations.mean import Mean
+from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Attack, PreAggregation
 from psofed.parts.plain import LARGEST, combine_uploads, corrupt_uploads, mix_uploads
 

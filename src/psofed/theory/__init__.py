@@ -9,6 +9,6 @@ Nothing here imports the simulator; both read the same scenario. From the bottom
 ``law``       effect of a sample and an upload; ``presence``: who takes part; ``masks``: which entries
 ``iteration`` one iteration as a linear map of second moments
 ``solve``     steady state, spectral radius and learning curve of its period (``krylov``, ``offsets``)
-the rest      answers: ``predict``, ``predict_stepsizes``, ``optimal_stepsize``, ``tune``, ``attack_limits`` …
+the rest      answers: ``predict``, ``optimal_stepsize``, ``tune`` …
 ============= ========================================================================================
 """

@@ -19,7 +19,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine
-from psofed.parts.channels.quantised import Quantised
+from psofed.parts.channels.built_in import Quantised
 from psofed.scenario import Scenario
 from psofed.theory.presence import KEPT
 

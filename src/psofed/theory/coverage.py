@@ -15,10 +15,10 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
-from psofed.parts.aggregations.mean import Mean
+from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Attack, Drift
 from psofed.parts.network import Delay
-from psofed.parts.patterns.round_robin import RoundRobin
+from psofed.parts.patterns.built_in import RoundRobin
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:

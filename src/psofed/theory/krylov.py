@@ -2,11 +2,9 @@
 
 GMRES follows Saad and Schultz, with these deviations, each for a reason:
 
-1. It solves N systems of one size side by side, x and s of shape (N, size): sets of offsets are many small systems, and
-   NumPy's overhead per operation is then paid once for all. A system that has converged continues with the others; its
-   next directions may be zero.
-2. Projections are matrix products (classical Gram–Schmidt), taken twice where much cancels: "twice is enough" (Kahan
-   and Parlett).
+1. N systems of one size, x and s of shape (N, size), are solved as one: sets of offsets are many small systems that are
+   much alike, and NumPy's overhead per operation is then paid once for all.
+2. Projections are matrix products (classical Gram–Schmidt), taken twice: "twice is enough" (Kahan and Parlett).
 3. Restarting ends where a cycle no longer helps: rounding lets it go no further.
 """
 
@@ -24,7 +22,6 @@ _SMALL = 40  # unknowns up to which a dense matrix is used
 _DENSE_AFTER_ALL = 3000  # unknowns up to which a system that GMRES does not solve is solved directly
 _RESTART, _CYCLES = 400, 100
 _BASIS = 40_000_000  # numbers in a basis: a third of a gigabyte
-_CANCELLED = 0.3  # of a direction's length left after a projection: below, it is taken again
 _ACCEPTED = 1e-6  # relative residual beyond which there is no answer
 
 
@@ -45,65 +42,47 @@ def solve_fixed_points(linear: LinearMap, source: FloatArray, tolerance: float) 
         matrices = np.eye(size) - as_matrices(linear, count, size)
         return np.asarray(np.linalg.solve(matrices, (source / scale)[..., None])[..., 0] * scale)
     x, residual = gmres(linear, source / scale, tolerance)
-    stuck = ~(residual <= max(_ACCEPTED, tolerance))
-    if np.any(stuck):
+    if not residual <= max(_ACCEPTED, tolerance):
         if size > _DENSE_AFTER_ALL:
-            raise PsofedError(f"The steady state did not converge (relative residual {residual.max():.1e}).")
+            raise PsofedError(f"The steady state did not converge (relative residual {residual:.1e}).")
         # Close to the largest stable stepsize restarts may stall, and a matrix of this size is still affordable.
         matrices = np.eye(size) - as_matrices(linear, count, size)
         x = np.asarray(np.linalg.solve(matrices, (source / scale)[..., None])[..., 0], dtype=np.float64)
     return np.asarray(x * scale)
 
 
-def gmres(linear: LinearMap, source: FloatArray, tolerance: float) -> tuple[FloatArray, FloatArray]:
-    """Solve N systems x − F x = `source` by restarted GMRES: solutions (N, size) and relative residuals (N,)."""
-    count, size = source.shape
+def gmres(linear: LinearMap, source: FloatArray, tolerance: float) -> tuple[FloatArray, float]:
+    """Solve x − F x = `source` by restarted GMRES: the solution and its relative residual."""
     restart = max(10, min(_RESTART, _BASIS // source.size))
     x, residual = np.zeros_like(source), source
-    norm = scale = np.linalg.norm(source, axis=1)
-    wanted = tolerance * scale
-    basis = np.empty((count, restart + 1, size))
+    norm = scale = float(np.linalg.norm(source))
+    basis, hessenberg = np.empty((restart + 1, source.size)), np.zeros((restart + 1, restart))
     for _ in range(_CYCLES):
-        if not np.any(norm > wanted):
+        if norm <= tolerance * scale:
             break
-        basis[:, 0] = _unit(residual, norm)
-        hessenberg = np.zeros((count, restart + 1, restart))
-        weights = np.zeros((count, 0))
+        basis[0], hessenberg[:] = residual.ravel() / norm, 0.0
+        weights = np.zeros(0)
         for j in range(restart):
-            column = basis[:, j] - linear(basis[:, j])
-            span = basis[:, : j + 1]
-            length = whole = np.linalg.norm(column, axis=1)
+            direction = basis[j].reshape(source.shape)
+            column = (direction - linear(direction)).ravel()
             for _ in range(2):
-                if np.all(length > _CANCELLED * whole) and hessenberg[:, : j + 1, j].any():
+                part = basis[: j + 1] @ column
+                column = column - part @ basis[: j + 1]
+                hessenberg[: j + 1, j] += part
+            length = hessenberg[j + 1, j] = np.linalg.norm(column)
+            basis[j + 1] = column / (length or 1.0)
+            if (j + 1) % max(4, j // 8) == 0 or j == restart - 1 or length < 1e-14:
+                right = np.eye(j + 2)[0] * norm
+                weights = np.linalg.lstsq(hessenberg[: j + 2, : j + 1], right)[0]
+                left = np.linalg.norm(right - hessenberg[: j + 2, : j + 1] @ weights)
+                if left <= tolerance * scale or length < 1e-14:
                     break
-                part = (span @ column[:, :, None])[:, :, 0]
-                column = column - (part[:, None] @ span)[:, 0]
-                hessenberg[:, : j + 1, j] += part
-                length = np.linalg.norm(column, axis=1)
-            hessenberg[:, j + 1, j] = length
-            basis[:, j + 1] = _unit(column, length)
-            if (j + 1) % max(4, j // 8) == 0 or j == restart - 1 or not np.any(length > 1e-14):
-                weights, left = _least_squares(hessenberg[:, : j + 2, : j + 1], norm)
-                if not np.any(left > wanted):
-                    break
-        x = x + (weights[:, None] @ basis[:, : weights.shape[1]])[:, 0]
+        x = x + (weights @ basis[: weights.size]).reshape(source.shape)
         residual = source - x + linear(x)
-        before, norm = norm, np.linalg.norm(residual, axis=1)
-        if not np.any((norm > wanted) & (norm <= 0.999 * before)):
+        before, norm = norm, float(np.linalg.norm(residual))
+        if norm > 0.999 * before:
             break
-    return x, norm / np.where(scale == 0.0, 1.0, scale)
-
-
-def _least_squares(hessenberg: FloatArray, norm: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Minimise ‖norm e₁ − H y‖ of each system: y (N, j) and what is left (N,)."""
-    right = np.zeros(hessenberg.shape[:2])
-    right[:, 0] = norm
-    orthogonal, triangle = np.linalg.qr(hessenberg)
-    corner = np.arange(triangle.shape[-1])
-    triangle[:, corner, corner] += np.where(triangle[:, corner, corner] == 0.0, 1.0, 0.0)  # directions of length 0
-    weights = np.linalg.solve(triangle, orthogonal.swapaxes(1, 2) @ right[..., None])[..., 0]
-    left = right - (hessenberg @ weights[..., None])[..., 0]
-    return weights, np.linalg.norm(left, axis=1)
+    return x, norm / (scale or 1.0)
 
 
 def dominant_eigenvalue(linear: LinearMap, start: FloatArray, tolerance: float = 1e-8) -> float:
@@ -139,8 +118,3 @@ def as_matrices(linear: LinearMap, count: int, size: int) -> FloatArray:
     """Return the matrices (N, size, size) of N linear maps."""
     columns = [linear(np.broadcast_to(column, (count, size))) for column in np.eye(size)]
     return np.stack(columns, axis=2)
-
-
-def _unit(vectors: FloatArray, lengths: FloatArray) -> FloatArray:
-    """Divide vectors (N, size) by their lengths; those of length 0 stay 0."""
-    return np.asarray(vectors / np.where(lengths == 0.0, 1.0, lengths)[:, None])

@@ -23,11 +23,9 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
-from psofed.fleet.measured import measured_fleet
-from psofed.fleet.nonlinear import measure_features
+from psofed.fleet.measured import measure_features, measured_fleet
 from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
-from psofed.parts.patterns.random import Random
-from psofed.parts.patterns.round_robin import RoundRobin
+from psofed.parts.patterns.built_in import Random, RoundRobin
 from psofed.scenario import Scenario
 from psofed.settings.theory import THEORIES
 from psofed.theory.coverage import check_attack, check_scenario, statement_of, walk_of

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.parts.patterns.round_robin import RoundRobin
+from psofed.parts.patterns.built_in import RoundRobin
 from psofed.theory.masks import CommonMask, KnownMasks
 
 _ENUMERATED = 256  # sets of offsets up to which all are taken

@@ -331,7 +331,7 @@ def predict_roughly(scenario: Scenario, theory: str = "exact") -> Prediction:
 
 @takes(PredictionSettings)
 def predict(scenario: Scenario | str | Path, settings: PredictionSettings) -> Prediction:
-    """Predict what simulating a scenario will show; :func:`psofed.predict_stepsizes` does it for many stepsizes.
+    """Predict what simulating a scenario will show; :meth:`Prediction.at` predicts it at other stepsizes.
 
     Parameters
     ----------

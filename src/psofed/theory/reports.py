@@ -223,11 +223,13 @@ def _stepsizes(prediction: "Prediction") -> Table:
 
 
 def _prediction_step(prediction: "Prediction") -> NextStep:
-    if not prediction.max_stepsize > 0:
-        call = f"psofed.attack_limits(scenario{theory_argument(prediction.theory)})"
-        return NextStep("Find how many Byzantine clients the fleet tolerates", call)
-
     scenario = prediction.scenario
+    if not prediction.max_stepsize > 0:
+        return NextStep(
+            "Leave the attack out",
+            f"psofed.predict(scenario.replace(attack=None){theory_argument(prediction.theory)})",
+            "psofed predict FILE --set attack.num_byzantine=0",
+        )
     if not isinstance(scenario.stepsize, float | int):
         return _check(prediction)
     stepsize = suggested_stepsize(prediction)

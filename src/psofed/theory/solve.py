@@ -191,12 +191,12 @@ class Solver:
         self._check(levels[:, None])
         return Level(*levels.mean(axis=0))
 
-    def spectral_radius(self, stepsize: float) -> float:
+    def spectral_radius(self, stepsize: float, tolerance: float = 1e-8) -> float:
         """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
         with np.errstate(over="ignore", invalid="ignore"):
             offsets = self._least_stable(stepsize)
             recursions = self.recursions(stepsize, offsets, directed=False, apart=_APART)
-            return max(recursion.spectral_radius() for recursion in recursions)
+            return max(recursion.spectral_radius(tolerance) for recursion in recursions)
 
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded; an eigenvalue of few digits decides if it is not close to 1."""
@@ -225,7 +225,7 @@ class Solver:
 
     def mean_level(self, stepsize: float, iterations: int) -> Level:
         """Mean levels over the learning curve at a stable stepsize, computed until it has settled."""
-        length = iterations if self.model.is_scattered else min(iterations, _FIRST_LOOK)
+        length = iterations if self.model.is_scattered or iterations < 4 * _FIRST_LOOK else _FIRST_LOOK
         while True:
             curve = self.curve(stepsize, length)
             total = curve.sum(axis=1)

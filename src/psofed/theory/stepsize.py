@@ -32,7 +32,7 @@ class NoStableStepsizeError(NotCoveredError):
     def __init__(self) -> None:
         super().__init__(
             "No stepsize is stable: under this attack the models diverge however small the steps are. Fewer Byzantine "
-            "clients or a smaller scale may be (psofed.attack_limits finds both)."
+            "clients or a smaller scale may be."
         )
 
 

@@ -1,4 +1,4 @@
-"""Reports and charts of stepsizes, tuning and limits of attacks."""
+"""Report and chart of a tuning."""
 
 import math
 from typing import TYPE_CHECKING
@@ -7,64 +7,15 @@ import numpy as np
 
 from psofed.common.numbers import to_decibels
 from psofed.render import Column, Kind, NextStep, Report, Table
-from psofed.render.charts import Chart, Scale, Series, Span
-from psofed.render.numbers import count, counted, decibels, sentence_case, significant
-from psofed.render.style import LINES, MARKERS
-from psofed.results.metrics import LABELS, METRIC_TITLES
-from psofed.scenario.describe import describe_scenario
-from psofed.settings.theory import THEORY_TITLES
+from psofed.render.charts import Chart, Scale, Series
+from psofed.render.numbers import count, counted, significant
+from psofed.render.style import LINES
+from psofed.results.metrics import LABELS
 from psofed.theory.metrics import METRICS
-from psofed.theory.reports import LOWER, assumptions, theory_argument
+from psofed.theory.reports import assumptions
 
 if TYPE_CHECKING:
-    from psofed.theory.limits import AttackLimits
-    from psofed.theory.stepsize_curve import StepsizeCurve
     from psofed.theory.tuning import Tuning
-
-
-def stepsizes_report(curve: "StepsizeCurve") -> Report:
-    """Return the steady state over the stepsizes, and the best of them."""
-    values = (curve.stepsize, *(getattr(curve, metric) for metric in METRIC_TITLES))
-    rows = tuple(zip(*(column.tolist() for column in values), strict=True))
-    columns = (
-        Column("stepsize", Kind.NUMBER),
-        *(Column(title, Kind.LEVEL, infinite="unstable") for title in METRIC_TITLES.values()),
-    )
-    stable, total = int(curve.is_stable.sum()), curve.stepsize.size
-    if not stable:
-        headline = "None of the stepsizes is stable." if total else "No stepsizes were given."
-        return Report(headline, "", (Table("", columns, rows),), draw=lambda: (stepsizes_chart(curve),))
-    best = int(np.nanargmin(curve.network_mse))
-    clipped = "An empty cell: a link clips values at this stepsize, which the theory does not cover."
-    return Report(
-        f"Stepsize {significant(curve.stepsize[best])} gives the lowest network MSE, "
-        f"{decibels(float(curve.network_mse[best]))}; {stable} of {counted(total, 'stepsize')} "
-        f"{'is' if stable == 1 else 'are'} stable.",
-        f"{sentence_case(THEORY_TITLES[curve.theory])}: {describe_scenario(curve.scenario)}.",
-        (Table("Steady state by stepsize", columns, rows, marked=frozenset({best})),),
-        (*((clipped,) if np.isnan(curve.network_mse).any() else ()), *assumptions(curve.scenario)),
-        NextStep(
-            "Let the theory choose", f"psofed.tune(curve.scenario{theory_argument(curve.theory)})", "psofed tune FILE"
-        ),
-        lambda: (stepsizes_chart(curve),),
-    )
-
-
-def stepsizes_chart(curve: "StepsizeCurve") -> Chart:
-    """Return every metric's predicted steady state over the stepsize; what is unstable is shaded."""
-    order = np.argsort(curve.stepsize)
-    x = curve.stepsize[order]
-    series = tuple(
-        Series(
-            title, x, to_decibels(getattr(curve, metric)[order]), line=LINES[index], marker=MARKERS[index],
-            colour=index, size=3.5,
-        )
-        for index, (metric, title) in enumerate(METRIC_TITLES.items())
-    )  # fmt: skip
-    stable = curve.is_stable[order]
-    start = float(x[stable][-1]) if stable.any() else float(x[0])
-    spans = () if stable.all() else (Span(start, float(x[-1]), "x", "unstable"),)
-    return Chart("", Scale("stepsize μ", log=True), Scale(f"steady state (dB), {LOWER}"), series, spans)
 
 
 def tuning_report(tuning: "Tuning") -> Report:
@@ -156,18 +107,3 @@ def tuning_chart(tuning: "Tuning") -> Chart:
         Scale(f"{LABELS[METRICS[tuning.metric]].title}, {when} (dB)"),
         tuple(series),
     )
-
-
-def limits_report(limits: "AttackLimits") -> Report:
-    """Return how many Byzantine clients, and how large a scale, the fleet tolerates."""
-    scenario, most = limits.scenario, limits.num_byzantine
-    clients = scenario.num_clients
-    if most is None:
-        headline = f"The fleet stays stable even if all {count(clients)} clients are Byzantine."
-    elif most < 0:
-        headline = f"The fleet is unstable at stepsize {significant(scenario.mean_stepsize)} even without an attack."
-    else:
-        headline = f"The fleet stays stable with up to {count(most)} of {count(clients)} clients Byzantine."
-    if limits.scale is not None:
-        headline += f" The largest stable scale of the attack is {significant(limits.scale)}."
-    return Report(headline, describe_scenario(scenario) + ".")

@@ -28,9 +28,7 @@ from psofed.common.numbers import json_object
 from psofed.common.types import FloatArray
 from psofed.common.validation import check_number
 from psofed.parts.affine import Affine
-from psofed.parts.attacks.colluding_gaussian import ColludingGaussian
-from psofed.parts.attacks.constant_bias import ConstantBias
-from psofed.parts.attacks.gaussian import Gaussian
+from psofed.parts.attacks.by_value import ColludingGaussian, ConstantBias, Gaussian
 from psofed.parts.base import Attack
 from psofed.render import Column, Kind, Report, Reported, Table
 from psofed.render.numbers import decibels

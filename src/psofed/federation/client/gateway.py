@@ -32,7 +32,7 @@ from psofed.federation.protocol.messages import (
 )
 from psofed.federation.protocol.names import check_client_names, clean_text, client_number, node_number
 from psofed.parts.base import Attack
-from psofed.parts.channels.private import Private
+from psofed.parts.channels.built_in import Private
 from psofed.parts.contexts import Transmission
 from psofed.render.numbers import listed
 

@@ -9,12 +9,11 @@ that the broker has kept. Samples that arrive twice are dropped if they have a t
 import contextlib
 import csv
 import datetime
-import heapq
 import json
 import math
 import os
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +25,19 @@ from psofed.common.errors import InvalidValueError, PsofedError, missing_package
 from psofed.common.logs import OncePerChange
 from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 
+CLIENT_COLUMN = "client"
+_CLIENT = "{client}"
+_MAX_NAME = 64
 _MAX_PAYLOAD = 1 << 20
+_REMEMBERED = 100  # latest times of each client's samples
+_FILE_BYTES = 256_000_000
+_TAIL_BYTES = 1_000_000  # of the file, read after a restart
 
 
 def read_payload(payload: bytes, columns: Sequence[str], time_column: str = "") -> list[list[str]]:
     """Return the samples in a payload as rows of text, the time first if there is one.
+
+    What is a number, and what is missing, is decided where the table is read.
 
     Examples
     --------
@@ -56,88 +63,28 @@ def read_payload(payload: bytes, columns: Sequence[str], time_column: str = "") 
     if not samples or not all(isinstance(sample, dict) for sample in samples):
         raise PsofedError("a payload without named fields; it must be a JSON object, or CSV with a header line")
     wanted = [*([time_column] if time_column else []), *columns]
-    rows = []
     for sample in samples:
         if lacking := [name for name in wanted if name not in sample]:
             raise PsofedError(f"a payload without the field {', '.join(lacking)}")
-        values = [_value(name, sample[name]) for name in columns]
-        rows.append([_time(sample[time_column]), *values] if time_column else values)
+    rows = [["" if sample[name] is None else str(sample[name]).strip() for name in wanted] for sample in samples]
+    for row in rows:
+        if bad := [value for value in row if not value.isprintable()]:  # a line break would begin another row
+            raise PsofedError(f"{bad[0][:40]!r} is not one printable line")
+        if time_column:
+            _seconds_of(row[0])
     return rows
 
 
-def _value(name: str, value: Any) -> str:
-    """Return a number as text, or an empty string if it is missing."""
-    if value is None or value == "":
-        return ""
-    try:
-        finite = not isinstance(value, bool) and math.isfinite(float(value))
-    except (TypeError, ValueError, OverflowError):
-        finite = False
-    if not finite:
-        raise PsofedError(f"{str(value)[:40]!r} in the field {name} is not a finite number")
-    return str(value).strip()
-
-
-def _time(value: Any) -> str:
-    text = str(value).strip()
-    seconds_of(text)
-    return text
-
-
-def seconds_of(text: str) -> float:
+def _seconds_of(text: str) -> float:
     """Return a time as a number."""
-    try:
-        found = float(text)
-    except ValueError:
-        try:
-            found = datetime.datetime.fromisoformat(text).timestamp()
-        except (ValueError, OverflowError):
-            found = math.nan
-    if not math.isfinite(found):
+    seconds = math.nan
+    for read in (float, lambda text: datetime.datetime.fromisoformat(text).timestamp()):
+        with contextlib.suppress(ValueError, OverflowError):
+            seconds = read(text)
+            break
+    if not math.isfinite(seconds):
         raise PsofedError(f"{text[:40]!r} is not a time: a number or ISO 8601")
-    return found
-
-
-class SampleTimes:
-    """The latest times of one client's samples, to recognise those that arrive twice.
-
-    Examples
-    --------
-    >>> times = SampleTimes()
-    >>> [times.judge(t, keep=2) for t in (10.0, 12.0, 11.0, 12.0, 9.0)]
-    ['', '', '', 'duplicate', 'late']
-    """
-
-    def __init__(self) -> None:
-        self._heap: list[float] = []
-        self._seen: set[float] = set()
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def judge(self, time: float, keep: int) -> str:
-        """Remember a sample, and the latest `keep` of them; return an empty string, or why the sample does not count.
-
-        It does not count if it is a duplicate, or older than all that are remembered.
-        """
-        if time in self._seen:
-            return "duplicate"
-        if len(self._heap) >= keep and time < self._heap[0]:
-            return "late"
-        self._seen.add(time)
-        heapq.heappush(self._heap, time)
-        while len(self._heap) > keep:
-            self._seen.discard(heapq.heappop(self._heap))
-        return ""
-
-
-CLIENT_COLUMN = "client"
-_CLIENT = "{client}"
-_MAX_NAME = 64
-_REMEMBERED = 100_000  # latest samples of all clients, about 100 bytes each
-_MOST_EACH, _LEAST_EACH = 1000, 10  # of one client
-_FILE_BYTES = 256_000_000
-_TAIL_BYTES = 1_000_000  # of the file, read after a restart
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -232,7 +179,7 @@ class MqttFeed:
         ]
         if len(set(self.header)) < len(self.header):
             raise PsofedError(f"the columns {', '.join(self.header)} of {path} must differ from each other")
-        self._times: dict[str, SampleTimes] = {}
+        self._times: dict[str, deque[float]] = {}
         self._is_news = OncePerChange()
         self._client: Any = None
         self._prepare()
@@ -328,9 +275,9 @@ class MqttFeed:
         rows = read_payload(payload, self.columns, self.time_column)
         if client not in self._times and len(self._times) >= MAX_CLIENTS:
             raise PsofedError(f"more than {MAX_CLIENTS:,} clients")
-        self._times.setdefault(client, SampleTimes())
+        self._times.setdefault(client, deque(maxlen=_REMEMBERED))
         if self.time_column:
-            rows = [row for row in rows if not self._is_old(client, row[0])]
+            rows = [row for row in rows if self._is_new(client, row[0])]
         elif retained:
             self._count("duplicate", client or self.place.topic)
             return
@@ -343,15 +290,15 @@ class MqttFeed:
         self.counts["rows"] += len(rows)
         self._is_news("file", "")
 
-    def _is_old(self, client: str, time: str) -> bool:
-        verdict = self._judge(client, time)
-        if verdict:
-            self._count(verdict, f"{client or self.place.topic}, {time}")
-        return bool(verdict)
-
-    def _judge(self, client: str, time: str) -> str:
-        times = self._times.setdefault(client, SampleTimes())
-        return times.judge(seconds_of(time), _kept(len(self._times)))
+    def _is_new(self, client: str, time: str) -> bool:
+        """Remember the time of a sample; one that is there already, or older than all that are, does not count."""
+        seconds, times = _seconds_of(time), self._times.setdefault(client, deque(maxlen=_REMEMBERED))
+        is_late = len(times) == times.maxlen and seconds < min(times)
+        if is_late or seconds in times:
+            self._count("late" if is_late else "duplicate", f"{client or self.place.topic}, {time}")
+            return False
+        times.append(seconds)
+        return True
 
     def _count(self, kind: str, text: str) -> None:
         """Count a message or sample that is dropped, and say so after 1, 2, 4, 8, … of a kind."""
@@ -388,10 +335,10 @@ class MqttFeed:
         if self.time_column:
             place = self.header.index(self.time_column)
             for row in csv.reader(tail.splitlines()):
-                with contextlib.suppress(PsofedError):
+                with contextlib.suppress(PsofedError):  # the header
                     if len(row) == len(self.header):
-                        client = row[0] if self.place.has_clients else ""
-                        self._judge(client, row[place])
+                        seconds, client = _seconds_of(row[place]), row[0] if self.place.has_clients else ""
+                        self._times.setdefault(client, deque(maxlen=_REMEMBERED)).append(seconds)
         return tail
 
     def _append(self, data: bytes) -> None:
@@ -400,14 +347,3 @@ class MqttFeed:
             data = (",".join(self.header) + "\n").encode() + data
         with self.path.open("ab") as file:
             file.write(data)
-
-
-def _kept(clients: int) -> int:
-    """Return how many samples of each client are remembered.
-
-    Examples
-    --------
-    >>> [_kept(clients) for clients in (1, 100, 1000, 10_000)]
-    [1000, 1000, 100, 10]
-    """
-    return max(_LEAST_EACH, min(_MOST_EACH, _REMEMBERED // clients))

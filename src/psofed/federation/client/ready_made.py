@@ -19,7 +19,7 @@ from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.names import client_number
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.parts.base import Attack
-from psofed.parts.channels.private import Private
+from psofed.parts.channels.built_in import Private
 from psofed.scenario.changes import attack_from_mapping
 
 

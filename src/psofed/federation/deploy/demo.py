@@ -21,9 +21,9 @@ from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.ready_made import ready_made_server, run_ready_made
 from psofed.federation.transport.hub import Hub
 from psofed.federation.transport.in_process import InProcessHub
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.attacks.constant_bias import ConstantBias
-from psofed.parts.defences.cusum import Cusum
+from psofed.parts.aggregations.by_entry import Mean
+from psofed.parts.attacks.by_value import ConstantBias
+from psofed.parts.defences.built_in import Cusum
 from psofed.scenario import Data, Scenario
 
 _START_SECONDS = 180.0  # for all nodes, on a busy machine

@@ -1,6 +1,7 @@
 """The node process: one link, one node, and the samples that it reads from a broker."""
 
 import contextlib
+import dataclasses
 import logging
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ from psofed.common.scheduler import scheduler
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
 from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
+from psofed.federation.client.sources import Position, SharedTable
 from psofed.federation.deploy.home import RUN_FILE, Home, notify
 from psofed.federation.deploy.options import ClientOptions
 from psofed.federation.protocol.corruption import check_rehearsal
@@ -89,8 +91,17 @@ def _check_data(options: ClientOptions) -> None:
     """Look at the samples: a mistake should show here, not in the first round. A missing file is waited for."""
     if not options.data:
         return
-    source, path = open_data(options), Path(options.data)
+    path, source = Path(options.data), open_data(options)
     if not path.exists():
         _log.warning("--data %s: no such file yet; waiting for it", path)
-    elif header := source.open().header:
-        _log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))
+        return
+    if not (header := source.open().header):
+        _log.info("%s is still empty.", path)
+        return
+    _log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))
+    if options.is_gateway:
+        names = SharedTable(source).names()
+        _log.info("A gateway for %d clients%s.", len(names), f": {listed(names)}" if names else ", as yet")
+    elif options.client is not None and not source.read(Position(), 1):
+        names = SharedTable(dataclasses.replace(source, client="")).names()
+        _log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))

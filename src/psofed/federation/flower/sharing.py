@@ -14,7 +14,7 @@ from psofed.federation.flower.models import RECORD, arrays_of, frame_of, numpy_o
 from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.layout import ColumnNames
 from psofed.federation.protocol.messages import NodeReply, decode_instruction, encode_reply
-from psofed.parts.channels.private import Private
+from psofed.parts.channels.built_in import Private
 
 _log = logging.getLogger("psofed.federation")
 

@@ -1,7 +1,5 @@
 """Corrupting a node's own uploads as an attack does, with draws that node and round determine."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
@@ -10,9 +8,6 @@ from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import ATTACK, derive_words
 from psofed.parts.base import Attack
 from psofed.parts.plain import corrupt_uploads
-
-# From this many corrupted numbers on an attack is worth compiling, which takes a second or two once.
-_LARGE = 2_000
 
 # Whose normal numbers all attackers have in common; no node has this number.
 _EVERYBODY = 2**64 - 1
@@ -23,10 +18,7 @@ def corrupt_upload(attack: Attack, seed: int, round_number: int, client: int, up
     attacks, normals = draw_attack(attack, seed, client, round_number, upload.size)
     if not attacks:
         return upload
-    corrupt: Callable[..., FloatArray] = corrupt_uploads
-    if upload.size >= _LARGE:
-        from psofed.engine.attacks import corrupt_compiled as corrupt
-    received = corrupt(
+    received = corrupt_uploads(
         attack, uploads=np.asarray(upload, np.float64)[None], attacking=np.array([True]),
         server=np.asarray(server, np.float64), clients=np.array([client]), iteration=round_number,
         normals=normals[None], num_clients=1, memory=None, group=np.array([client]),

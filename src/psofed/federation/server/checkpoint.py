@@ -156,7 +156,7 @@ class ServerState:
     clients : dict
         See :class:`psofed.federation.server.clients.ClientRegistry`.
     strikes : dict
-        See :class:`psofed.federation.server.checks.Strikes`.
+        See :class:`psofed.federation.server.clients.Strikes`.
     suspects : dict
         See :class:`psofed.federation.server.step.Suspects`; empty without a defence.
     memory : RuleMemory

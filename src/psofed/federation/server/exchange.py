@@ -5,7 +5,7 @@ and the sequence number says which question is meant. A node is blamed for its o
 
 Until more than half of the nodes asked have answered, a round waits for all of them, up to its deadline. Let t be the
 time by which they had. The others have until max(`grace`, `patience` · t). A node that has not answered then rests
-(:class:`psofed.federation.server.checks.Strikes`), longer each time. So a slow or silent node delays few rounds, and a
+(:class:`psofed.federation.server.clients.Strikes`), longer each time. So a slow or silent node delays few rounds, and a
 minority that answers at once cannot cut the others off.
 
 A node that has reconnected may not have received its question, or its reply may be lost. One that announces something

@@ -18,9 +18,8 @@ from psofed.common.validation import check_boolean
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, Indices, derive_words
 from psofed.federation.protocol.run_settings import check_defence, check_rule
-from psofed.parts.aggregations.centred_clipping import CentredClipping
-from psofed.parts.aggregations.mean import Mean
-from psofed.parts.aggregations.remembered_clipping import RememberedClipping
+from psofed.parts.aggregations.by_entry import Mean
+from psofed.parts.aggregations.clipping import CentredClipping, RememberedClipping
 from psofed.parts.base import Aggregation, Defence, PreAggregation
 from psofed.parts.part import takes_memory
 from psofed.parts.plain import combine_uploads, mix_uploads

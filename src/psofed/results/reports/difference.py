@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
-from psofed.render.charts import Chart, Scale, Series, Span
+from psofed.render.charts import RowChart, Scale
 from psofed.render.numbers import fixed, percent, sentence_case, significant
-from psofed.results.metric_difference import MetricDifference
+from psofed.results.differences import MetricDifference
 from psofed.results.metrics import label_of
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ def difference_report(compared: "Difference") -> Report:
     notes = (f"Negative: {first} has the lower error, which is better.",)
     table = Table(f"{first} relative to {second}", columns, rows, notes)
     is_clear = any(value.is_significant for value in compared.metrics.values())
-    step = None if is_clear or not compared.paired else NextStep(
+    step = None if is_clear else NextStep(
         "Narrow the interval with more trials", f"psofed.simulate(scenario, trials={4 * compared.trials[0]})",
         f"psofed simulate FILE --trials {4 * compared.trials[0]}",
     )  # fmt: skip
     return Report(
         describe_difference(compared.network_mse, "network MSE", first, second),
-        sentence_case(compared.basis) + ".",
+        f"{compared.trials[0]} pairs of trials on equal draws.",
         (table,),
         (),
         step,
-        lambda: (difference_chart(compared),) if compared.paired else (),
+        lambda: (difference_chart(compared),),
     )
 
 
@@ -67,8 +67,7 @@ def describe_difference(
         counts = [f"{n} of {name}" for name, n in zip((first, second), compared.diverged, strict=True) if n]
         tail = f" Diverged trials: {' and '.join(counts)}."
     if compared.is_heavy_tailed:
-        what = "pairs" if compared.statistic == "median of ratios" else "trials"
-        tail = f" Medians over the {what} are compared, because a few extreme trials dominate the means." + tail
+        tail = " Medians over the pairs are compared, because a few extreme trials dominate the means." + tail
     if math.isnan(compared.decibels):
         return f"The {title} cannot be compared: most trials of both diverged.{tail}"
     if math.isinf(compared.decibels):
@@ -93,33 +92,11 @@ def describe_difference(
     return f"The {title} of {first} is {size} (95 % interval: {fixed(near)} to {reach}).{tail}"
 
 
-def difference_chart(compared: "Difference", metric: str = "network_mse") -> Chart:
-    """Return the pairs' differences in dB, from the lowest to the highest; diverged ones stand at the edges."""
-    pairs = np.sort(compared.pairs(metric))
-    value, places = compared[metric], np.arange(1.0, pairs.size + 1)
+def difference_chart(compared: "Difference") -> RowChart:
+    """Return the difference of every metric with its interval."""
     first, second = compared.names
-    finite = pairs[np.isfinite(pairs)]
-    spans = [Span(0.0, 0.0, "y", colour="0.4")]
-    if math.isfinite(value.decibels):
-        label = f"{value.statistic}: {fixed(value.decibels, signed=True)} dB"
-        spans.append(Span(value.decibels, value.decibels, "y", label, colour=1))
-        if not math.isnan(value.interval[0]) and finite.size:
-            low, high = (float(np.clip(end, finite.min() - 1, finite.max() + 1)) for end in value.interval)
-            spans.append(Span(low, high, "y", "95 % interval", colour=1))
-    series = [Series("pairs of trials, in order", places, pairs, line="", marker="o", size=3.5)]
-    lowest, highest = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
-    margin = max(0.08 * (highest - lowest), 0.1)
-    edges = ((math.inf, highest + margin, "^", first), (-math.inf, lowest - margin, "v", second))
-    for lost, edge, marker, name in edges:
-        at = pairs == lost
-        if at.any():
-            label = f"only {name} diverged"
-            series.append(Series(label, places[at], np.full(int(at.sum()), edge), line="", marker=marker, colour=1))
-    return Chart(
-        f"{first} − {second}",
-        Scale("pair of trials", whole=True),
-        Scale(f"difference in {label_of(metric).title} (dB), negative is better"),
-        tuple(series),
-        tuple(spans),
-        size=(7.2, 3.8),
-    )
+    values = compared.metrics.values()
+    levels = np.array([(value.decibels, *value.interval) for value in values]).T
+    names = tuple(label_of(metric).title for metric in compared.metrics)
+    scale = Scale("difference (dB), negative is better; 95 % intervals")
+    return RowChart(f"{first} − {second}", scale, names, *levels, size=(7.2, 1.2 + 0.4 * len(names)))

@@ -1,14 +1,10 @@
 """Advice on whether to federate, as a value and in files."""
 
 import json
-import math
 import textwrap
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from psofed._version import __version__
 from psofed.common.csv_text import csv_text
@@ -17,8 +13,6 @@ from psofed.common.files import write_atomically
 from psofed.common.numbers import finite_or_none
 from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
-from psofed.results.dataset import variable
-from psofed.results.netcdf import save_dataset
 from psofed.results.traffic import measure_communication
 from psofed.scenario import Scenario
 from psofed.scenario.file import scenario_to_toml
@@ -26,11 +20,8 @@ from psofed.studies.advice.judging import Gain, Judge, Way
 
 if TYPE_CHECKING:
     import pandas
-    import xarray
 
     from psofed.render.charts import Panels
-
-_ENDINGS = (".json", ".nc", ".csv", ".toml")
 
 
 @dataclass(frozen=True)
@@ -74,23 +65,21 @@ class LearningMethod:
 
 def describe(way: Way, alone: Way, of_gain: Judge, of_error: Judge) -> LearningMethod:
     """Describe a way to learn at the setting it ends with; gain and error may be those of some clients."""
-    judged = of_gain.choose(way)
-    error, gain = of_error.error(judged), of_gain.gain(judged, of_gain.choose(alone))
+    way = of_gain.follow(way)
+    error, gain, about = of_error.error(way), of_gain.gain(way, of_gain.follow(alone)), (way.name, way.title)
     if not way.scenarios:
-        stepsize = way.stepsizes[judged.last] if way.stepsizes else None
-        return LearningMethod(way.name, way.title, None, stepsize, error, gain)
-    setting = way.scenarios[judged.last]
+        stepsize = next((s for s in way.settings if isinstance(s, float)), None)
+        return LearningMethod(*about, None, stepsize, error, gain)
+    setting, sent = way.scenarios[0], [measure_communication(each) for each in way.scenarios]
     rule = setting.aggregation.kind
     title = f"{way.title}, M = {setting.num_shared}" + ("" if rule == "mean" else f", {rule}")
-    model = {} if setting.is_linear else setting.model.to_mapping()
-    how = setting.num_shared, setting.common_stepsize, error, gain, values_sent(setting), rule, model
-    return LearningMethod(way.name, title, *how)
-
-
-def values_sent(scenario: Scenario) -> float:
-    """Return the values sent per iteration, up and down, by all participants."""
-    sent = measure_communication(scenario)
-    return sent.numbers_down + sent.numbers_up
+    model, numbers = (
+        {} if setting.is_linear else setting.model.to_mapping(),
+        sum(s.numbers_down + s.numbers_up for s in sent),
+    )
+    return LearningMethod(
+        way.name, title, setting.num_shared, setting.common_stepsize, error, gain, numbers, rule, model
+    )
 
 
 @dataclass(frozen=True)
@@ -119,6 +108,8 @@ class Station:
     flag : str
         ``"hard to predict"`` (its error alone is no smaller than its running mean's), ``"too few rows"`` (for an
         interval), or empty.
+    note : str
+        Flag and ``"better alone"``, or an empty string.
     """
 
     name: str
@@ -127,12 +118,7 @@ class Station:
     federation: float
     gain: Gain
     flag: str
-
-    @property
-    def note(self) -> str:
-        """Remark on the client, or an empty string."""
-        is_better_alone = self.gain.matters and self.gain.value < 0
-        return "; ".join(filter(None, (self.flag, "better alone" if is_better_alone else "")))
+    note: str
 
 
 @dataclass(frozen=True)
@@ -301,57 +287,30 @@ class Advice(Reported):
         """Return plain dicts and lists, ready for JSON; values that are not finite become None."""
         derived = {
             "answer": self.answer,
-            "sentences": list(self.sentences),
-            "federation": _plain(self.federation),
-            "left_out": list(self.left_out),
+            "sentences": self.sentences,
+            "federation": self.federation,
+            "left_out": self.left_out,
         }
-        cleaned: dict[str, Any] = finite_or_none(derived | _plain(self))
+        cleaned: dict[str, Any] = finite_or_none(
+            _plain(derived) | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        )
         return cleaned
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one row per client."""
         import pandas
 
-        columns = {
-            "rows": [s.rows for s in self.stations],
-            "error_alone": [s.alone for s in self.stations],
-            "error_federation": [s.federation for s in self.stations],
-            "gain": [s.gain.value for s in self.stations],
-            "gain_low": [s.gain.interval[0] for s in self.stations],
-            "gain_high": [s.gain.interval[1] for s in self.stations],
-            "flag": [s.flag for s in self.stations],
-            "note": [s.note for s in self.stations],
-        }
-        return pandas.DataFrame(columns, index=pandas.Index([s.name for s in self.stations], name="station"))
-
-    def to_dataset(self) -> "xarray.Dataset":
-        """Return a labelled data set: clients by name, and everything else as JSON."""
-        import xarray
-
-        table = self.to_dataframe().drop(columns="flag")
-        units = dict.fromkeys(("error_alone", "error_federation"), "variance of the target")
-        variables = {
-            name: variable("client", table[name].to_numpy(float), name.replace("_", " "), units.get(name, "1"))
-            for name in table.columns.drop("note")
-        }
-        names, notes = (np.array(list(values), dtype=object) for values in (table.index, table["note"]))
-        return xarray.Dataset(
-            variables,
-            coords={"client": names, "note": ("client", notes)},
-            attrs={"title": "psofed advice", "answer": self.answer, "advice": json.dumps(self.to_json())},
-        )
+        columns = ["rows", "error_alone", "error_federation", "gain", "gain_low", "gain_high", "flag", "note"]
+        rows = [(s.rows, s.alone, s.federation, s.gain.value, *s.gain.interval, s.flag, s.note) for s in self.stations]
+        return pandas.DataFrame(rows, pandas.Index([s.name for s in self.stations], name="station"), columns)
 
     def save(self, path: str | Path) -> None:
-        """Write everything as ``.json`` or NetCDF (``.nc``), the clients as ``.csv``, or the plan as ``.toml``.
+        """Write everything as ``.json``, the clients as ``.csv``, or the plan as ``.toml``.
 
         The plan is the recommended scenario, with the table's file and columns: what ``psofed simulate``, ``predict``,
         ``sweep``, ``explore`` and ``federation run`` take.
         """
-        check_out(Path(path))
-        kind = Path(path).suffix.lower()
-        if kind == ".nc":
-            save_dataset(self.to_dataset(), path)
-            return
+        kind = check_out(Path(path))
         if kind == ".csv":
             table = self.to_dataframe().reset_index()
             text = csv_text([table.columns, *table.itertuples(index=False)])
@@ -367,46 +326,20 @@ class Advice(Reported):
         write_atomically(Path(path), text.encode(), mode=0o666)
 
 
-def check_out(path: Path) -> None:
-    """Refuse a file to save to whose ending says nothing."""
-    if path.suffix.lower() not in _ENDINGS:
-        raise InvalidValueError("out", str(path), f"a name ending in {', '.join(_ENDINGS[:-1])} or .toml")
-
-
-def advice_from_json(plain: Mapping[str, Any]) -> Advice:
-    """Make the advice whose :meth:`Advice.to_json` this is; null, for what is not finite, becomes NaN."""
-    advice: Advice = _restored(Advice, plain)
-    return advice
+def check_out(path: Path) -> str:
+    """Return the ending of a file to save to; refuse one that says nothing."""
+    if path.suffix.lower() not in (".json", ".csv", ".toml"):
+        raise InvalidValueError("out", str(path), "a name ending in .json, .csv or .toml")
+    return path.suffix.lower()
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(member) for member in value]
+    if isinstance(value, dict):
+        return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, Gain):
         return value.to_json()
     if isinstance(value, Scenario):
         return value.to_mapping()
-    if not is_dataclass(value):
-        return value
-    plain = {member.name: _plain(getattr(value, member.name)) for member in fields(value)}
-    return plain | ({"note": value.note} if isinstance(value, Station) else {})
-
-
-def _restored(kind: Any, plain: Any) -> Any:
-    """Return the value of a type whose plain form this is."""
-    arguments = get_args(kind)
-    if kind is Gain:
-        value = -math.inf if plain["value"] is None and plain["is_clear"] else _restored(float, plain["value"])
-        return Gain(value, _restored(tuple[float, float], plain["interval_95"]))
-    if kind is Scenario:
-        return Scenario.from_mapping(plain)
-    if is_dataclass(kind):
-        hints: Any = get_type_hints(kind)
-        make: Any = kind
-        return make(**{name: _restored(hints[name], plain[name]) for name in (f.name for f in fields(kind))})
-    if get_origin(kind) is tuple:
-        kinds = arguments[:1] * len(plain) if Ellipsis in arguments else arguments
-        return tuple(map(_restored, kinds, plain))
-    if plain is None:
-        return math.nan if kind is float else None
-    return _restored(arguments[0], plain) if arguments and type(None) in arguments else plain
+    return {f.name: _plain(getattr(value, f.name)) for f in fields(value)} if is_dataclass(value) else value

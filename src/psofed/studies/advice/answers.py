@@ -4,7 +4,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from psofed.render.numbers import counted, listed, percent, significant
+from psofed.render.numbers import counted, listed, percent, sentence_case, significant
 from psofed.studies.advice.judging import TOLERANCE, Gain
 
 if TYPE_CHECKING:
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _WINNERS = {
     "rls": "recursive least squares (RLS) at each client alone",
-    "persistence": "the last value of the target",
-    "average": "each client's running mean",
+    "persistence": "no model is needed, the last value of the target",
+    "average": "no model is needed, each client's running mean",
 }
 _CLEARLY_CURVED = 0.1  # gain of a model that is not linear from which on it is mentioned
 _MOST_LISTED = 4  # groups whose sizes are listed
@@ -21,13 +21,53 @@ _MOST_LISTED = 4  # groups whose sizes are listed
 
 def answer(advice: "Advice") -> str:
     """Return the answer in some sentences."""
-    parts = (_winner(advice), _federating(advice), _newcomer(advice), _model(advice), _relation(advice))
-    return " ".join(filter(None, parts))
+    several, gain = len(advice.stations) > 1, advice.federation.gain
+    parts, is_model_useful = [], advice.winner or (advice.model_gain.is_clear and advice.model_gain.value > 0)
+    if advice.winner:
+        than = "the best federation" if several and gain.helps else "LMS at each client alone"
+        start = "Do not federate: " if several else ""
+        parts.append(sentence_case(f"{start}{_WINNERS[advice.winner]} has {change(advice.winner_gain)} than {than}."))
+    parts.append(_federating(advice))
+    if not is_model_useful:
+        parts.append(
+            "No model is clearly better than each client's running mean: the columns say little about the target."
+        )
+    elif advice.verdict != "naive":
+        parts.append(_newcomer(advice))
+    return " ".join(filter(None, (*parts, *_relation(advice))))
 
 
 def more_sentences(advice: "Advice") -> tuple[str, ...]:
     """Return what else to know: extreme rows, whether the gain fades, pooled data, and an attack."""
-    return tuple(filter(None, (_bounded(advice), _recent(advice), _pooled(advice), _under_attack(advice))))
+    gain, recent, pooled, rows = advice.federation.gain, advice.recent_gain, advice.pooled_gain, advice.extreme_rows
+    several, what_if = len(advice.stations) > 1, advice.what_if
+    attacked = ""
+    if what_if is not None:
+        unclear, clear = ("" if m.gain.is_clear else " (not clear)" for m in what_if.methods)
+        plain, robust = (brief(m.gain) for m in what_if.methods)
+        attacked = (
+            f"If {byzantine_clients(what_if)} were Byzantine, the honest ones would have {plain} than alone{unclear}, "
+            f"and {robust} with the {what_if.methods[1].rule} instead of the mean{clear}."
+        )
+    sentences = (
+        (
+            several and bool(rows) and advice.verdict != "depends on extreme rows",
+            f"With targets limited to five deviations ({counted(len(rows), 'row')}: {listed(rows, 3)}) this federation "
+            f"has {change(advice.bounded_gain)} than each client alone.",
+        ),
+        (
+            several and gain.value > 0 and recent.value < gain.value - TOLERANCE / 2,
+            f"The gain fades: in the later half of these rows the federation has {change(recent)}. Expect this from "
+            "now on; federations gain most while models still learn.",
+        ),
+        (several and pooled.matters, f"Pooling all data in one place would have {change(pooled)} than the federation."),
+        (
+            several and not pooled.matters and not math.isnan(pooled.value),
+            "Pooling all data in one place would make no clear difference to the federation.",
+        ),
+        (what_if is not None, attacked),
+    )
+    return tuple(text for holds, text in sentences if holds)
 
 
 def brief(gain: Gain) -> str:
@@ -64,43 +104,38 @@ def change(gain: Gain) -> str:
 
 def byzantine_clients(what_if: "ByzantineWhatIf") -> str:
     """Say how many of which clients are Byzantine."""
-    count = len(what_if.byzantine) or "some"
-    return f"{count} of the {len(what_if.clients)} clients"
+    return f"{len(what_if.byzantine) or 'some'} of the {len(what_if.clients)} clients"
 
 
 def _federating(advice: "Advice") -> str:
-    stations, gain = advice.stations, advice.federation.gain
-    who = _who(advice)
-    if len(stations) == 1:
-        return f"There is nothing to federate: {stations[0].name} is the only client."
-    if gain.value == -math.inf:
-        return f"Do not federate: a federation of {who} diverged."
-    if math.isnan(gain.value):
-        return f"We can't tell: {who} learn without error, alone and together."
-    if advice.verdict == "depends on extreme rows":
-        rows = advice.extreme_rows
-        return (
-            f"It depends on a few extreme rows: {_how(advice)}, {who} have {change(gain)} than each alone, but "
-            f"{change(advice.bounded_gain)} if targets are limited to five deviations. That is "
-            f"{counted(len(rows), 'row')}: {listed(rows, 4)}."
-        )
-    if gain.helps:
-        start = "The federation gains on LMS alone" if advice.winner else "Federate"
-        text = f"{start}: {_how(advice)}, {who} have {change(gain)} than each alone."
-        return text + _others(advice)
-    if advice.winner:
-        return ""
-    if gain.matters:
-        more = " No smaller group gains." if len(advice.groups[0].clients) == len(stations) else ""
-        return f"Do not federate: {_how(advice)}, {who} have {change(gain)} than each alone.{more}"
-    low, high = gain.interval
-    if gain.is_clear:
-        return f"Federating makes no difference that matters: {who} have {change(gain)} than each alone."
-    best = f"We can't tell whether federating helps. Best guess: {brief(gain)} for {who}"
-    if math.isnan(low):
-        return f"{best}; there are too few rows for an interval."
-    true = f"{percent(-low)} worse to {percent(min(high, 1.0))} better"
-    return f"{best}, but the true effect could be anything from {true}. Learning alone needs no traffic."
+    """Return the first sentence that holds."""
+    stations, gain, rows = advice.stations, advice.federation.gain, advice.extreme_rows
+    who, how = _who(advice), _how(advice)
+    (low, high), than = gain.interval, f"{who} have {change(gain)} than each alone"
+    no_smaller = " No smaller group gains." if len(advice.groups[0].clients) == len(stations) else ""
+    guess = f"We can't tell whether federating helps. Best guess: {brief(gain)} for {who}"
+    sentences = (
+        (len(stations) == 1, f"There is nothing to federate: {stations[0].name} is the only client."),
+        (gain.value == -math.inf, f"Do not federate: a federation of {who} diverged."),
+        (math.isnan(gain.value), f"We can't tell: {who} learn without error, alone and together."),
+        (
+            advice.verdict == "depends on extreme rows",
+            f"It depends on a few extreme rows: {how}, {than}, but {change(advice.bounded_gain)} if targets are "
+            f"limited to five deviations. That is {counted(len(rows), 'row')}: {listed(rows, 4)}.",
+        ),
+        (gain.helps and bool(advice.winner), f"The federation gains on LMS alone: {how}, {than}.{_others(advice)}"),
+        (gain.helps, f"Federate: {how}, {than}.{_others(advice)}"),
+        (bool(advice.winner), ""),
+        (gain.matters, f"Do not federate: {how}, {than}.{no_smaller}"),
+        (gain.is_clear, f"Federating makes no difference that matters: {than}."),
+        (math.isnan(low), f"{guess}; there are too few rows for an interval."),
+        (
+            True,
+            f"{guess}, but the true effect could be anything from {percent(-low)} worse to {percent(min(high, 1.0))} "
+            "better. Learning alone needs no traffic.",
+        ),
+    )
+    return next(text for holds, text in sentences if holds)
 
 
 def _who(advice: "Advice") -> str:
@@ -128,89 +163,28 @@ def _others(advice: "Advice") -> str:
     return f"{text} Clearly better alone: {listed(losers)}." if losers else text
 
 
-def _winner(advice: "Advice") -> str:
-    if not advice.winner:
-        return ""
-    several = len(advice.stations) > 1
-    than = "the best federation" if several and advice.federation.gain.helps else "LMS at each client alone"
-    start = "Do not federate: " if several else ""
-    start += "" if advice.winner == "rls" else "no model is needed, "
-    text = f"{start}{_WINNERS[advice.winner]} has {change(advice.winner_gain)} than {than}."
-    return text[0].upper() + text[1:]
-
-
 def _newcomer(advice: "Advice") -> str:
     newcomer = advice.newcomer
-    if newcomer is None or _model(advice) or advice.verdict == "naive":
+    if newcomer is None:
         return ""
-    low, high = newcomer.interval
-    if newcomer.rows == 0 and high < newcomer.most:
+    (low, high), most = newcomer.interval, newcomer.most
+    if newcomer.rows == 0 and high < most:
         return f"A newcomer gains nothing from this federation's model after {counted(high, 'row')} of its own."
-    rows = f"more than {newcomer.most}" if newcomer.rows == newcomer.most else f"about {newcomer.rows}"
-    most = f"more than {high}" if high == newcomer.most else str(high)
-    span = "" if low == newcomer.most else f" (95 % interval: {low} to {most})"
+    rows = f"more than {most}" if newcomer.rows == most else f"about {newcomer.rows}"
+    span = "" if low == most else f" (95 % interval: {low} to {f'more than {high}' if high == most else high})"
     return f"A newcomer needs {rows} rows of its own{span} to predict as well alone as with their model from its first."
 
 
-def _model(advice: "Advice") -> str:
-    if advice.winner or (advice.model_gain.is_clear and advice.model_gain.value > 0):
-        return ""
-    return "No model is clearly better than each client's running mean: the columns say little about the target."
-
-
-def _relation(advice: "Advice") -> str:
+def _relation(advice: "Advice") -> list[str]:
     features, trees, sentences = advice.rff_gain, advice.boosting_gain, []
+    start = "The relation is not linear, and random features miss it: gradient"
     if features.helps and features.value > _CLEARLY_CURVED:
-        method = advice.method("rff")
-        model = [f"`model.{name} = {json.dumps(value)}`" for name, value in method.model.items()]
+        method, start = advice.method("rff"), "Even so, gradient"
+        model = listed([f"`model.{name} = {json.dumps(value)}`" for name, value in method.model.items()])
         sentences.append(
-            f"The relation is not linear: {method.num_shared} random features would have {change(features)}; add "
-            f"{listed(model)}."
+            f"The relation is not linear: {method.num_shared} random features would have {change(features)}; "
+            f"add {model}."
         )
     if trees.helps and trees.value > _CLEARLY_CURVED:
-        start = (
-            "Even so, gradient" if sentences else "The relation is not linear, and random features miss it: gradient"
-        )
         sentences.append(f"{start} boosting of trees on the pooled rows has {change(trees)}.")
-    return " ".join(sentences)
-
-
-def _bounded(advice: "Advice") -> str:
-    rows = advice.extreme_rows
-    if not rows or len(advice.stations) == 1 or advice.verdict == "depends on extreme rows":
-        return ""
-    return (
-        f"With targets limited to five deviations ({counted(len(rows), 'row')}: {listed(rows, 3)}) this federation "
-        f"has {change(advice.bounded_gain)} than each client alone."
-    )
-
-
-def _recent(advice: "Advice") -> str:
-    gain, recent = advice.federation.gain, advice.recent_gain
-    fades = gain.value > 0 and recent.value < gain.value - TOLERANCE / 2
-    if len(advice.stations) == 1 or not fades:
-        return ""
-    return (
-        f"The gain fades: in the later half of these rows the federation has {change(recent)}. Expect this from now "
-        "on; federations gain most while models still learn."
-    )
-
-
-def _pooled(advice: "Advice") -> str:
-    gain = advice.pooled_gain
-    if len(advice.stations) == 1 or math.isnan(gain.value):
-        return ""
-    if not gain.matters:
-        return "Pooling all data in one place would make no clear difference to the federation."
-    return f"Pooling all data in one place would have {change(gain)} than the federation."
-
-
-def _under_attack(advice: "Advice") -> str:
-    if advice.what_if is None:
-        return ""
-    plain, robust = advice.what_if.methods
-    unclear, clear = ("" if m.gain.is_clear else " (not clear)" for m in (plain, robust))
-    return (
-        f"If {byzantine_clients(advice.what_if)} were Byzantine, the honest ones would have {brief(plain.gain)} than "
-        f"alone{unclear}, and {brief(robust.gain)} with the {robust.rule} instead of the mean{clear}."
-    )
+    return sentences

@@ -47,11 +47,6 @@ def extreme_rows(data: OwnData) -> tuple[str, ...]:
     return tuple(text for _, text in sorted(extreme))
 
 
-def bounded(data: OwnData) -> tuple[FloatArray, ...]:
-    """Return the targets limited to five deviations."""
-    return tuple(np.clip(scaled, -BOUND, BOUND) for scaled in data.targets)
-
-
 def _correlation(first: FloatArray, second: FloatArray) -> float:
     both = np.isfinite(first) & np.isfinite(second)
     if both.sum() < 3 or not first[both].std() or not second[both].std():

@@ -31,9 +31,8 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray
-from psofed.scenario import Scenario
-from psofed.studies.advice.judging import Judge, Way
-from psofed.studies.advice.running import Clients, Runner
+from psofed.studies.advice.judging import Clients, Way
+from psofed.studies.advice.ways import Runner
 
 _FALSE_SPLITS = 0.01
 _SEARCHES = 4  # how often clients are grouped again
@@ -45,18 +44,6 @@ class Laws:
 
     points: FloatArray
     variances: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """A decision for some clients from a block on: errors (blocks, K), zero for all others, and federations."""
-
-    errors: FloatArray
-    groups: tuple[tuple[Clients, Scenario], ...] = ()
-    shared_counts: frozenset[int] = frozenset()
-
-    def __add__(self, other: "Plan") -> "Plan":
-        return Plan(self.errors + other.errors, (*self.groups, *other.groups))
 
 
 def estimate_laws(inputs: Sequence[FloatArray], targets: Sequence[FloatArray], edges: NDArray[np.int64]) -> Laws:
@@ -98,63 +85,56 @@ def split_by_law(laws: Laws) -> list[list[Clients]]:
         partitions.append(sorted(finer, key=lambda group: (-len(group), group)))
 
 
-def follow_advice(runner: Runner, whole: Way, alone: Way, grid: FloatArray) -> Plan:
-    """Group clients and follow the advice through the judged blocks; return what came of it and the last plan.
+def follow_advice(runner: Runner, whole: Way, alone: Way) -> Way:
+    """Group clients and follow the advice through the judged blocks; return what came of it, and whom it groups last.
 
-    Parameters
-    ----------
-    runner : Runner
-    whole, alone : Way
-        The federation of all clients, and each alone.
-    grid : array
-        Stepsizes to try in groups.
+    `whole` is the federation of all clients. It is also the answer if no group is worth a sentence.
     """
-    judge, edges, targets = runner.judge, runner.blocks.edges, runner.data.targets
-    ends = sorted({*np.linspace(judge.first, judge.blocks, _SEARCHES + 1).astype(int)[:-1].tolist(), judge.blocks})
-    partitions = {end: split_by_law(estimate_laws(runner.features, targets, edges[: end + 1])) for end in ends}
+    judge, targets, ends = runner.judge, runner.data.targets, (runner.judge.first, runner.judge.blocks)
+    together, own = judge.follow(whole), judge.follow(alone)
+    searches = sorted({*np.linspace(*ends, _SEARCHES + 1).astype(int).tolist()})
+    levels = {end: split_by_law(estimate_laws(runner.features, targets, judge.edges[: end + 1])) for end in searches}
+    grid = np.unique([scenario.common_stepsize for scenario in whole.scenarios])
+    used = [float(own.settings[0]), together.scenarios[0].common_stepsize]  # type: ignore[arg-type]
+    grid = grid[(grid > min(used) / 2) & (grid < max(used) * 2)]
     tried = {runner.everybody: whole}
-    for group in sorted({group for levels in partitions.values() for level in levels for group in level}):
+    for group in sorted({group for partitions in levels.values() for part in partitions for group in part}):
         if len(group) > 1 and group not in tried:
             with suppress(InvalidValueError):  # the scenario may have parts that need more clients
-                tried[group] = runner.federation(group, grid, runner.shared(few=True))
-    errors, plan, counts = np.zeros_like(alone.errors[0]), Plan(alone.errors[0]), set[int]()
-    for end in range(judge.first, judge.blocks + 1):
-        levels = partitions[max(at for at in ends if at <= end)]
-        plan = _decide(judge, levels, tried, alone, end)
-        if end < judge.blocks:
-            errors[end] = plan.errors[end]
-            counts.update(setting.num_shared for _, setting in plan.groups)
-    return replace(plan, errors=errors, shared_counts=frozenset(counts))
+                tried[group] = runner.federation(group, runner.shared(few=True), grid)
+    followed, counts, plan = np.zeros_like(own.errors), set[int](), whole
+    for end in range(ends[0], ends[1] + 1):
+        plan = _decide(runner, levels[max(at for at in searches if at <= end)], tried, alone, end)
+        if end < ends[1]:
+            followed[0, end] = plan.errors[0, end]
+            counts.update(plan.costs if plan.groups else ())
+    members = runner.mask([k for group in plan.groups for k in group])
+    plan = replace(plan, errors=followed, shared_counts=frozenset(counts))
+    gain = judge.among(members).gain(plan, own)
+    is_worth_it = not math.isnan(gain.value) and (2 * members.sum() >= members.size or gain.helps)
+    return plan if is_worth_it else together
 
 
-def _decide(judge: Judge, partitions: list[list[Clients]], tried: dict[Clients, Way], alone: Way, end: int) -> Plan:
+def _decide(runner: Runner, partitions: list[list[Clients]], tried: dict[Clients, Way], alone: Way, end: int) -> Way:
     """Return the federation of everybody, unless groups did better before block `end`; finer ones must be clearly."""
-    best = _federation(judge, tried, partitions[0][0], end)
+    judge, past = runner.judge, slice(runner.judge.first, end)
+    own, best = alone.at([judge.best(alone, end)]), tried[runner.everybody]
+    best = best.at([judge.best(best, end)])
     for depth, partition in enumerate(partitions[1:]):
-        plan = sum((_together(judge, tried, group, alone, end) for group in partition[1:]),
-                   _together(judge, tried, partition[0], alone, end))  # fmt: skip
-        past = [judge.past_errors(each.errors, end).sum() for each in (plan, best)]
-        if past[0] < past[1] and (depth == 0 or judge.past_gain(plan.errors, best.errors, end).helps):
+        plan = replace(best, errors=own.errors.copy(), settings=(), groups=())
+        for group in partition:
+            if group not in tried:
+                continue
+            members, way = runner.mask(group), tried[group].at([judge.best(tried[group], end)])
+            gain = judge.gain(way, replace(own, errors=np.where(members, own.errors, 0.0)), blocks=past)
+            is_minority = 4 * len(group) < members.size
+            if gain.helps if is_minority else gain.value > 0 or not gain.matters:
+                plan.errors[..., members] = way.errors[..., members]
+                plan = replace(plan, settings=(*plan.settings, *way.settings), groups=(*plan.groups, group))
+        sums = [judge.past_errors(way.errors, end).sum() for way in (plan, best)]
+        if sums[0] < sums[1] and (depth == 0 or judge.gain(plan, best, blocks=past).helps):
             best = plan
     return best
-
-
-def _together(judge: Judge, tried: dict[Clients, Way], group: Clients, alone: Way, end: int) -> Plan:
-    """Return the plan of one group: a federation, or each alone."""
-    members = np.isin(np.arange(alone.errors.shape[-1]), group)
-    own = Plan(np.where(members, alone.errors[judge.best(alone, end)], 0.0))
-    if group not in tried:
-        return own
-    plan = _federation(judge, tried, group, end)
-    gain = judge.past_gain(plan.errors, own.errors, end)
-    is_minority = 4 * len(group) < len(members)
-    return plan if (gain.helps if is_minority else gain.value > 0 or not gain.matters) else own
-
-
-def _federation(judge: Judge, tried: dict[Clients, Way], group: Clients, end: int) -> Plan:
-    way = tried[group]
-    setting = judge.best(way, end)
-    return Plan(way.errors[setting], ((group, way.scenarios[setting]),))
 
 
 def _split(laws: Laws, group: Clients) -> tuple[Clients, ...]:

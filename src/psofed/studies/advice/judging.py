@@ -20,6 +20,7 @@ how often it holds).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 from psofed.results.estimates import students_factor
 from psofed.scenario import Scenario
+
+Clients = tuple[int, ...]
 
 # Blocks of time; the first quarter only serves to choose from.
 _BLOCKS = 24
@@ -36,44 +39,6 @@ TOLERANCE = 10**0.01 - 1
 # Slow waves that an interval is taken from; more of them where few degrees of freedom would say nothing, because the
 # intervals of all clients are to hold together.
 _WAVES, _CLIENT_WAVES = 4, 8
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Time cut into blocks in which every client's rows weigh the same in all.
-
-    Attributes
-    ----------
-    edges : array (blocks + 1,)
-        First iteration of each block, and the end.
-    counts : array (blocks, K)
-        Rows of each client in each block.
-    """
-
-    edges: NDArray[np.int64]
-    counts: FloatArray
-
-    def sums(self, errors: FloatArray) -> FloatArray:
-        """Sum errors (…, iterations, K) within blocks, (…, blocks, K); those that are not finite become infinite."""
-        sums = np.add.reduceat(errors, self.edges[:-1], axis=-2)
-        return np.where(np.isfinite(sums), sums, np.inf)
-
-
-def cut_into_blocks(samples: Sequence[int], count: int = _BLOCKS) -> Blocks:
-    """Cut time into blocks that hold equal shares of the clients' rows, each client weighing as much as any other.
-
-    Examples
-    --------
-    >>> cut_into_blocks((6, 6), 3).edges.tolist(), cut_into_blocks((4, 400), 4).edges.tolist()
-    ([0, 2, 4, 6], [0, 2, 4, 200, 400])
-    """
-    lengths = np.asarray(samples)
-    n = np.arange(lengths.max())
-    active = n[:, None] < lengths
-    mass = np.cumsum((active / lengths).sum(axis=1))
-    inner = np.searchsorted(mass / mass[-1], np.arange(1, count) / count - 1e-12) + 1
-    edges = np.unique(np.concatenate([[0], np.minimum(inner, n.size), [n.size]]))
-    return Blocks(edges, np.add.reduceat(active.astype(np.float64), edges[:-1], axis=0))
 
 
 @dataclass(frozen=True)
@@ -113,87 +78,109 @@ class Gain:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """A way to learn at all its settings.
+    """A way to learn: at all settings that were tried, or, with a single row of errors, as it was followed.
 
     Attributes
     ----------
     name, title : str
         For programs and for people.
     errors : array (settings, blocks, K)
-        Sums of squared errors, zero for clients that do not take part.
-    scenarios : tuple of Scenario
-        Federations; empty without one.
-    stepsizes : tuple of float
-        Stepsizes of a model without a federation, if it has one.
+        Sums of squared errors, zero for clients that do not take part and, once followed, in blocks before the judged.
+    settings : tuple of Scenario or float
+        Federations, or stepsizes of a model without one; empty without a stepsize. Of a way that was followed, those
+        to use from now on: one for each of the groups.
+    groups : tuple of tuples
+        Clients that federate with each other.
+    shared_counts : frozenset of int
+        Numbers of shared parameters in the judged blocks.
     """
 
     name: str
     title: str
     errors: FloatArray
-    scenarios: tuple[Scenario, ...] = ()
-    stepsizes: tuple[float, ...] = ()
+    settings: tuple[Scenario | float, ...] = ()
+    groups: tuple[Clients, ...] = ()
+    shared_counts: frozenset[int] = frozenset()
 
     @property
     def costs(self) -> list[int]:
         """The shared parameters, which decide between settings that are equally good."""
-        return [scenario.num_shared for scenario in self.scenarios] or [0] * len(self.errors)
+        return [s.num_shared if isinstance(s, Scenario) else 0 for s in self.settings] or [0] * len(self.errors)
 
-    def only(self, num_shared: int) -> "Way":
-        """Return the settings with a number of shared parameters."""
-        places = [place for place, cost in enumerate(self.costs) if cost == num_shared]
-        return replace(self, errors=self.errors[places], scenarios=tuple(self.scenarios[at] for at in places))
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """The federations among the settings."""
+        return tuple(s for s in self.settings if isinstance(s, Scenario))
+
+    def at(self, places: Sequence[int]) -> "Way":
+        """Return some of the settings."""
+        return replace(self, errors=self.errors[places], settings=tuple(self.settings[at] for at in places))
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """A way to learn as it did in the judged blocks, its setting always chosen before.
+class Judge:
+    """Compares ways to learn over blocks of time in which every client's rows weigh the same in all.
 
     Attributes
     ----------
-    errors : array (judged blocks, K)
-        Sums of squared errors.
-    last : int
-        The setting that is best after the last block: what to use from now on.
-    picks : tuple of int
-        Settings used in the judged blocks.
+    edges : array (blocks + 1,)
+        First iteration of each block, and the end.
+    counts : array (blocks, K)
+        Rows of each client in each block; zero for clients that do not count.
     """
 
-    errors: FloatArray
-    last: int = 0
-    picks: tuple[int, ...] = ()
+    edges: NDArray[np.int64]
+    counts: FloatArray
 
-    def filled(self, members: NDArray[np.bool_], other: "Judged") -> "Judged":
-        """Return it for members, and the other for everyone else."""
-        return replace(self, errors=np.where(members, self.errors, other.errors))
+    @classmethod
+    def of(cls, samples: Sequence[int], count: int = _BLOCKS) -> "Judge":
+        """Cut time into blocks that hold equal shares of the clients' rows, each client weighing as much as any other.
 
+        Examples
+        --------
+        >>> Judge.of((6, 6), 3).edges.tolist(), Judge.of((4, 400), 4).edges.tolist()
+        ([0, 2, 4, 6], [0, 2, 4, 200, 400])
+        """
+        lengths = np.asarray(samples)
+        n = np.arange(lengths.max())
+        active = n[:, None] < lengths
+        mass = np.cumsum((active / lengths).sum(axis=1))
+        inner = np.searchsorted(mass / mass[-1], np.arange(1, count) / count - 1e-12) + 1
+        edges = np.unique(np.concatenate([[0], np.minimum(inner, n.size), [n.size]]))
+        return cls(edges, np.add.reduceat(active.astype(np.float64), edges[:-1], axis=0))
 
-class Judge:
-    """Compares ways to learn over the same blocks.
+    def among(self, clients: NDArray[np.bool_]) -> "Judge":
+        """Return a judge for whom only some clients count."""
+        return replace(self, counts=self.counts * clients)
 
-    Parameters
-    ----------
-    blocks : Blocks
-    clients : bool array (K,), optional
-        Who counts; all by default.
-    """
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.counts)
 
-    def __init__(self, blocks: Blocks, clients: NDArray[np.bool_] | None = None) -> None:
-        self._counts = blocks.counts if clients is None else blocks.counts * clients
-        self.blocks: int = len(blocks.counts)
-        self.first: int = max(1, self.blocks // 4)
-        self.rows: FloatArray = self._counts[self.first :].sum(axis=0)
+    @property
+    def first(self) -> int:
+        """The first judged block."""
+        return max(1, self.blocks // 4)
+
+    @cached_property
+    def rows(self) -> FloatArray:
+        """Judged rows of each client."""
+        return np.asarray(self.counts[self.first :].sum(axis=0))
+
+    @cached_property
+    def _weights(self) -> FloatArray:
         is_judged = self.rows > 0
-        self._weights = is_judged / np.where(is_judged, self.rows, 1.0) / max(is_judged.sum(), 1)
+        return np.asarray(is_judged / np.where(is_judged, self.rows, 1.0) / max(is_judged.sum(), 1))
 
-    def choose(self, way: Way) -> Judged:
-        """Choose among the settings of a way to learn, from the past only."""
-        picks = [self.best(way, end) for end in range(self.first, self.blocks + 1)]
-        judged = [way.errors[pick, self.first + at] for at, pick in enumerate(picks[:-1])]
-        return Judged(np.array(judged), picks[-1], tuple(picks[:-1]))
+    def sums(self, errors: FloatArray) -> FloatArray:
+        """Sum errors (…, iterations, K) within blocks, (…, blocks, K); those that are not finite become infinite."""
+        sums = np.add.reduceat(errors, self.edges[:-1], axis=-2)
+        return np.where(np.isfinite(sums), sums, np.inf)
 
     def past_errors(self, errors: FloatArray, end: int) -> FloatArray:
         """Return mean squared errors (…, K) in the later half of the blocks before `end`, of errors (…, blocks, K)."""
-        rows = self._counts[end // 2 : end].sum(axis=0)
+        rows = self.counts[end // 2 : end].sum(axis=0)
         sums = np.where(rows > 0, errors[..., end // 2 : end, :].sum(axis=-2), 0.0)
         return np.asarray(sums / np.where(rows > 0, rows, 1.0))
 
@@ -207,29 +194,34 @@ class Judge:
         close = score <= (1 + TOLERANCE) * score.min()
         return int(np.lexsort((way.costs, ~close))[0])
 
-    def error(self, judged: Judged) -> float:
+    def follow(self, way: Way) -> Way:
+        """Choose among the settings of a way to learn in each judged block, from the past only."""
+        if len(way.errors) == 1:
+            return way
+        *picks, last = [self.best(way, end) for end in range(self.first, self.blocks + 1)]
+        errors = np.zeros_like(way.errors[:1])
+        errors[0, self.first :] = way.errors[picks, range(self.first, self.blocks)]
+        used = frozenset(way.costs[pick] for pick in picks)
+        return replace(way, errors=errors, settings=way.settings[last : last + 1], shared_counts=used)
+
+    def error(self, way: Way) -> float:
         """Return E."""
-        return float(self._by_block(judged.errors).sum())
+        return float(self._by_block(way.errors[0])[self.first :].sum())
 
-    def client_errors(self, judged: Judged) -> FloatArray:
+    def client_errors(self, way: Way) -> FloatArray:
         """Return each client's mean squared error, shape (K,); NaN for one that has no judged row."""
-        return np.where(self.rows > 0, judged.errors.sum(axis=0) / np.maximum(self.rows, 1.0), np.nan)
+        sums = way.errors[0, self.first :].sum(axis=0)
+        return np.where(self.rows > 0, sums / np.maximum(self.rows, 1.0), np.nan)
 
-    def gain(self, judged: Judged, other: Judged, confidence: float = 0.95, recent: bool = False) -> Gain:
-        """Return how much less the first's error is than the other's; `recent` takes the later half of the blocks."""
-        start = len(judged.errors) // 2 if recent else 0
-        first, second = (self._by_block(way.errors)[start:] for way in (judged, other))
+    def gain(self, way: Way, other: Way, confidence: float = 0.95, blocks: slice | None = None) -> Gain:
+        """Return how much less the first's error is than the other's, in all judged blocks or some."""
+        first, second = (self._by_block(of.errors[0])[blocks or slice(self.first, None)] for of in (way, other))
         return ratio_gain(first, second, confidence)
 
-    def past_gain(self, errors: FloatArray, other: FloatArray, end: int) -> Gain:
-        """Return the gain of errors (blocks, K) on others in the judged blocks before `end`."""
-        first, second = (self._by_block(of[self.first : end]) for of in (errors, other))
-        return ratio_gain(first, second)
-
-    def client_gains(self, judged: Judged, other: Judged) -> list[Gain]:
+    def client_gains(self, way: Way, other: Way) -> list[Gain]:
         """Return every client's gain, with intervals that hold for all clients together (Bonferroni)."""
         confidence = 1 - 0.05 / max(int((self.rows > 0).sum()), 1)
-        pairs = zip(judged.errors.T, other.errors.T, strict=True)
+        pairs = zip(*(of.errors[0, self.first :].T for of in (way, other)), strict=True)
         return [ratio_gain(first, second, confidence, _CLIENT_WAVES) for first, second in pairs]
 
     def _by_block(self, errors: FloatArray) -> FloatArray:

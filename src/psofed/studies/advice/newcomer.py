@@ -20,8 +20,8 @@ from psofed.data.standardise import standardise
 from psofed.scenario import Scenario
 from psofed.studies.advice.advice import Newcomer
 from psofed.studies.advice.cautions import BOUND
-from psofed.studies.advice.judging import TOLERANCE
-from psofed.studies.advice.running import Clients, Runner, least_squares_errors
+from psofed.studies.advice.judging import TOLERANCE, Clients
+from psofed.studies.advice.ways import Runner, least_squares_errors
 
 _MOST_CLIENTS, _FEWEST_CLIENTS = 12, 4
 _DRAWS = 999
@@ -29,7 +29,7 @@ _DRAWS = 999
 
 def ask_newcomer(runner: Runner, clients: Clients, setting: Scenario) -> Newcomer | None:
     """Return what a client gains that joins a federation of others; None with too few clients or rows."""
-    edges, data = runner.blocks.edges, runner.data
+    edges, data = runner.judge.edges, runner.data
     start = int(edges[len(edges) // 2])
     places = np.unique(np.linspace(0, len(clients) - 1, _MOST_CLIENTS).astype(int)).tolist()
     make_features = runner.scenario.model.make_features(data.num_columns, runner.scenario.dimension)

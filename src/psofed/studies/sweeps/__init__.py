@@ -6,9 +6,8 @@ that are missing, `result` labels what came out.
 
 from psofed.studies.sweeps.cell import Cell, CellResult, compute_cell
 from psofed.studies.sweeps.execute import SweepInterrupted, run_cells
-from psofed.studies.sweeps.files import load_result
 from psofed.studies.sweeps.grid import Axis, Grid, make_grid, read_grid
-from psofed.studies.sweeps.result import SweepResult, run_sweep, sweep
+from psofed.studies.sweeps.result import SweepResult, load_result, run_sweep, sweep
 from psofed.studies.sweeps.store import CellStore
 
 __all__ = [

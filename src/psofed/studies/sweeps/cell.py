@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from psofed._version import __version__
 from psofed.common.fingerprint import class_digest, source_digest
 from psofed.common.types import ProgressCallback
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.results import Estimate, estimate, find_unsteady
 from psofed.results.estimates import CONFIDENCE
 from psofed.results.metrics import HONEST
@@ -22,8 +22,6 @@ from psofed.settings.simulation import SimulationSettings
 
 # Packages that cannot change the result of a simulation. All others count, so a new package is never forgotten.
 _BYSTANDERS = ("cli", "explore", "federation", "paper", "render", "results/reports", "studies", "testing", "theory")
-
-_CHANGE = "_tail_change"
 
 
 @dataclass(frozen=True)
@@ -63,22 +61,13 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """Digest of the cell, of the code of its parts, of psofed's version and of the engine's sources."""
-        text = json.dumps(
-            [
-                self.identity,
-                [class_digest(type(part)) for part in self.scenario.parts()],
-                [self.trials, self.seed, self.tail, self.precision],
-                [
-                    metric if isinstance(metric, str) else [metric.to_mapping(), class_digest(type(metric))]
-                    for metric in self.metrics
-                ],
-                __version__,
-                engine_digest(),
-                # A defence measures by what theory says of honest clients.
-                *([source_digest("theory")] if self.scenario.defence is not None else []),
-            ],
-            sort_keys=True,
-        )
+        parts = [class_digest(type(part)) for part in self.scenario.parts()]
+        metrics = [m if isinstance(m, str) else [m.to_mapping(), class_digest(type(m))] for m in self.metrics]
+        code = [__version__, engine_digest()]
+        if self.scenario.defence is not None:  # it measures by what theory says of honest clients
+            code.append(source_digest("theory"))
+        settings = [self.trials, self.seed, self.tail, self.precision]
+        text = json.dumps([self.identity, parts, settings, metrics, *code], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
@@ -119,37 +108,30 @@ class CellResult:
     confidence: float = CONFIDENCE
 
     @classmethod
-    def restored(cls, about: Mapping[str, Any], read: Callable[[str], NDArray[Any]]) -> "CellResult":
-        """Return the result of which :attr:`about` tells, with arrays as in :attr:`arrays`; any exception if forged."""
-        if not all(isinstance(value, int | float) for value in about["defence"].values()):
-            raise ValueError("a defence is summarised by numbers")
-        diverged_at = read("diverged_at")
-        arrays = {name: read(name) for metric in about["metrics"] for name in (metric, metric + _CHANGE)}
-        for values in arrays.values():
-            if values.shape != diverged_at.shape or values.dtype != np.float64 or diverged_at.dtype != np.int64:
-                raise ValueError(f"an array has shape {values.shape} and type {values.dtype}")
+    def from_plain(cls, plain: Mapping[str, Any]) -> "CellResult":
+        """Return the result whose :meth:`to_plain` this is; any exception if it is forged."""
+        diverged_at, trials = np.array(plain["diverged_at"]), (len(plain["diverged_at"]),)
+        levels, changes = (
+            {str(metric): np.array(values, np.float64) for metric, values in plain[name].items()}
+            for name in ("steady_state", "tail_change")
+        )
+        shapes = {values.shape for values in (diverged_at, *levels.values(), *changes.values())}
+        if shapes != {trials} or diverged_at.dtype != np.int64 or levels.keys() != changes.keys():
+            raise ValueError(f"shapes are {shapes}, expected {trials} for each metric")
+        defence = {str(name): float(value) for name, value in plain["defence"].items()}
+        engine, notes = str(plain["engine"]), tuple(map(str, plain["notes"]))
         return cls(
-            steady_state={metric: arrays[metric] for metric in about["metrics"]},
-            tail_change={metric: arrays[metric + _CHANGE] for metric in about["metrics"]},
-            diverged_at=diverged_at,
-            engine=str(about["engine"]),
-            seconds=float(about["seconds"]),
-            notes=tuple(map(str, about["notes"])),
-            defence=about["defence"],
-            confidence=float(about["confidence"]),
+            levels, changes, diverged_at, engine, float(plain["seconds"]), notes, defence, float(plain["confidence"])
         )
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """Everything but the arrays, as plain values."""
-        named = {name: getattr(self, name) for name in ("engine", "seconds", "notes", "defence", "confidence")}
-        return {"trials": self.trials, "metrics": list(self.steady_state), **named}
-
-    @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name: a metric's changes over the tail are its name with ``_tail_change``."""
-        changes = {metric + _CHANGE: values for metric, values in self.tail_change.items()}
-        return {**self.steady_state, **changes, "diverged_at": self.diverged_at}
+    def to_plain(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON with its infinities."""
+        arrays = {"steady_state": self.steady_state, "tail_change": self.tail_change}
+        return {
+            **{name: getattr(self, name) for name in ("engine", "seconds", "notes", "defence", "confidence")},
+            **{name: {metric: v.tolist() for metric, v in of.items()} for name, of in arrays.items()},
+            "diverged_at": self.diverged_at.tolist(),
+        }
 
     @property
     def trials(self) -> int:
@@ -191,10 +173,8 @@ def compute_cell(cell: Cell, progress: ProgressCallback | None = None) -> CellRe
     """
     from psofed.simulation.monte_carlo import run_trials
 
-    settings = SimulationSettings(
-        cell.trials, cell.seed, threads=1, tail=cell.tail, progress=progress, metrics=cell.metrics,
-        precision=cell.precision,
-    )  # fmt: skip
+    how = {"tail": cell.tail, "metrics": cell.metrics, "precision": cell.precision}
+    settings = SimulationSettings(cell.trials, cell.seed, threads=1, progress=progress, **how)
     result = run_trials(cell.scenario, settings)
     unmeasured = {}  # nobody is honest, or the fleet is too large to measure it without being asked
     if cell.scenario.num_byzantine and HONEST not in result.steady_state:

@@ -6,9 +6,8 @@ with a hollow marker, so neither flattens the rest. All panels share their axes.
 
 import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from psofed.results.metrics import label_of
 from psofed.scenario.describe import field_title
 
 if TYPE_CHECKING:
-    from psofed.scenario import Scenario
     from psofed.studies.sweeps.grid import Axis
     from psofed.studies.sweeps.result import SweepResult
 
@@ -32,27 +30,8 @@ MOST_CURVES, MOST_PANELS = 28, 36
 _MOST_COLUMNS = 4  # of panels, before they wrap
 _LONGEST_LABEL = 26
 
-_THEORY = "exact theory"
-
 # Values more than this above the lowest are marked at the edge if the range is wider than a picture can show.
 _WIDEST = 45.0
-
-
-@dataclass(frozen=True)
-class FacetLayout:
-    """Which axis of the grid has which role in the picture; fields that are left over share the colours.
-
-    Attributes
-    ----------
-    x : int
-    hue : tuple of int
-    col, row : int or None
-    """
-
-    x: int
-    hue: tuple[int, ...]
-    col: int | None
-    row: int | None
 
 
 class FacetFields(TypedDict, total=False):
@@ -64,44 +43,55 @@ class FacetFields(TypedDict, total=False):
     row: str | None
 
 
+class FacetLayout(NamedTuple):
+    """Which axes of the grid have which role in the picture; fields that are left over share the colours."""
+
+    x: int
+    hue: tuple[int, ...]
+    col: int | None
+    row: int | None
+
+
 def sweep_chart(
     result: "SweepResult", metric: str = "network_mse", theory: bool = False, **fields: Unpack[FacetFields]
 ) -> Panels:
     """Return the steady states in dB with 95 % intervals; see :meth:`psofed.SweepResult.plot` for the arguments."""
     check_choice("metric", metric, result.titles)
-    layout, unit = choose_layout(result, **fields), label_of(metric).shown_unit
-    columns, rows = _size(result, layout.col), _size(result, layout.row)
-    places = list(itertools.product(range(rows), range(columns)))
-    panels = [_panel(result, metric, layout, place, theory) for place in places]
-    if theory and not any(curve.label == _THEORY for panel in panels for curve in panel):
-        _refuse_theory(result, metric, result.grid.axes[layout.x])
-    positions, names, is_log = _abscissa(result.grid.axes[layout.x])
+    layout, unit, axes = choose_layout(result, **fields), label_of(metric).shown_unit, result.grid.axes
+    columns, rows = (1 if number is None else len(axes[number].values) for number in (layout.col, layout.row))
+    predicted = _predicted(result, metric, axes[layout.x]) if theory else None
+    panels = [
+        _panel(result, metric, layout, (row, column), predicted) for row in range(rows) for column in range(columns)
+    ]
+    positions, names, is_log = _abscissa(axes[layout.x])
     ticks = None if names is None else tuple(zip(positions.tolist(), names, strict=True))
-    scales = Scale(log=is_log, ticks=ticks), Scale(limits=_limits(list(itertools.chain(*panels))))
+    scales = Scale(log=is_log, ticks=ticks), Scale(limits=_limits([curve for panel in panels for curve in panel]))
+    has_titles = [layout.col is not None and (place < columns or layout.row is None) for place in range(len(panels))]
     charts: list[Chart | None] = [
-        Chart(_title(result, layout, place), *scales, panel) for place, panel in zip(places, panels, strict=True)
+        Chart(_named(axes, layout.col, place % columns, 34) if has_titles[place] else "", *scales, panel)
+        for place, panel in enumerate(panels)
     ]
     across = columns
     if layout.row is None and columns > _MOST_COLUMNS:
         across = min(_MOST_COLUMNS, max(math.ceil(math.sqrt(columns)), 3))
     down = -(-len(charts) // across)
     charts += [None] * (down * across - len(charts))
-    size = (6.0, 3.9) if len(places) == 1 else (max(2.1, 9.5 / across), max(1.9, min(2.6, 9.0 / down)))
+    size = (6.0, 3.9) if len(panels) == 1 else (max(2.1, 9.5 / across), max(1.9, min(2.6, 9.0 / down)))
     return Panels(
         title="",
         charts=tuple(tuple(charts[row * across : (row + 1) * across]) for row in range(down)),
         shared=True,
-        x=field_title(result.grid.axes[layout.x].name),
+        x=field_title(axes[layout.x].name),
         y=f"steady-state {result.titles[metric]}{f' ({unit})' if unit else ''}",
-        legend=", ".join(field_title(result.grid.axes[number].name) for number in layout.hue),
-        right=() if layout.row is None else tuple(_named(result, layout.row, at, 30) for at in range(rows)),
+        legend=", ".join(field_title(axes[number].name) for number in layout.hue),
+        right=() if layout.row is None else tuple(_named(axes, layout.row, at, 30) for at in range(rows)),
         size=(size[0] * across + 0.5, size[1] * down + 0.6),
     )
 
 
 def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> FacetLayout:
     """Assign the fields that vary; those that are not given are chosen so that most pictures look right."""
-    axes = result.grid.axes
+    axes, count = result.grid.axes, result.grid.shape
     given: dict[str, int] = {}
     for role, field in fields.items():
         if role not in FacetFields.__annotations__:
@@ -114,7 +104,7 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
         elif field is not None:
             raise InvalidValueError(role, field, "the name of a field of this sweep")
     left = [number for number in range(len(axes)) if number not in given.values()]
-    count, numeric = result.grid.shape, [axis.is_numeric for axis in axes]
+    numeric = [axis.is_numeric for axis in axes]
     if "x" not in given and not left:
         raise InvalidValueError("x", None, "a field that is not a colour or a panel already")
     preferences: dict[str, Callable[[int], tuple[float, ...]]] = {
@@ -134,72 +124,73 @@ def choose_layout(result: "SweepResult", **fields: Unpack[FacetFields]) -> Facet
     if curves > MOST_CURVES or panels > MOST_PANELS:
         what = f"{curves} curves" if curves > MOST_CURVES else f"{panels} panels"
         names = ", ".join(f"{axis.name} ({len(axis.values)})" for axis in axes)
-        raise InvalidValueError(
-            "picture",
-            f"{what} of a sweep over {names}",
+        allowed = (
             f"at most {MOST_CURVES} curves and {MOST_PANELS} panels; choose x, hue, col and row, or draw some of the "
-            "values (--only FIELD=VALUE, SweepResult.select)",
+            "values (--only FIELD=VALUE, SweepResult.select)"
         )
+        raise InvalidValueError("picture", f"{what} of a sweep over {names}", allowed)
     return layout
 
 
 def _panel(
-    result: "SweepResult", metric: str, layout: FacetLayout, place: tuple[int, int], theory: bool
+    result: "SweepResult", metric: str, layout: FacetLayout, place: tuple[int, int], predicted: FloatArray | None
 ) -> tuple[Series, ...]:
-    """Return the curves of one panel, a colour for each combination of the hues; `theory` as lines beside points."""
-    axis, shown = result.grid.axes[layout.x], label_of(metric).shown
-    cells = np.arange(len(result.cells)).reshape(result.grid.shape)
-    scenarios = [cell.scenario for cell in result.grid.cells()] if theory and axis.is_numeric else []
-    positions, _, _ = _abscissa(axis)
+    """Return the curves of one panel, a colour for each combination of the hues; theory as lines beside points."""
+    axes, shown, estimates = result.grid.axes, label_of(metric).shown, result.estimates(metric)
+    axis, hue_axes = axes[layout.x], [axes[number] for number in layout.hue]
+    positions, is_numeric = _abscissa(axis)[0], axis.is_numeric
     order = np.argsort(positions, kind="stable")
-    hues = [range(_size(result, number)) for number in layout.hue]
-    count, curves, lines = math.prod(map(len, hues)), [], []
-    for index, (chosen, label) in enumerate(zip(itertools.product(*hues), _hue_labels(result, layout), strict=True)):
-        where: list[Any] = [slice(None)] * cells.ndim
-        for number, at in zip((layout.row, layout.col, *layout.hue), (*place, *chosen), strict=True):
-            if number is not None:
-                where[number] = at
-        points = cells[tuple(where)][order].tolist()
-        estimates = [result.cells[at].estimate(metric) for at in points]
-        middle, low, high = (shown(np.array(c)) for c in zip(*(e.typical for e in estimates), strict=True))
+    fixed = {number: at for number, at in zip((layout.row, layout.col), place, strict=True) if number is not None}
+    hues = list(itertools.product(*(range(len(each.values)) for each in hue_axes)))
+    curves, lines, count = [], [], len(hues)
+    # Numbers in order are shades in order.
+    is_shaded = count > 2 and len(hue_axes) == 1 and hue_axes[0].is_numeric
+    ranks = np.argsort(np.argsort(hue_axes[0].labels)) if is_shaded else np.arange(count)
+    for index, (chosen, rank) in enumerate(zip(hues, ranks.tolist(), strict=True)):
+        where = fixed | dict(zip(layout.hue, chosen, strict=True))
+        index_in = tuple(where.get(number, slice(None)) for number in range(len(axes)))
+        points = np.arange(len(result.cells)).reshape(result.grid.shape)[index_in][order].tolist()
+        middle, low, high = (shown(np.array(c)) for c in zip(*(estimates[at].typical for at in points), strict=True))
         # Names have no order to be joined by a line: their points stand beside each other.
-        shift = 0.0 if axis.is_numeric else (index - (count - 1) / 2) * min(0.14, 0.7 / count)
-        style = _style(result, layout, index, count, theory or not axis.is_numeric)
-        predicted = _predicted([scenarios[at] for at in points if scenarios], metric)
-        if np.isfinite(predicted).any():
-            lines.append(Series("", positions[order], to_decibels(predicted), colour=style["colour"]))
+        shift = 0.0 if is_numeric else (index - (count - 1) / 2) * min(0.14, 0.7 / count)
+        colour = 0.9 * rank / (count - 1) if is_shaded else index
+        line = "-" if is_shaded else LINES[index // len(COLOURS) % len(LINES)]
+        if predicted is not None and np.isfinite(predicted[points]).any():
+            lines.append(Series("", positions[order], to_decibels(predicted[points]), colour=colour))
+        label = ", ".join(_text(each.labels[at]) for each, at in zip(hue_axes, chosen, strict=True))
         curves.append(
             Series(
-                label, positions[order] + shift, middle, low, high, **style,
-                is_median=np.array([not estimate.is_typical for estimate in estimates]),
+                shortened(label, _LONGEST_LABEL),
+                positions[order] + shift,
+                middle,
+                low,
+                high,
+                colour=colour,
+                marker=MARKERS[rank % len(MARKERS)],
+                line="" if predicted is not None or not is_numeric else line,
+                is_median=np.array([not estimates[at].is_typical for at in points]),
                 is_lost=np.array([result.cells[at].num_diverged > 0 for at in points]),
             )
-        )  # fmt: skip
-    legend = [Series(_THEORY, np.empty(0), np.empty(0), colour="0.35")] if lines else []
+        )
+    legend = [Series("exact theory", np.empty(0), np.empty(0), colour="0.35")] if lines else []
     return (*lines, *curves, *legend)
 
 
-def _refuse_theory(result: "SweepResult", metric: str, axis: "Axis") -> None:
-    """Say why no point has a theory, or no line can join those that have."""
+def _predicted(result: "SweepResult", metric: str, axis: "Axis") -> FloatArray:
+    """Return what the exact theory says of all points, NaN where it does not cover them; refuse if it covers none."""
+    from psofed.theory.prediction import predict
+
     if not axis.is_numeric:
         raise InvalidValueError("theory", True, f"left out where {axis.fields[0]}, along x, is not a number")
-    from psofed.theory.prediction import predict
-
-    getattr(predict(next(result.grid.scenarios())), metric, None)  # refuses by name what it does not cover
-    raise NotCoveredError(f"there is no theory of {metric} at these points")
-
-
-def _predicted(scenarios: "list[Scenario]", metric: str) -> FloatArray:
-    """Return what the exact theory says of some scenarios, NaN where it does not cover them."""
-    from psofed.theory.prediction import predict
-
-    def level(scenario: "Scenario") -> float:
+    levels, refused = np.full(len(result.cells), math.nan), NotCoveredError(f"there is no theory of {metric}")
+    for at, cell in enumerate(result.grid.cells()):
         try:
-            return float(getattr(predict(scenario), metric, math.nan))  # some metrics are only simulated
-        except NotCoveredError:
-            return math.nan
-
-    return np.array([level(scenario) for scenario in scenarios])
+            levels[at] = getattr(predict(cell.scenario), metric, math.nan)  # some metrics are only simulated
+        except NotCoveredError as error:
+            refused = error
+    if not np.isfinite(levels).any():
+        raise refused
+    return levels
 
 
 def _limits(curves: list[Series]) -> tuple[float, float]:
@@ -214,49 +205,18 @@ def _limits(curves: list[Series]) -> tuple[float, float]:
         top = float(centres[centres <= top].max())
     # Bands are shown as far as they do not squeeze the curves.
     span = max(top - bottom, 0.5)
-    inside = ends[(ends > bottom - span) & (ends < top + span)]
-    if inside.size:
-        bottom, top = min(bottom, float(inside.min())), max(top, float(inside.max()))
+    inside = np.append(ends[(ends > bottom - span) & (ends < top + span)], [bottom, top])
+    bottom, top = float(inside.min()), float(inside.max())
     margin = 0.06 * max(top - bottom, 0.5)
     return bottom - margin, top + 1.5 * margin
-
-
-def _style(result: "SweepResult", layout: FacetLayout, index: int, count: int, is_named: bool) -> dict[str, Any]:
-    colour: float = index
-    line, rank = LINES[index // len(COLOURS) % len(LINES)], index
-    hues = [result.grid.axes[number] for number in layout.hue]
-    if count > 2 and len(hues) == 1 and hues[0].is_numeric:
-        # Numbers in order are shades in order.
-        rank = sorted(range(count), key=lambda at: hues[0].labels[at]).index(index)
-        line, colour = "-", 0.9 * rank / (count - 1)
-    return {"colour": colour, "marker": MARKERS[rank % len(MARKERS)], "line": "" if is_named else line}
-
-
-def _hue_labels(result: "SweepResult", layout: FacetLayout) -> list[str]:
-    labels = itertools.product(*(result.grid.axes[number].labels for number in layout.hue))
-    return [shortened(", ".join(_text(label) for label in chosen), _LONGEST_LABEL) for chosen in labels]
-
-
-def _title(result: "SweepResult", layout: FacetLayout, place: tuple[int, int]) -> str:
-    if layout.col is None or (place[0] and layout.row is not None):
-        return ""
-    return _named(result, layout.col, place[1], 34)
-
-
-def _named(result: "SweepResult", number: int, place: int, longest: int) -> str:
-    axis = result.grid.axes[number]
-    return shortened(f"{field_title(axis.name)} = {_text(axis.labels[place])}", longest)
 
 
 def _abscissa(axis: "Axis") -> tuple[FloatArray, list[str] | None, bool]:
     """Return where the values stand, names for them if they are not numbers, and whether the axis is logarithmic."""
     labels = axis.labels
     if not axis.is_numeric:
-        return (
-            np.arange(len(labels), dtype=float),
-            [shortened(_text(label), _LONGEST_LABEL) for label in labels],
-            False,
-        )
+        names = [shortened(_text(label), _LONGEST_LABEL) for label in labels]
+        return np.arange(len(labels), dtype=float), names, False
     x = np.array(labels, dtype=float)
     ordered = np.sort(x)
     if len(x) < 3 or ordered[0] <= 0 or ordered[-1] < 15 * ordered[0]:
@@ -266,8 +226,9 @@ def _abscissa(axis: "Axis") -> tuple[FloatArray, list[str] | None, bool]:
     return x, None, bool(log.max() / log.min() < linear.max() / linear.min())
 
 
-def _size(result: "SweepResult", number: int | None) -> int:
-    return 1 if number is None else len(result.grid.axes[number].values)
+def _named(axes: "Sequence[Axis]", number: int | None, place: int, longest: int) -> str:
+    axis = axes[number or 0]
+    return shortened(f"{field_title(axis.name)} = {_text(axis.labels[place])}", longest)
 
 
 def _text(label: Any) -> str:

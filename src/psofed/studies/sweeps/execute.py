@@ -58,17 +58,11 @@ def run_cells(
     True
     """
     threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
-    results: dict[str, CellResult] = {}
-    missing: dict[str, Cell] = {}
-    for cell in cells:
-        if cell.key in results or cell.key in missing:
-            continue
-        kept = store.load(cell) if store is not None else None
-        if kept is not None:
-            results[cell.key] = kept
-        else:
-            missing[cell.key] = cell
-    total, kept_before = len(results) + len(missing), len(results)
+    unique = {cell.key: cell for cell in cells}
+    loaded = {} if store is None else {key: store.load(cell) for key, cell in unique.items()}
+    results = {key: result for key, result in loaded.items() if result is not None}
+    missing = {key: cell for key, cell in unique.items() if key not in results}
+    total, kept_before = len(unique), len(results)
 
     def report(done: float, _: int) -> None:
         if progress is not None:
@@ -164,22 +158,19 @@ class _Stopped(Exception):  # noqa: N818 (it is no error)
 
 
 def _compute(
-    cells: list[Cell], threads: int, executor: Executor | None, report: ProgressCallback | None
+    cells: list[Cell], threads: int, executor: Executor | None, report: ProgressCallback
 ) -> Iterator[tuple[Cell, CellResult]]:
     """Yield cells as they are finished; on any way out, end those under way."""
     if not cells:
         return
-    stop = threading.Event()
-    partly: dict[str, float] = {}
-    done = 0
-    local = executor is None
-    waiting = iter(cells)
-    running: dict[Future[CellResult], Cell] = {}
+    stop, partly, done = threading.Event(), dict[str, float](), 0
+    window = 2 * threads if executor is None else _REMOTE_WINDOW
+    waiting, running = iter(cells), dict[Future[CellResult], Cell]()
 
     with sending(executor, cells[0].scenario.data.rows, threads, stop) as sender:
         while True:
-            for cell in itertools.islice(waiting, (2 * threads if local else _REMOTE_WINDOW) - len(running)):
-                watch = (_watch(cell, partly, stop),) if local else ()
+            for cell in itertools.islice(waiting, window - len(running)):
+                watch = (_watch(cell, partly, stop),) if executor is None else ()
                 running[sender.submit(compute_cell, cell, *watch)] = cell
             if not running:
                 return
@@ -190,8 +181,7 @@ def _compute(
                 done += 1
                 partly.pop(cell.key, None)
                 yield cell, result
-            if report is not None:
-                report(done + sum(list(partly.values())), len(cells))
+            report(done + sum(list(partly.values())), len(cells))
 
 
 def _watch(cell: Cell, partly: dict[str, float], stop: threading.Event) -> ProgressCallback:

@@ -2,7 +2,8 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 
 from psofed.common.errors import InvalidValueError, MissingValueError, PsofedError, UnknownFieldError
 from psofed.common.toml import read_toml
+from psofed.common.types import IntArray
 from psofed.common.validation import check_tail
-from psofed.parts.metric import Metric
+from psofed.parts.base import Metric
 from psofed.parts.part import Part
+from psofed.render.numbers import significant
 from psofed.results.metrics import find_metrics, is_measured_by_client, metric_name
 from psofed.scenario import Scenario
 from psofed.scenario.changes import with_values
@@ -22,7 +25,7 @@ from psofed.scenario.mapping import part_or_value, scenario_from_mapping
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import Cell
 
-_KEYS = ("base", "grid", "trials", "seed", "tail", "metrics", "precision")
+RUN = ("trials", "seed", "tail", "metrics", "precision")  # settings of every point
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,6 @@ class Axis:
         Dotted names, as in the TOML file (``attack.num_byzantine``). The first one labels the axis.
     values : tuple of tuples
         One entry per point of the axis, holding a value for each field.
-    names : tuple of str
-        What the points are called, where their values say too little; made from the values by default.
 
     Examples
     --------
@@ -49,7 +50,6 @@ class Axis:
 
     fields: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
-    names: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -59,8 +59,6 @@ class Axis:
     @property
     def labels(self) -> list[Any]:
         """A number, string or truth value per point; parts by name, other values (ranges, lists) as JSON text."""
-        if self.names:
-            return list(self.names)
         first = [_label(point[0]) for point in self.values]
         if len({str(value) for value in first}) < len(first):  # parts of one kind that differ in options
             first = _tell_apart([point[0] for point in self.values])
@@ -144,11 +142,9 @@ class Grid:
 
     def scenarios(self) -> Iterator[Scenario]:
         """Yield the scenario of every point, in the order of the axes."""
+        fields = [field for axis in self.axes for field in axis.fields]
         for point in itertools.product(*(axis.values for axis in self.axes)):
-            changes: dict[str, Any] = {}
-            for axis, values in zip(self.axes, point, strict=True):
-                changes.update(zip(axis.fields, values, strict=True))
-            yield with_values(self.base, changes)
+            yield with_values(self.base, dict(zip(fields, itertools.chain(*point), strict=True)))
 
     def cells(self) -> list[Cell]:
         """Return the cell of every point, in the order of the axes."""
@@ -158,6 +154,40 @@ class Grid:
             Cell(s, self.trials, self.seed, check_tail(self.tail, s.iterations), metrics, precision)
             for s in self.scenarios()
         ]
+
+    def places(self, down: Sequence[int], across: Sequence[int]) -> IntArray:
+        """Return the numbers of all points as a matrix: its rows are all values of some axes, its columns of others."""
+        places = np.arange(math.prod(self.shape)).reshape(self.shape).transpose(*down, *across)
+        return places.reshape(-1, math.prod(self.shape[axis] for axis in across))
+
+    def checked(self) -> "Grid":
+        """Return the grid if every point of it is a valid scenario, before the first is computed."""
+        metrics = find_metrics(self.metrics)
+        for scenario in self.scenarios():
+            check_tail(self.tail, scenario.iterations)
+            is_measured_by_client(scenario, metrics)  # refuses the honest MSE where nobody is honest
+        return self
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain values that :meth:`from_plain` reads back; parts as in a file, metrics by name."""
+        return {
+            "base": self.base.to_mapping(),
+            "axes": [
+                [axis.fields, [[v.to_mapping() if isinstance(v, Part) else v for v in point] for point in axis.values]]
+                for axis in self.axes
+            ],
+            **{name: getattr(self, name) for name in RUN if name != "metrics"},
+            "metrics": list(map(metric_name, self.metrics)),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Grid":
+        """Make the grid again."""
+        axes = tuple(
+            Axis(tuple(fields), tuple(tuple(map(part_or_value, fields, point)) for point in points))
+            for fields, points in plain["axes"]
+        )
+        return cls(Scenario.from_mapping(plain["base"]), axes, **{name: plain[name] for name in RUN})
 
 
 def make_grid(base: Scenario | str | Path, grid: Mapping[Any, Any], **settings: Any) -> Grid:
@@ -177,16 +207,7 @@ def make_grid(base: Scenario | str | Path, grid: Mapping[Any, Any], **settings: 
     if not isinstance(grid, Mapping) or not grid:
         raise InvalidValueError("grid", grid, 'a mapping of fields to values, for example {"num_shared": [1, 5]}')
     axes = tuple(_axis(key, values) for key, values in grid.items())
-    return checked_grid(Grid(as_scenario(base, "base"), axes, **settings))
-
-
-def checked_grid(grid: Grid) -> Grid:
-    """Return the grid if every point of it is a valid scenario, before the first is computed."""
-    metrics = find_metrics(grid.metrics)
-    for scenario in grid.scenarios():
-        check_tail(grid.tail, scenario.iterations)
-        is_measured_by_client(scenario, metrics)  # refuses the honest MSE where nobody is honest
-    return grid
+    return Grid(as_scenario(base, "base"), axes, **settings).checked()
 
 
 def read_grid(path: str | Path) -> Grid:
@@ -214,27 +235,6 @@ def read_grid(path: str | Path) -> Grid:
         raise error.at(str(path)) from None
 
 
-def axes_to_json(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:
-    """Return the axes as plain values that :func:`axes_from_json` reads back; parts as in a file."""
-    return [
-        {"fields": axis.fields, "names": axis.names}
-        | {"values": [[v.to_mapping() if isinstance(v, Part) else v for v in point] for point in axis.values]}
-        for axis in axes
-    ]
-
-
-def axes_from_json(plain: list[dict[str, Any]]) -> tuple[Axis, ...]:
-    """Make the axes again."""
-    return tuple(
-        Axis(
-            tuple(axis["fields"]),
-            tuple(tuple(map(part_or_value, axis["fields"], point)) for point in axis["values"]),
-            tuple(axis["names"]),
-        )
-        for axis in plain
-    )
-
-
 def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     """Make a grid from nested mappings; a `base` that is a file name is looked for in `folder`.
 
@@ -247,23 +247,21 @@ def grid_from_mapping(values: Mapping[str, Any], folder: Path = Path()) -> Grid:
     (('attack.num_byzantine',), (2,))
     """
     for key in values:
-        if key not in _KEYS:
-            raise UnknownFieldError(key, _KEYS)
-    base = values.get("base")
+        if key not in ("base", "grid", *RUN):
+            raise UnknownFieldError(key, ("base", "grid", *RUN))
+    base, grid = values.get("base"), values.get("grid")
+    for name, value, kinds, allowed in (
+        ("base", base, str | Mapping, 'a table [base] or a file name, base = "scenario.toml"'),
+        ("grid", grid or None, Mapping, "a table [grid] with a list of values for at least one field"),
+    ):
+        if not isinstance(value, kinds):
+            raise MissingValueError(name, allowed) if value is None else InvalidValueError(name, value, allowed)
     if isinstance(base, str):
         scenario = read_scenario(folder / base)
-    elif isinstance(base, Mapping):
-        scenario = scenario_from_mapping(base, folder=folder, opening=True)
     else:
-        allowed = 'a table [base] or a file name, base = "scenario.toml"'
-        raise MissingValueError("base", allowed) if base is None else InvalidValueError("base", base, allowed)
-    grid = values.get("grid")
-    if not isinstance(grid, Mapping) or not grid:
-        allowed = "a table [grid] with a list of values for at least one field"
-        raise MissingValueError("grid", allowed) if grid is None else InvalidValueError("grid", grid, allowed)
-    settings = {key: value for key, value in values.items() if key not in ("base", "grid")}
+        scenario = scenario_from_mapping(base, folder=folder, opening=True)
     axes = tuple(_axis_from_table(key, value) for key, value in _flatten(grid))
-    return checked_grid(Grid(scenario, axes, **settings))
+    return Grid(scenario, axes, **{name: values[name] for name in RUN if name in values}).checked()
 
 
 def _label(value: Any) -> Any:
@@ -314,3 +312,14 @@ def _axis(key: str | tuple[str, ...], values: Any) -> Axis:
         if not isinstance(point, list | tuple) or len(point) != len(fields):
             raise InvalidValueError(name, point, f"a list with {len(fields)} values in each entry, one for each field")
     return Axis(fields, tuple(map(tuple, points)))
+
+
+def name_point(labels: Mapping[str, Any]) -> str:
+    """Name a point by its fields.
+
+    Examples
+    --------
+    >>> name_point({"num_shared": 1, "stepsize": 0.05})
+    'num_shared = 1, stepsize = 0.05'
+    """
+    return ", ".join(f"{name} = {significant(x) if isinstance(x, float) else x}" for name, x in labels.items())

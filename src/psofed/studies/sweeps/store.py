@@ -2,27 +2,21 @@
 
 import contextlib
 import hashlib
-import io
 import json
 from pathlib import Path
 
-import numpy as np
-
 from psofed._version import __version__
 from psofed.common.errors import PsofedError
-from psofed.common.files import atomic_path
+from psofed.common.files import write_atomically
 from psofed.studies.sweeps.cell import Cell, CellResult
-
-_MAGIC = b"psofed cell 2\n"
-_DIGEST_SIZE = hashlib.sha256().digest_size
 
 
 class CellStore:
     """A folder of finished cells.
 
     A cell's file is named after its key, a digest of scenario, seed, trials, tail, version and the engine's
-    sources. It is written beside its place and moved there, so a killed process leaves no half a cell; and it
-    begins with a checksum of the rest, so a damaged one is noticed, counted and computed again.
+    sources. It is written beside its place and moved there, so a killed process leaves no half a cell. It is a
+    line of JSON behind its SHA-256, so a damaged one is noticed, counted and computed again.
 
     Parameters
     ----------
@@ -48,8 +42,7 @@ class CellStore:
         self._made = [place for place in (self.folder, *self.folder.parents) if not place.exists()]
         probe = self.folder / "writable"
         try:
-            with atomic_path(probe) as temporary:
-                temporary.write_bytes(_MAGIC)
+            write_atomically(probe, b"")
             probe.unlink(missing_ok=True)
         except PsofedError as error:
             raise PsofedError(str(error).replace(str(probe), str(self.folder))) from None
@@ -73,45 +66,21 @@ class CellStore:
             return None
         except OSError as error:
             raise PsofedError(f"{path}: cannot be read ({error.strerror})") from None
-        result = _decode(content, cell)
-        if result is None:
-            self.damaged.append(path)
-        return result
+        # The checksum protects against damage, not against a forged file, on which JSON and NumPy may raise anything.
+        # Such a cell is computed again, like a damaged one, and so is one that was renamed to another cell's key.
+        with contextlib.suppress(Exception):
+            digest, text = content.split(b"\n", 1)
+            plain = json.loads(text) if hashlib.sha256(text).hexdigest().encode() == digest else {}
+            result = CellResult.from_plain(plain["result"])
+            is_whole = result.trials == cell.trials or (cell.precision is not None and 0 < result.trials < cell.trials)
+            if plain["cell"] == json.loads(json.dumps([cell.identity, cell.seed])) and is_whole:
+                return result
+        self.damaged.append(path)
+        return None
 
     def save(self, cell: Cell, result: CellResult) -> None:
         """Keep a result."""
-        with atomic_path(self.path(cell)) as temporary:
-            temporary.write_bytes(_encode(cell, result))
-
-
-def _encode(cell: Cell, result: CellResult) -> bytes:
-    about = {"scenario": cell.identity, "seed": cell.seed, "tail": cell.tail, "version": __version__}
-    buffer = io.BytesIO()
-    text = np.array(json.dumps(about | result.about))
-    np.savez(buffer, allow_pickle=False, about=text, **result.arrays)
-    payload = buffer.getvalue()
-    return _MAGIC + hashlib.sha256(payload).digest() + payload
-
-
-def _decode(content: bytes, cell: Cell) -> CellResult | None:
-    """Return the result in a cell's file; None if it is damaged, forged or of another cell."""
-    start = len(_MAGIC) + _DIGEST_SIZE
-    payload = content[start:]
-    if not content.startswith(_MAGIC) or hashlib.sha256(payload).digest() != content[len(_MAGIC) : start]:
-        return None
-    # The checksum protects against damage, not against a forged file, on which zipfile, NumPy and JSON may raise
-    # anything. Such a cell is computed again, like a damaged one.
-    try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-            # Cells are not compressed, so an archive that unpacks to more than its own size is forged.
-            if sum(member.file_size for member in arrays.zip.infolist()) > len(payload):
-                return None
-            about = json.loads(str(arrays["about"]))
-            # A file may have been renamed to another cell's key.
-            if about["scenario"] != json.loads(json.dumps(cell.identity)) or about["seed"] != cell.seed:
-                return None
-            result = CellResult.restored(about, arrays.__getitem__)
-    except Exception:
-        return None
-    is_whole = result.trials == cell.trials or (cell.precision is not None and 0 < result.trials <= cell.trials)
-    return result if is_whole else None
+        about = {"cell": [cell.identity, cell.seed], "tail": cell.tail, "version": __version__}
+        text = json.dumps(about | {"result": result.to_plain()}).encode()
+        digest = hashlib.sha256(text).hexdigest().encode()
+        write_atomically(self.path(cell), digest + b"\n" + text, mode=0o666)

@@ -1,0 +1,323 @@
+"""The way of a message: downloads that may fail, channels, and uploads that arrive later."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from psofed.common.errors import NotCoveredError
+from psofed.common.types import FloatArray, IndexArray, IntArray
+from psofed.engine.compiling import kernel_part
+from psofed.engine.hooks import Method, options_of, padded, run_method
+from psofed.engine.lanes import WIDTH, empty_lanes, filled
+from psofed.engine.normals import counter_at, fill_draws, uniform_at
+from psofed.engine.state import Uploads, copy
+from psofed.engine.streams import Stream, WordArray
+from psofed.engine.tables import Table, call, fields
+from psofed.parts.contexts import Departure, Transmission
+from psofed.parts.network import Channel, Delay
+from psofed.parts.plain import LARGEST, check_size
+from psofed.parts.vectors import part_of
+
+if TYPE_CHECKING:
+    from psofed.engine.iteration import TrialBlock
+    from psofed.engine.state import Setup
+
+# What a channel may draw for every value.
+_DRAWS = ("none", "normals", "uniforms")
+_NORMALS, _UNIFORMS = 1, 2
+
+# Largest number of values on their way in a trial.
+MOST_PENDING = 2_000_000
+
+
+@register_jitable
+def read_server(n: int, t: int, g: int, block: "TrialBlock") -> None:
+    """Stage: write what each participant receives from the server into ``block.down.messages``, NaN if nothing."""
+    draws, down, server, models = block.draws, block.down, block.state.server, block.state.models
+    participants, entries, reached = draws.participants, draws.downloaded, draws.downloads
+    clients, message_entries, received, _, _ = fields(down.messages)
+    receiver, target, has_channels = down.receiver, down.target, down.addresses.size > 0
+    left, (_, shift, mask) = block.defence.watching.left, fields(block.layout)
+    hold_models, excludes = not block.rival.is_on, block.defence.excludes_downloads
+    trials, count, shared = received.shape
+    for trial in range(trials):
+        for p in range(count):
+            k = np.int64(participants[t, trial, p])
+            clients[trial, p] = k
+            takes = reached.size == 0 or reached[t, trial, p]
+            takes = takes and not (excludes and left[trial, k] != 0)
+            row = p if message_entries.shape[1] > 1 else 0
+            for m in range(shared):
+                i = entries[t, trial, row, m] if hold_models else m
+                message_entries[trial, row, m] = i
+                received[trial, p, m] = server[trial, i] if takes else np.nan
+                if has_channels:
+                    receiver[trial, p, m] = models[k >> shift, i, trial + (k & mask)] if hold_models else target[i]
+    _transmit_all(n, down)
+
+
+def download_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
+    """Stage: let the participants that are reached, and not excluded, download their entries."""
+    read_server(n, t, g, block)
+    models, (_, shift, mask) = block.state.models, fields(block.layout)
+    clients, entries, received, _, _ = fields(block.down.messages)
+    for trial in range(received.shape[0]):
+        for p in range(received.shape[1]):
+            k = np.int64(clients[trial, p])
+            for m in range(received.shape[2]):
+                i, value = entries[trial, p if entries.shape[1] > 1 else 0, m], received[trial, p, m]
+                if value == value:
+                    models[k >> shift, i, trial + (k & mask)] = value
+
+
+def deliver(n: int, t: int, g: int, block: "TrialBlock") -> None:
+    """Stage: pass uploads through channels, and send them on their way."""
+    uploads, server, receiver = block.uploads, block.state.known, block.up.receiver
+    if block.up.addresses.size:
+        entries, rows = uploads.entries, uploads.rows
+        for trial in range(receiver.shape[0]):
+            for p in range(rows[trial]):
+                for m in range(receiver.shape[2]):
+                    i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                    receiver[trial, p, m] = server[trial, i]
+        _transmit_all(n, block.up)
+    if block.delay.is_on:
+        _pass_time(n, block.draws.durations[t], block.delay, block.state.server, uploads)
+
+
+class ChannelSide(Table):
+    """The channels of one direction, "up" or "down", in series.
+
+    Attributes
+    ----------
+    addresses, draws : int array (C,)
+        Their methods, and what each draws for every value, by its place in _DRAWS.
+    options : array (C, any)
+        Their options.
+    streams : array (C, 2, L)
+        Their randomness.
+    num_clients : int
+        K.
+    messages : Uploads
+        What is sent.
+    target : array (any,)
+        What messages are counted from.
+    receiver : array (L, P, M)
+        The receivers' own values, as errors.
+    memory : array (C, L, K or 1, any)
+        What each keeps of every client.
+    words, numbers, places : arrays (any,), (any,) and (M,)
+        Scratch.
+    """
+
+    def __init__(self, setup: "Setup", direction: str, messages: Uploads, target: FloatArray) -> None:
+        links, clients, trials = setup.scenario.channel, setup.scenario.num_clients, len(setup.trials)
+        channels: tuple[Channel, ...] = () if links is None else getattr(links, direction)
+        entries = setup.scenario.dimension if setup.scenario.algorithm.holds_models else setup.numbers
+        kept = [channel.memory_size(entries) for channel in channels]
+        check_size(f"channel.{direction}", clients * sum(kept))
+        streams = [np.array(setup.stream(f"channel_{direction}", place)) for place in range(len(channels))]
+        shape = messages.sent.shape if channels else (trials, 0, 0)
+        padded_size, most = -(-math.prod(shape) // WIDTH) * WIDTH, max(kept, default=0)
+        self.addresses = np.zeros(len(channels), np.int64)
+        self.draws = np.array([_DRAWS.index(channel.draws) for channel in channels], np.int64)
+        self.options = padded([options_of(channel) for channel in channels])
+        self.streams = np.array(streams, np.uint64).reshape(len(channels), 2, trials)
+        self.num_clients, self.messages, self.target = clients, messages, target
+        self.receiver = np.zeros(shape)
+        self.memory = np.zeros((len(channels), trials, clients if most else 1, most))
+        self.words: WordArray = filled(0, padded_size, dtype=np.uint64)
+        self.numbers: FloatArray = empty_lanes(padded_size + 3 * shape[2])
+        self.places = np.zeros(shape[2], np.int64)
+        for c, channel in enumerate(channels):
+            self.addresses[c] = setup.hooks.add(channel, "transmit", _transmit, self)
+
+
+@kernel_part
+def _transmit_all(n: int, side: ChannelSide) -> None:
+    """Pass messages through all channels, in place."""
+    for c in range(side.addresses.size):
+        call(side.addresses[c], n, 0, c, side)
+
+
+def _transmit(method: Method, n: int, k: int, c: int, side: ChannelSide) -> None:
+    stream, draws, memory, num_clients = side.streams[c], side.draws[c], side.memory, side.num_clients
+    target, receiver, words, numbers, places = side.target, side.receiver, side.words, side.numbers, side.places
+    clients, entries, sent, rows, _ = fields(side.messages)
+    trials, most, size = sent.shape
+    width, padded_size = target.size + 1, numbers.size - 3 * size
+    values, own = part_of(numbers, padded_size, (size,)), part_of(numbers, padded_size + size, (size,))
+    out = part_of(numbers, padded_size + 2 * size, (size,))
+    for trial in range(trials if draws else 0):
+        for p in range(rows[trial]):
+            # The first word is the message's own.
+            first = (n * num_clients + np.int64(clients[trial, p])) * width + 1
+            for m in range(size):
+                i = entries[trial, p if entries.shape[1] > 1 else 0, m]
+                words[(trial * most + p) * size + m] = counter_at(stream, trial, first + i)
+    if draws:
+        fill_draws(draws == _NORMALS, words, trials * most * size, numbers)
+    for trial in range(trials):
+        for p in range(rows[trial]):
+            is_sent = False
+            for m in range(size):
+                i, value = entries[trial, p if entries.shape[1] > 1 else 0, m], sent[trial, p, m]
+                is_sent = is_sent or value == value
+                places[m] = i
+                values[m], own[m] = target[i] - value, target[i] - receiver[trial, p, m]
+            if not is_sent:
+                continue
+            client: Any = np.int64(clients[trial, p])
+            chance = uniform_at(stream, trial, (n * num_clients + client) * width)
+            start = (trial * most + p) * size
+            normals = part_of(numbers, start, (size if draws == _NORMALS else 0,))
+            uniforms = part_of(numbers, start, (size if draws == _UNIFORMS else 0,))
+            message = Transmission(values, own, places, client, n, normals, uniforms, chance)
+            method(side.options[c], memory[c, trial, min(client, memory.shape[2] - 1)], message, out)
+            for m in range(size):
+                sent[trial, p, m] = target[places[m]] - out[m]
+
+
+class DelaySide(Table):
+    """Uploads on their way, none at first, and those that have arrived; empty without a delay.
+
+    An upload made in iteration n by participant p has number (n mod (R + 1)) · P + p, with R the longest delay. Those
+    that arrive in the same iteration form a chain: `head` has the first, `following` the next one.
+
+    Attributes
+    ----------
+    is_on : bool
+        Whether there is a delay.
+    by_delay : bool
+        Whether uploads of equal delay are averaged separately.
+    weight : float
+        α.
+    clients, ages, following : int arrays (L, (R + 1) · P)
+        Whose the uploads on their way are, their delays, and the next one of their chain; −1 at its end.
+    entries, sent : arrays (L, (R + 1) · P, M)
+        Their entries and numbers.
+    head : int array (L, R + 1)
+        The first of each chain.
+    arrived_ages : int array (L, any)
+        Delays of the uploads that arrive in an iteration.
+    tally : int array (R + 1,)
+        Scratch: number of arrivals by delay, 0 between calls.
+    """
+
+    def __init__(self, setup: "Setup") -> None:
+        delay, trials = setup.scenario.delay, len(setup.trials)
+        participants, numbers, ring = setup.participants, setup.numbers, 0
+        if delay is not None:
+            ring = delay.longest_delay() + 1
+            if ring * participants * numbers > MOST_PENDING:
+                raise NotCoveredError(
+                    f'delay.kind = "{delay.kind}": up to {ring * participants * numbers:,} values are on their way at '
+                    f"a time; the limit is {MOST_PENDING:,}"
+                )
+        pending = (trials, ring * participants)
+        self.is_on = delay is not None
+        self.by_delay = delay is not None and delay.grouping == "by-delay"
+        self.weight = 1.0 if delay is None else float(delay.weight)
+        self.clients: IndexArray = np.zeros(pending, np.int32)
+        self.ages, self.following = np.zeros(pending, np.int64), np.full(pending, -1)
+        self.entries: IndexArray = np.zeros((*pending, numbers), np.int32)
+        self.sent = np.zeros((*pending, numbers))
+        self.head = np.full((trials, ring), -1)
+        self.arrived_ages = np.zeros(setup.uploads.clients.shape, np.int64)
+        self.tally = np.zeros(ring, np.int64)
+
+
+@kernel_part
+def _pass_time(n: int, durations: IntArray, side: DelaySide, server: FloatArray, uploads: Uploads) -> None:
+    """Send the uploads of iteration n on their way for ``durations`` (L, P); put those that arrive in their place."""
+    head, following, ages, weight = side.head, side.following, side.ages, side.weight
+    pending_clients, pending_entries, pending_sent = side.clients, side.entries, side.sent
+    arrived_ages, clients, entries, sent = side.arrived_ages, uploads.clients, uploads.entries, uploads.sent
+    ring, (trials, pending, shared) = head.shape[1], pending_sent.shape
+    participants, slot = pending // ring, n % ring
+    for trial in range(trials):
+        for p in range(uploads.rows[trial]):
+            is_sent = False
+            for m in range(shared):
+                is_sent = is_sent or abs(sent[trial, p, m]) <= LARGEST
+            delay = durations[trial, p]
+            if not is_sent or delay < 0:
+                continue
+            number, due = slot * participants + p, (n + delay) % ring
+            pending_clients[trial, number], ages[trial, number] = clients[trial, p], delay
+            copy(entries[trial, p], pending_entries[trial, number])
+            copy(sent[trial, p], pending_sent[trial, number])
+            following[trial, number] = head[trial, due]
+            head[trial, due] = number
+        count, number = 0, head[trial, slot]
+        while number >= 0:
+            count += 1
+            number = following[trial, number]
+        uploads.rows[trial] = uploads.asked[trial] = count
+        # The newest is first in its chain; a defence sees the oldest first.
+        number = head[trial, slot]
+        head[trial, slot] = -1
+        while number >= 0:
+            count -= 1
+            age = ages[trial, number]
+            factor = weight**age
+            clients[trial, count], arrived_ages[trial, count] = pending_clients[trial, number], age
+            for m in range(shared):
+                i, value = pending_entries[trial, number, m], pending_sent[trial, number, m]
+                if factor != 1.0:
+                    value = server[trial, i] + factor * (value - server[trial, i])
+                entries[trial, count, m], sent[trial, count, m] = i, value
+            number = following[trial, number]
+
+
+@kernel_part
+def weigh_by_delay(side: DelaySide, server: FloatArray, uploads: Uploads) -> None:
+    """Scale updates by |A_n| / |A_{n,l}|, so that the mean over all arrivals is the sum of the means by delay."""
+    tally, ages, entries, sent = side.tally, side.arrived_ages, uploads.entries, uploads.sent
+    for trial in range(sent.shape[0]):
+        count = uploads.rows[trial]
+        for p in range(count):
+            tally[ages[trial, p]] += 1
+        for p in range(count):
+            factor = count / tally[ages[trial, p]]
+            for m in range(sent.shape[2]):
+                own = server[trial, entries[trial, p, m]]
+                sent[trial, p, m] = own + factor * (sent[trial, p, m] - own)
+        for p in range(count):
+            tally[ages[trial, p]] = 0
+
+
+class Delays:
+    """Draws how long uploads are on their way, in several trials."""
+
+    def __init__(self, delay: Delay, stream: Stream, num_clients: int, dimension: int) -> None:
+        size = delay.memory_size(dimension)
+        check_size(f'delay.kind = "{delay.kind}"', num_clients * size)
+        self._delay, self._stream = delay, np.array(stream)
+        self._memory = np.zeros((stream.key.size, num_clients, size))
+
+    def draw(self, first: int, uploaders: IndexArray, asked: IntArray) -> IntArray:
+        """Return the delays of uploads (T, L, P) made from iteration `first` on, negative if they are lost.
+
+        ``asked`` (T, L) says how many of the ``uploaders`` are asked; later places are lost.
+        """
+        durations: IntArray = np.full(uploaders.shape, -1)
+        run_method(
+            self._delay, "duration", _draw_durations, first, stream=self._stream, clients=uploaders, asked=asked,
+            memory=self._memory, durations=durations,
+        )  # fmt: skip
+        return np.minimum(durations, self._delay.longest_delay())
+
+
+def _draw_durations(method: Method, first: int, k: int, g: int, table: Any) -> None:
+    stream, clients, memory, out = table.stream, table.clients, table.memory, table.durations
+    num_clients = memory.shape[1]
+    for t in range(out.shape[0]):
+        n = first + t
+        for trial in range(out.shape[1]):
+            for p in range(table.asked[t, trial]):
+                client: Any = np.int64(clients[t, trial, p])
+                departure = Departure(client, n, uniform_at(stream, trial, n * num_clients + client))
+                out[t, trial, p] = method(table.options, memory[trial, client], departure)
