@@ -257,8 +257,7 @@ class Certificates:
         issued = {}
         for name, record in records.items():
             key = ec.generate_private_key(ec.SECP256R1())
-            unit = f"gateway of {record.clients} clients" if record.clients > 1 else ""
-            made = _sign(_subject(name, unit), key, authority, authority_key, record.hosts)
+            made = _sign(_subject(name), key, authority, authority_key, record.hosts)
             write_atomically(self.bundle(name), _private_pem(key) + _pem(made) + _pem(authority))
             serials = (*record.serials, f"{made.serial_number:x}")
             issued[name] = replace(record, until=made.not_valid_after_utc, serials=serials)
@@ -380,9 +379,8 @@ def _load_pair(key_data: bytes, data: bytes) -> tuple[_Key, list[x509.Certificat
     return key, certificates
 
 
-def _subject(name: str, unit: str = "") -> x509.Name:
-    names = {NameOID.COMMON_NAME: name, NameOID.ORGANIZATIONAL_UNIT_NAME: unit}
-    return x509.Name([x509.NameAttribute(kind, text) for kind, text in names.items() if text])
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def _sign(
