@@ -36,9 +36,9 @@ from psofed.federation.protocol.messages import (
 )
 from psofed.federation.transport.broker import Mosquitto
 from psofed.federation.transport.certificates import SERVER, Certificates, Identity
-from psofed.federation.transport.mqtt import _SEAL, Endpoint, MqttHub, Topics
+from psofed.federation.transport.mqtt import _SEAL, Endpoint, MqttHub, node_topic, topic_of
 
-DIMENSION, SHARED, ROUNDS, FEDERATION = 10, 5, 20, "scale"
+DIMENSION, SHARED, ROUNDS = 10, 5, 20
 WAIT = 300.0  # seconds, for all clients to connect
 
 
@@ -46,9 +46,9 @@ class LightClient:
     """A node's messages without its work; it trusts the broker, so it checks no signature."""
 
     def __init__(self, endpoint: Endpoint, identity: Identity) -> None:
-        topics, name = Topics(FEDERATION), identity.name
-        self.run_topic, self.inbox = topics.of("run"), topics.node(name, "in")
-        self.out, self.presence = topics.node(name, "out"), topics.node(name, "presence")
+        name = identity.name
+        self.run_topic, self.inbox = topic_of("run"), node_topic(name, "in")
+        self.out, self.presence = node_topic(name, "out"), node_topic(name, "presence")
         self.paho = paho.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv5)
         self.paho.tls_set_context(identity.tls())
         self.paho.on_message = self._answer
@@ -105,10 +105,10 @@ def measure(clients: int) -> list[list[str]]:
         home = Path(folder)
         certificates = Certificates(home / "credentials")
         certificates.make(nodes=names)
-        broker = Mosquitto(home, certificates, FEDERATION, free_port(), "127.0.0.1")
+        broker = Mosquitto(home, certificates, free_port(), "127.0.0.1")
         broker.start()
         identity = Identity(certificates.bundle(SERVER))
-        hub = MqttHub(broker.endpoint, identity, FEDERATION, certificates.names)
+        hub = MqttHub(broker.endpoint, identity, certificates.names)
         arguments = (home / "credentials", broker.endpoint, names)
         holder = multiprocessing.get_context("spawn").Process(target=hold_clients, args=arguments, daemon=True)
         holder.start()

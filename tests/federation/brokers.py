@@ -13,8 +13,6 @@ from psofed.federation.transport.broker import Mosquitto, Tester, find_mosquitto
 from psofed.federation.transport.certificates import SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import MqttHub, MqttLink
 
-FEDERATION = "plant"
-
 
 def free_port():
     with socket.socket() as probe:
@@ -41,7 +39,7 @@ class Fleet:
             pytest.skip(str(error))
         self.certificates = Certificates(home / "credentials")
         self.certificates.make([], nodes, gateways)
-        self.broker = Mosquitto(home, self.certificates, FEDERATION, free_port(), "127.0.0.1", **broker)
+        self.broker = Mosquitto(home, self.certificates, free_port(), "127.0.0.1", **broker)
         self.broker.start()
         self._opened = []
 
@@ -50,13 +48,13 @@ class Fleet:
 
     def hub(self, names=None, **options):
         names = names or self.certificates.names
-        hub = MqttHub(self.broker.endpoint, self.identity(SERVER), FEDERATION, names, **options)
+        hub = MqttHub(self.broker.endpoint, self.identity(SERVER), names, **options)
         self._opened.append(hub)
         wait_until(lambda: hub.is_connected)
         return hub
 
     def link(self, name, body=b"", identity=None):
-        link = MqttLink(self.broker.endpoint, identity or self.identity(name), FEDERATION)
+        link = MqttLink(self.broker.endpoint, identity or self.identity(name))
         self._opened.append(link)
         link.announce(body)
         return link
@@ -89,7 +87,7 @@ def running(home, *arguments, **options):
 
 
 def topic(node, box):
-    return f"psofed/{FEDERATION}/nodes/{node}/{box}"
+    return f"psofed/federation/nodes/{node}/{box}"
 
 
 def received(hub, count, seconds=20.0):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from brokers import FEDERATION, Fleet, free_port, next_instruction, received, running, wait_until
+from brokers import Fleet, free_port, next_instruction, received, running, wait_until
 
 from psofed.common.errors import PsofedError
 from psofed.federation.transport import broker as broker_module
@@ -31,35 +31,39 @@ def fleet(plant):
 
 
 def test_the_probe_accepts_our_own_broker(fleet):
-    probe(fleet.broker.endpoint, fleet.certificates, FEDERATION)
+    probe(fleet.broker.endpoint, fleet.certificates)
 
 
 def test_a_second_server_is_refused_before_it_disturbs_the_first(fleet):
     hub = fleet.hub()
     wait_until(lambda: hub.receive(0.1) == [] and hub._seen > 0)
     time.sleep(0.2)
-    with pytest.raises(PsofedError, match="another server of the federation plant is connected"):
-        probe(fleet.broker.endpoint, fleet.certificates, FEDERATION)
+    with pytest.raises(PsofedError, match="another server is connected"):
+        probe(fleet.broker.endpoint, fleet.certificates)
     assert hub.is_connected
     hub.close()
-    probe(fleet.broker.endpoint, fleet.certificates, FEDERATION)
+    probe(fleet.broker.endpoint, fleet.certificates)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("nodes/%u/in", "nodes/+/in", "a node may read psofed/plant/nodes/psofed-probe-stranger/in"),
-        ("nodes/%u/out", "nodes/+/out", "a node may write psofed/plant/nodes/psofed-probe-stranger/out"),
-        ("nodes/%u/presence", "nodes/+/presence", "may write psofed/plant/nodes/psofed-probe-stranger/presence"),
+        ("nodes/%u/in", "nodes/+/in", "a node may read psofed/federation/nodes/psofed-probe-stranger/in"),
+        ("nodes/%u/out", "nodes/+/out", "a node may write psofed/federation/nodes/psofed-probe-stranger/out"),
+        ("nodes/%u/presence", "nodes/+/presence", "may write psofed/federation/nodes/psofed-probe-stranger/presence"),
         (
-            "pattern read psofed/{federation}/run",
-            "pattern readwrite psofed/{federation}/run",
-            "may write psofed/plant/run",
+            "pattern read psofed/federation/run",
+            "pattern readwrite psofed/federation/run",
+            "may write psofed/federation/run",
         ),
-        ("pattern read", "pattern readwrite", r"a node may write psofed/plant/"),
-        ("pattern write psofed/{federation}/nodes/%u/out", "", "does not deliver what a node sends"),
-        ("pattern read psofed/{federation}/nodes/%u/in", "", "does not deliver what the server sends"),
-        ("pattern read psofed/{federation}/model", "pattern read #", "a node may read psofed/plant/nodes/psofed-probe"),
+        ("pattern read", "pattern readwrite", r"a node may write psofed/federation/"),
+        ("pattern write psofed/federation/nodes/%u/out", "", "does not deliver what a node sends"),
+        ("pattern read psofed/federation/nodes/%u/in", "", "does not deliver what the server sends"),
+        (
+            "pattern read psofed/federation/model",
+            "pattern read #",
+            "a node may read psofed/federation/nodes/psofed-probe",
+        ),
     ],
 )
 def test_the_probe_refuses_a_broker_that_does_not_keep_nodes_apart(fleet, monkeypatch, old, new, problem):
@@ -69,7 +73,7 @@ def test_the_probe_refuses_a_broker_that_does_not_keep_nodes_apart(fleet, monkey
     fleet.broker.reload()
     try:
         with pytest.raises(PsofedError, match=problem):
-            probe(fleet.broker.endpoint, fleet.certificates, FEDERATION)
+            probe(fleet.broker.endpoint, fleet.certificates)
     finally:
         monkeypatch.undo()
         fleet.broker.reload()
@@ -79,18 +83,18 @@ def test_the_probe_refuses_a_broker_where_client_ids_can_be_stolen(tmp_path, mon
     lax = broker_module._CONFIG.replace("use_username_as_clientid true\n", "")
     monkeypatch.setattr(broker_module, "_CONFIG", lax)
     with running(tmp_path) as fleet, pytest.raises(PsofedError, match="by using its client id"):
-        probe(fleet.broker.endpoint, fleet.certificates, FEDERATION)
+        probe(fleet.broker.endpoint, fleet.certificates)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Paho leaves a refused socket open
 def test_the_probe_says_why_it_cannot_connect(fleet, tmp_path, monkeypatch):
     monkeypatch.setattr(broker_module, "_PROBE_SECONDS", 1.0)
     with pytest.raises(PsofedError, match=r"cannot use mqtts://127.0.0.1:\d+ as probe: .*[Rr]efused"):
-        probe(Endpoint("127.0.0.1", free_port()), fleet.certificates, FEDERATION)
+        probe(Endpoint("127.0.0.1", free_port()), fleet.certificates)
     other = Certificates(tmp_path / "credentials")
     other.make()
     with pytest.raises(PsofedError, match=r"certificate verify failed.*name that with --ca"):
-        probe(fleet.broker.endpoint, other, FEDERATION)
+        probe(fleet.broker.endpoint, other)
 
 
 @pytest.mark.parametrize("name", ["a", "c"])
@@ -165,7 +169,7 @@ def test_the_broker_dies_with_a_killed_server(tmp_path):
         "from psofed.federation.transport.broker import Mosquitto\n"
         "from psofed.federation.transport.certificates import Certificates\n"
         "home = Path(sys.argv[1])\n"
-        "broker = Mosquitto(home, Certificates(home / 'credentials'), 'plant', int(sys.argv[2]), '127.0.0.1')\n"
+        "broker = Mosquitto(home, Certificates(home / 'credentials'), int(sys.argv[2]), '127.0.0.1')\n"
         "broker.start(); print(broker.pid, flush=True); time.sleep(60)\n"
     )
     server = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(free_port())], stdout=subprocess.PIPE)
@@ -180,16 +184,16 @@ def test_the_broker_dies_with_a_killed_server(tmp_path):
 def test_what_keeps_mosquitto_from_starting_is_said(fleet, tmp_path, monkeypatch):
     port = fleet.broker.endpoint.port
     with pytest.raises(PsofedError, match=f"Port {port} is already in use"):
-        Mosquitto(tmp_path, fleet.certificates, FEDERATION, port).start()
+        Mosquitto(tmp_path, fleet.certificates, port).start()
     with pytest.raises(PsofedError, match=r"ca\.pem: no such file; `psofed federation certs --home .*` makes it"):
-        Mosquitto(tmp_path, Certificates(tmp_path / "none"), FEDERATION, free_port()).start()
+        Mosquitto(tmp_path, Certificates(tmp_path / "none"), free_port()).start()
     with pytest.raises(PsofedError, match=r"mosquitto does not start: .*address"):
-        Mosquitto(tmp_path, fleet.certificates, FEDERATION, free_port(), "192.0.2.1").start()
+        Mosquitto(tmp_path, fleet.certificates, free_port(), "192.0.2.1").start()
 
 
 @pytest.mark.parametrize("address", ["", "0.0.0.0", "::"])
 def test_a_broker_that_listens_at_all_addresses_is_reached_on_loopback(fleet, tmp_path, address):
-    broker = Mosquitto(tmp_path, fleet.certificates, FEDERATION, 1, address)
+    broker = Mosquitto(tmp_path, fleet.certificates, 1, address)
     assert str(broker.endpoint) == "mqtts://127.0.0.1:1"
 
 

@@ -41,7 +41,6 @@ def test_each_name_has_one_file_that_only_its_owner_reads(certificates):
         assert identity.name == name
         assert isinstance(identity.tls(), ssl.SSLContext)
     assert stat.S_IMODE(certificates.authority_key.stat().st_mode) == 0o600
-    assert "OU=gateway of 50 clients" in leaf(certificates.bundle("hall")).subject.rfc4514_string()
     hosts = leaf(certificates.bundle("broker")).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert hosts.get_values_for_type(x509.DNSName) == ["localhost", "broker.example.org"]
     assert leaf(certificates.bundle("hall")).public_key().curve.name == "secp256r1"
@@ -90,6 +89,15 @@ def test_what_is_there_is_kept_and_what_ends_soon_is_made_again(certificates, mo
     assert certificates.make(["localhost"]) == []
     certificates.bundle("a").unlink()  # moved to the node
     assert certificates.make([], ["a"]) == []
+
+
+def test_a_clock_that_is_an_hour_slow_takes_all_that_was_just_made(certificates):
+    certificates.make([], ["a"])
+    certificates.revoke(["a"])
+    slow = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    assert x509.load_pem_x509_crl(certificates.revocations.read_bytes()).last_update_utc < slow
+    assert leaf(certificates.bundle("broker")).not_valid_before_utc < slow
+    assert x509.load_pem_x509_certificate(certificates.authority.read_bytes()).not_valid_before_utc < slow
 
 
 def test_a_revoked_name_is_refused_for_good_with_all_its_certificates(certificates):

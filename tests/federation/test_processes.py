@@ -224,7 +224,7 @@ def test_health_and_metrics_of_processes(deployment):
 
 def test_a_broker_that_somebody_else_runs_is_used_only_if_it_keeps_nodes_apart(deployment, tmp_path):
     certificates, folder = Certificates(deployment.home.credentials), tmp_path / "broker"
-    ours = Mosquitto(folder, certificates, "federation", deployment.port, "127.0.0.1")
+    ours = Mosquitto(folder, certificates, deployment.port, "127.0.0.1")
     ours.start()  # which writes the configuration
     ours.stop()
     by_hand = [find_mosquitto(), "-c", str(folder / "mosquitto.conf")]

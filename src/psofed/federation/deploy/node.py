@@ -19,7 +19,7 @@ from psofed.federation.protocol.corruption import check_rehearsal
 from psofed.federation.protocol.layout import listed
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.hub import RUN, Arrival
-from psofed.federation.transport.mqtt import Endpoint, MqttLink, Topics
+from psofed.federation.transport.mqtt import Endpoint, MqttLink
 
 _log = logging.getLogger("psofed.federation")
 
@@ -29,9 +29,9 @@ _BEAT_EVERY = 5.0  # seconds
 class _WatchedLink(MqttLink):
     """A link whose owner gives signs of life as long as it asks for arrivals, and that keeps run descriptions."""
 
-    def __init__(self, endpoint: Endpoint, identity: Identity, federation: str, home: Home) -> None:
+    def __init__(self, endpoint: Endpoint, identity: Identity, home: Home) -> None:
         self._home, self._beaten = home, -_BEAT_EVERY
-        super().__init__(endpoint, identity, federation)
+        super().__init__(endpoint, identity)
 
     def receive(self, seconds: float) -> Arrival | None:
         """Return what arrives next."""
@@ -49,7 +49,6 @@ class _WatchedLink(MqttLink):
 def run_node(options: ClientOptions) -> None:
     """Work until interrupted; a PsofedError says what only the operator can repair."""
     endpoint, identity = Endpoint.parse(options.broker, options.authority), Identity(options.certificate)
-    Topics(options.federation)
     if options.byzantine and options.attack is not None and (attack := attack_of(options)) is not None:
         check_rehearsal(attack)
     feed = None
@@ -70,7 +69,7 @@ def run_node(options: ClientOptions) -> None:
             feed.start(f"psofed-{identity.name}")
             stack.callback(feed.stop)
         node = ready_made_node(identity.name, options, home.folder / "state")
-        link = _WatchedLink(endpoint, identity, options.federation, home)
+        link = _WatchedLink(endpoint, identity, home)
         notify("READY=1")
         stack.callback(notify, "STOPPING=1")
         serve(node, link, threading.Event())

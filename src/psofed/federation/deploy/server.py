@@ -180,12 +180,7 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
             _check_named(options.host, certificates, home)
             port = int(before.get("port", DEFAULT_PORT)) if options.port is None else options.port
             broker = Mosquitto(
-                home.logs,
-                certificates,
-                options.federation,
-                port or free_port(),
-                options.host,
-                on_line=partial(_audit_refusal, home),
+                home.logs, certificates, port or free_port(), options.host, on_line=partial(_audit_refusal, home)
             )
             broker.start()
             stack.callback(broker.stop)
@@ -195,11 +190,11 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
                     "Port %d can be reached from other machines; only certificates of %s get in. Let only the "
                     "nodes' machines reach it.", endpoint.port, certificates.authority,
                 )  # fmt: skip
-        probe(endpoint, certificates, options.federation)
+        probe(endpoint, certificates)
         identity = Identity(certificates.bundle(SERVER))
-        hub = MqttHub(endpoint, identity, options.federation, certificates.names)
+        hub = MqttHub(endpoint, identity, certificates.names)
         stack.callback(hub.close)
-        about = {"broker": str(endpoint), "federation": options.federation, "port": endpoint.port}
+        about = {"broker": str(endpoint), "port": endpoint.port}
         write_json(home.server_info, about)
         yield FederationServer(home, hub, certificates, broker)
 

@@ -33,7 +33,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
 from psofed.federation.transport.certificates import BROKER, PROBE, SERVER, Certificates, Identity
 from psofed.federation.transport.hub import MAX_FRAME
-from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoint, Topics
+from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoint, node_topic, topic_of
 
 _log = logging.getLogger("psofed.federation")
 _START_SECONDS = 10.0
@@ -70,14 +70,14 @@ connection_messages false
 
 _ACCESS = """\
 user {server}
-topic readwrite psofed/{federation}/#
+topic readwrite psofed/federation/#
 
-pattern read psofed/{federation}/run
-pattern read psofed/{federation}/model
-pattern read psofed/{federation}/server
-pattern read psofed/{federation}/nodes/%u/in
-pattern write psofed/{federation}/nodes/%u/out
-pattern write psofed/{federation}/nodes/%u/presence
+pattern read psofed/federation/run
+pattern read psofed/federation/model
+pattern read psofed/federation/server
+pattern read psofed/federation/nodes/%u/in
+pattern write psofed/federation/nodes/%u/out
+pattern write psofed/federation/nodes/%u/presence
 """
 
 _GUARD = """\
@@ -138,8 +138,6 @@ class Mosquitto:
         Where its configuration and access list are written.
     certificates : Certificates
         The federation's.
-    federation : str
-        A level of all topics.
     port : int
         Where it listens.
     address : str
@@ -152,7 +150,6 @@ class Mosquitto:
 
     folder: Path
     certificates: Certificates
-    federation: str
     port: int = PORT
     address: str = ""
     max_frame: int = MAX_FRAME
@@ -211,7 +208,7 @@ class Mosquitto:
 
     def reload(self) -> None:
         """Let it read its access list, certificate and list of revoked certificates again."""
-        write_atomically(self._access, access_list(self.federation, self._denied).encode())
+        write_atomically(self._access, access_list(self._denied).encode())
         if self.pid:
             os.kill(self.pid, signal.SIGHUP)
 
@@ -267,22 +264,21 @@ class Mosquitto:
         )
 
 
-def access_list(federation: str, denied: Collection[str] = ()) -> str:
+def access_list(denied: Collection[str] = ()) -> str:
     """Return mosquitto's access list: a node may use its own topics only, and who is `denied` none."""
     denials = "".join(f"\nuser {name}\ntopic deny #\n" for name in sorted(set(denied) - {SERVER}))
-    return _ACCESS.format(server=SERVER, federation=federation) + denials
+    return _ACCESS.format(server=SERVER) + denials
 
 
-def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> None:
+def probe(endpoint: Endpoint, certificates: Certificates) -> None:
     """Raise a PsofedError unless the broker keeps nodes apart and there is no other server.
 
     With the certificate of nobody, the probe reads and writes the topics of others, and tries to end the server's
     connection by using its client id. None of that may succeed, while its own topics must work.
     """
-    topics = Topics(federation)
-    server_topic, own_in, own_out = topics.of("server"), topics.node(PROBE, "in"), topics.node(PROBE, "out")
-    of_others = [topics.node(_STRANGER, box) for box in ("in", "out", "presence")]
-    everything = [f"psofed/{federation}/#", "#", topics.node("+", "in"), *of_others]
+    server_topic, own_in, own_out = topic_of("server"), node_topic(PROBE, "in"), node_topic(PROBE, "out")
+    of_others = [node_topic(_STRANGER, box) for box in ("in", "out", "presence")]
+    everything = [topic_of("#"), "#", node_topic("+", "in"), *of_others]
     insecure = f"{endpoint} is not safe to use: "
     nobody = Identity(certificates.bundle(PROBE))
     with closing(Tester(endpoint, nobody, [server_topic, own_in, *everything])) as stranger:
@@ -290,8 +286,8 @@ def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> No
         time.sleep(1.0)  # for what is retained
         for topic, payload in stranger.take():
             if topic == server_topic and payload:
-                raise PsofedError(f"another server of the federation {federation} is connected to {endpoint}")
-            _check_readable(topic, topics, insecure)
+                raise PsofedError(f"another server is connected to {endpoint}")
+            _check_readable(topic, insecure)
         with closing(Tester(endpoint, Identity(certificates.bundle(SERVER)), everything[:1])) as server:
             _require(server)
             mark = f"probe {time.time_ns()}".encode()
@@ -300,9 +296,9 @@ def probe(endpoint: Endpoint, certificates: Certificates, federation: str) -> No
             if not _wait(lambda: stranger.has(own_in, mark)):
                 raise PsofedError(f"{endpoint} does not deliver what the server sends to {own_in}")
             for topic, _ in stranger.take():
-                _check_readable(topic, topics, insecure)
+                _check_readable(topic, insecure)
             forged = mark + b" forged"
-            for topic in (*of_others, own_in, *map(topics.of, ("run", "model", "server")), own_out):
+            for topic in (*of_others, own_in, *map(topic_of, ("run", "model", "server")), own_out):
                 stranger.publish(topic, forged)
             if not _wait(lambda: server.has(own_out, forged)):
                 raise PsofedError(f"{endpoint} does not deliver what a node sends to {own_out}")
@@ -361,10 +357,10 @@ def _require(tester: Tester) -> None:
         raise PsofedError(f"cannot use {tester.endpoint} as {tester.identity.name}: {tester.problem}")
 
 
-def _check_readable(topic: str, topics: Topics, insecure: str) -> None:
+def _check_readable(topic: str, insecure: str) -> None:
     """Raise a PsofedError if the probe got something that is not for all or for itself."""
-    allowed = {topics.of("run"), topics.of("model"), topics.of("server"), topics.node(PROBE, "in")}
-    if topic.startswith(topics.of("")) and topic not in allowed:
+    allowed = {topic_of("run"), topic_of("model"), topic_of("server"), node_topic(PROBE, "in")}
+    if topic.startswith(topic_of("")) and topic not in allowed:
         raise PsofedError(f"{insecure}a node may read {topic}; its access list must forbid that")
 
 

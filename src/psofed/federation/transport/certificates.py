@@ -48,6 +48,7 @@ _RESERVED = (*_OWN, "ca", "crl")
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _AUTHORITY_DAYS = 10 * VALID_DAYS
+_SLACK = datetime.timedelta(hours=2)  # clocks may differ, and may be set back
 _ECDSA = ec.ECDSA(hashes.SHA256())
 _Key = ec.EllipticCurvePrivateKey
 
@@ -238,11 +239,11 @@ class Certificates:
             write_atomically(self.authority_key, _private_pem(key), mode=0o600)
             write_atomically(self.authority, _pem(certificate), mode=0o644)
             return certificate, key
-        for path in (self.authority, self.authority_key):
-            if not path.exists():
-                raise PsofedError(f"{path} is missing; bring it here to make, renew or revoke certificates")
         try:
             key, (certificate,) = _load_pair(self.authority_key.read_bytes(), self.authority.read_bytes())
+        except FileNotFoundError as error:
+            problem = f"{error.filename} is missing; bring it here to make, renew or revoke certificates"
+            raise PsofedError(problem) from None
         except ValueError:
             problem = f"{self.authority} and {self.authority_key} are not psofed's; restore them"
             raise PsofedError(problem) from None
@@ -256,8 +257,7 @@ class Certificates:
         issued = {}
         for name, record in records.items():
             key = ec.generate_private_key(ec.SECP256R1())
-            unit = f"gateway of {record.clients} clients" if record.clients > 1 else ""
-            made = _sign(_subject(name, unit), key, authority, authority_key, record.hosts)
+            made = _sign(_subject(name), key, authority, authority_key, record.hosts)
             write_atomically(self.bundle(name), _private_pem(key) + _pem(made) + _pem(authority))
             serials = (*record.serials, f"{made.serial_number:x}")
             issued[name] = replace(record, until=made.not_valid_after_utc, serials=serials)
@@ -272,7 +272,7 @@ class Certificates:
         """Write the broker's list, valid as long as the authority: a list that has ended would refuse everybody."""
         authority, key = self._load_authority()
         now = datetime.datetime.now(datetime.UTC)
-        builder = x509.CertificateRevocationListBuilder().issuer_name(authority.subject).last_update(now)
+        builder = x509.CertificateRevocationListBuilder().issuer_name(authority.subject).last_update(now - _SLACK)
         builder = builder.next_update(authority.not_valid_after_utc)
         builder = builder.add_extension(_key_identifier(key), critical=False)
         builder = builder.add_extension(x509.CRLNumber(int(now.timestamp())), critical=False)
@@ -379,9 +379,8 @@ def _load_pair(key_data: bytes, data: bytes) -> tuple[_Key, list[x509.Certificat
     return key, certificates
 
 
-def _subject(name: str, unit: str = "") -> x509.Name:
-    names = {NameOID.COMMON_NAME: name, NameOID.ORGANIZATIONAL_UNIT_NAME: unit}
-    return x509.Name([x509.NameAttribute(kind, text) for kind, text in names.items() if text])
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def _sign(
@@ -398,7 +397,7 @@ def _sign(
         .issuer_name(subject if issuer is None else issuer.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=2))  # clocks may differ
+        .not_valid_before(now - _SLACK)
         .not_valid_after(ends if issuer is None else min(ends, issuer.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

@@ -1,12 +1,12 @@
 """Frames over an MQTT 5 broker, with TLS client certificates.
 
 ======================================  ============================================================================
-``psofed/FEDERATION/run``               retained, signed: the run's description; server → all
-``psofed/FEDERATION/model``             retained: the newest model; server → whoever may read it
-``psofed/FEDERATION/server``            retained for a minute: which server process is online
-``psofed/FEDERATION/nodes/NAME/in``     signed: an instruction; server → NAME
-``psofed/FEDERATION/nodes/NAME/out``    a reply; NAME → server
-``psofed/FEDERATION/nodes/NAME/presence``  retained: 32 hexadecimal digits that name the connection, then the
+``psofed/federation/run``               retained, signed: the run's description; server → all
+``psofed/federation/model``             retained: the newest model; server → whoever may read it
+``psofed/federation/server``            retained for a minute: which server process is online
+``psofed/federation/nodes/NAME/in``     signed: an instruction; server → NAME
+``psofed/federation/nodes/NAME/out``    a reply; NAME → server
+``psofed/federation/nodes/NAME/presence``  retained: 32 hexadecimal digits that name the connection, then the
                                         announcement; empty when NAME is gone (its last will)
 ======================================  ============================================================================
 
@@ -57,7 +57,6 @@ OVERHEAD = 4096
 """Bytes that a payload may have beyond its frame: signature and certificate, or the name of a connection."""
 
 _log = logging.getLogger("psofed.federation")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CONNECTION = re.compile(rb"[0-9a-f]{32}")
 # Lengths of the certificate, which only a run description has, and of the signature.
 _SEAL = struct.Struct(">HB")
@@ -99,24 +98,14 @@ class Endpoint:
         return f"mqtts://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
-class Topics:
-    """The topics of one federation."""
+def topic_of(kind: str) -> str:
+    """Return the topic ``run``, ``model`` or ``server``."""
+    return f"psofed/federation/{kind}"
 
-    federation: str
 
-    def __post_init__(self) -> None:
-        if not _WORD.fullmatch(self.federation):
-            allowed = "up to 64 ASCII letters, digits, '-', '_' and '.', a letter or digit first"
-            raise InvalidValueError("--federation", self.federation, allowed)
-
-    def of(self, kind: str) -> str:
-        """Return the topic ``run``, ``model`` or ``server``."""
-        return f"psofed/{self.federation}/{kind}"
-
-    def node(self, name: str, box: str) -> str:
-        """Return a node's topic ``in``, ``out`` or ``presence``."""
-        return f"psofed/{self.federation}/nodes/{name}/{box}"
+def node_topic(name: str, box: str) -> str:
+    """Return a node's topic ``in``, ``out`` or ``presence``."""
+    return topic_of(f"nodes/{name}/{box}")
 
 
 class _LastingClient(paho.Client):
@@ -294,8 +283,6 @@ class MqttHub(Connection):
     ----------
     endpoint, identity
         The broker and the server's certificate.
-    federation : str
-        A level of all topics.
     names : callable
         Returns the nodes that may take part.
     max_frame : int
@@ -308,14 +295,8 @@ class MqttHub(Connection):
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        identity: Identity,
-        federation: str,
-        names: Callable[[], Collection[str]],
-        max_frame: int = MAX_FRAME,
+        self, endpoint: Endpoint, identity: Identity, names: Callable[[], Collection[str]], max_frame: int = MAX_FRAME
     ) -> None:
-        self._topics = Topics(federation)
         self._names, self._known, self._looked = names, frozenset[str](), -math.inf
         self._max_frame = max_frame
         self.dropped: Counter[tuple[str, str]] = Counter()
@@ -330,8 +311,8 @@ class MqttHub(Connection):
         self._process = uuid.uuid4().hex.encode()
         never = SubscribeOptions.RETAIN_DO_NOT_SEND
         live = SubscribeOptions(qos=1, retainAsPublished=True, retainHandling=never)
-        retained, server = SubscribeOptions(qos=1), self._topics.of("server")
-        nodes = [(self._topics.node("+", "out"), live), (self._topics.node("+", "presence"), retained)]
+        retained, server = SubscribeOptions(qos=1), topic_of("server")
+        nodes = [(node_topic("+", "out"), live), (node_topic("+", "presence"), retained)]
         lasting: dict[str, Any] = {"keepalive": _SERVER_KEEPALIVE, "session": _SESSION}
         super().__init__(endpoint, identity, [*nodes, (server, retained)], will=server, **lasting)
 
@@ -344,7 +325,7 @@ class MqttHub(Connection):
 
     def send(self, node: str, frame: bytes) -> None:
         """Send a signed instruction."""
-        topic = self._topics.node(node, "in")
+        topic = node_topic(node, "in")
         with self._changed:
             self._excess[node] -= 1
         self._publish(topic, _seal(self.identity, topic, frame), expiry=_EXPIRY)
@@ -362,10 +343,10 @@ class MqttHub(Connection):
     def publish(self, run: bytes | None = None, model: bytes | None = None) -> None:
         """Replace the retained run description, which is signed, or the model."""
         if run is not None:
-            topic = self._topics.of(RUN)
+            topic = topic_of(RUN)
             self._retain(topic, run and _seal(self.identity, topic, run, self.identity.certificate))
         if model is not None:
-            self._retain(self._topics.of("model"), model)
+            self._retain(topic_of("model"), model)
 
     def revoke(self, names: Collection[str]) -> None:
         """Drop all that these names have sent and will send, and remove their presence."""
@@ -374,7 +355,7 @@ class MqttHub(Connection):
             for name in new:
                 self._pending.pop(name, None)
         for name in new & self._present.keys():
-            self._publish(self._topics.node(name, "presence"), b"", retain=True)
+            self._publish(node_topic(name, "presence"), b"", retain=True)
 
     def flooding(self) -> frozenset[str]:
         """Return the nodes that have sent 1,000 messages within a second beyond what they were asked, for ten minutes.
@@ -402,7 +383,7 @@ class MqttHub(Connection):
         now = time.monotonic()
         if self.is_connected and now - self._accepted_at > 1.0 and now - self._seen > _SERVER_SEEN / 3:
             self._seen = now
-            self._publish(self._topics.of("server"), self._process, retain=True, expiry=_SERVER_SEEN)
+            self._publish(topic_of("server"), self._process, retain=True, expiry=_SERVER_SEEN)
 
     def _opened(self, is_new: bool) -> None:
         if is_new:
@@ -482,14 +463,13 @@ class MqttHub(Connection):
 class MqttLink(Connection):
     """A node's end; see :class:`psofed.federation.transport.hub.Link`."""
 
-    def __init__(self, endpoint: Endpoint, identity: Identity, federation: str) -> None:
-        self._topics = Topics(federation)
+    def __init__(self, endpoint: Endpoint, identity: Identity) -> None:
         self._arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
         self._announced: bytes | None = None
         self._connection = b""
         self._certificate = b""  # the server's, from the run description
-        self._run, topics = self._topics.of(RUN), self._topics
-        inbox, self._out, self._presence = (topics.node(identity.name, box) for box in ("in", "out", "presence"))
+        self._run = topic_of(RUN)
+        inbox, self._out, self._presence = (node_topic(identity.name, box) for box in ("in", "out", "presence"))
         subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in (self._run, inbox)]
         super().__init__(endpoint, identity, subscriptions, will=self._presence)
 
