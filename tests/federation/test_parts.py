@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from nodes import ArraySource, make_node, supplied_draws
 
-from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
+from psofed import Data, InvalidValueError, NotCoveredError, Scenario
 from psofed.aggregations import MDA, Mean
 from psofed.attacks import ConstantBias
 from psofed.federation.client.gateway import Rehearsal
@@ -119,9 +119,7 @@ def test_the_federation_mixes_uploads_as_the_literal_form_does(kind: str) -> Non
         np.testing.assert_allclose(models, literal.models[1:, 0], rtol=1e-9, atol=1e-12)
 
 
-def test_mixed_uploads_have_no_weights_and_a_rule_for_few_is_given_few() -> None:
-    with pytest.raises(InvalidValueError, match=r"weighted must be .*pre_aggregation"):
-        Combination(weighted=True, pre_aggregation="nnm")
+def test_a_rule_for_few_is_given_few() -> None:
     with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated must be .*593,775"):
         Server(num_participants=30, aggregation=MDA(tolerated=6))
     Server(num_participants=30, aggregation=Combination(MDA(tolerated=6), Bucketing(size=2)))
@@ -135,18 +133,13 @@ def test_a_rule_on_a_large_model_is_compiled_and_the_same() -> None:
         part = find_part("aggregation", rule)()
         if part.has_root_data:
             continue
-        large = aggregate(model, uploads, None, part)
+        large = aggregate(model, uploads, part)
         small = model.copy()
         inside = [(indices[indices < 300], values[indices < 300]) for indices, values in uploads]
         if part.over == "entries":
-            small[:300] = aggregate(model[:300], inside, None, part)
+            small[:300] = aggregate(model[:300], inside, part)
             np.testing.assert_allclose(large[:300], small[:300], rtol=1e-9, atol=1e-12)
         assert np.isfinite(large).all()
-
-
-def test_weights_are_refused_with_another_rule_than_the_mean() -> None:
-    with pytest.raises(PsofedError, match="weighted must be"):
-        Combination("median", weighted=True)
 
 
 def test_synthetic_clients_have_targets_of_their_own_where_the_scenario_says_so() -> None:

@@ -40,9 +40,7 @@ CASES = {
         "58bd2338b9a4a063",
         {"aggregation": "mean", "pattern": "round-robin", "coordinated": False, "num_participants": None},
     ),
-    "sync": ("cc260d3c1c1d5162", {"aggregation": "mean", "sync_every": 5, "coordinated": False}),
     "float32": ("44dc56db78099286", {"aggregation": "mean", "dtype": "float32"}),
-    "weighted": ("e5cba8cea7a91335", {"weighted": True, "samples": 2}),
     "attacked": ("c3d1c0fd3223c420", {"attack": Gaussian(num_byzantine=1, probability=0.5)}),
     "sign-flip": (
         "56013dc6dcbaec22",
@@ -65,7 +63,7 @@ def run(case):
         source = SyntheticSource(SCENARIO, k, SEED)
         if poisons and k == BYZANTINE:
             source = PoisonedSource(source, attack, k, SEED)
-        return OnlineRegression(source, SCENARIO.stepsize, case.get("samples", 1))
+        return OnlineRegression(source, SCENARIO.stepsize, 1)
 
     nodes = {}
     if case.get("gateways"):
@@ -81,13 +79,12 @@ def run(case):
             lies = attack is not None and not poisons and k == BYZANTINE
             corruption = Rehearsal(attack, SEED) if lies else None
             nodes[str(k + 1)] = make_node(str(k + 1), learner(k).learn, catch_up=True, corruption=corruption)
-    usual = "mean" if case.get("weighted") else WITHOUT_MEMORY  # once the default
     server = Server(
         Sharing(SCENARIO.num_shared, case.get("pattern", "random"), case.get("coordinated", True)),
         num_participants=case.get("num_participants", 4),
-        aggregation=Combination(case.get("aggregation", usual), case.get("pre"), case.get("weighted", False)),
+        aggregation=Combination(case.get("aggregation", WITHOUT_MEMORY), case.get("pre")),
         defence=Cusum(threshold=8.0) if case.get("defence") else None,
-        rounds=RoundPlan(newcomers=case.get("newcomers", "zeros"), sync_every=case.get("sync_every", 0)),
+        rounds=RoundPlan(newcomers=case.get("newcomers", "zeros")),
         seed=SEED,
     )
     return server.run(InProcessHub(nodes), {"0": np.zeros(SCENARIO.dimension, case.get("dtype", "float64"))}, 60)

@@ -36,7 +36,7 @@ def server_of(plan: Plan, on_round: Callable[[ServerState], None], **options: An
         seed=plan.seed,
         num_participants=plan.participants,
         rounds=RoundPlan(min_nodes=everybody if plan.exact else 1, wait_for_nodes=120.0),
-        aggregation=Combination(plan.rule, weighted=plan.weighted),
+        aggregation=Combination(plan.rule),
         limits=ReplyLimits(max_clients=MAX_CLIENTS, **patience),
         on_round=on_round,
         **options,

@@ -24,7 +24,6 @@ from psofed.federation.protocol.messages import (
     LEFT,
     LOST,
     PART,
-    SYNC,
     ClientTask,
     Instruction,
     NodeReply,
@@ -234,7 +233,7 @@ class Gateway:
             model, kept, records = _finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
         assert task.values is not None  # decode_instruction gives values with every kind
-        indices, whole = _indices(instruction, task, n), task.kind in (FULL, SYNC)
+        indices, whole = _indices(instruction, task, n), task.kind == FULL
         model = model.copy()
         model[indices] = task.values[indices] if whole else task.values  # (I − S_{k,n}) w_k + S_{k,n} w_n
         learned = train(CURRENT, model, kept, records)
@@ -301,15 +300,13 @@ def _begin(
         fits = state.layout.dimension == instruction.masks.dimension
         if state.layout.digest != instruction.digest or not fits:
             raise PsofedError("the server's model has another layout than this client's")
-        if task.kind == SYNC:
-            return state.layout, np.array(task.values), state.kept, 1
         return state.layout, state.model, state.kept, n - state.round_number
     if task.kind == PART:
         return None
     layout = instruction.layout
     if layout is None or layout.digest != instruction.digest or layout.dimension != instruction.masks.dimension:
         raise PsofedError("the server sent no layout of its model, or one that does not fit")
-    if task.kind in (FULL, SYNC):
+    if task.kind == FULL:
         # What arrived before is learned on top of the server's model: there is no older one to learn on.
         return layout, np.array(task.values), {}, 1
     return layout, np.zeros(layout.dimension, dtype=layout.dtype), {}, n

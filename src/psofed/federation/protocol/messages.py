@@ -100,8 +100,7 @@ def _decode(data: bytes) -> Fields:
 PART = "part"  # values hold the M entries of S_{k,n}
 START = "start"  # likewise, for a client that starts from zero, as the paper's do
 FULL = "full"  # values hold all D entries
-SYNC = "sync"  # likewise, and the client takes them all, whatever it had
-KINDS = (PART, START, FULL, SYNC)
+KINDS = (PART, START, FULL)
 
 _MAX_SESSION, _MAX_NODE, _MAX_SETTINGS = 64, 200, 100
 
@@ -197,7 +196,7 @@ def encode_instruction(instruction: Instruction) -> bytes:
         header["refused"] = list(instruction.refused)
     if instruction.config:
         header["config"] = dict(instruction.config)
-    valued = [(task.kind in (FULL, SYNC), task.values) for task in tasks if task.values is not None]
+    valued = [(task.kind == FULL, task.values) for task in tasks if task.values is not None]
     whole, parts = ([values for is_whole, values in valued if is_whole is kind] for kind in (True, False))
     if len(parts) > 1 and all(part is parts[0] for part in parts):
         header["common"] = True
@@ -249,13 +248,13 @@ def _decode_tasks(fields: Fields, body: memoryview, masks: DerivedMasks) -> tupl
     if not clients or not {*kinds} <= {*KINDS} or not 0 <= min(expected) <= max(expected) <= MAX_ROUND:
         raise FrameError("no client, an unknown kind of task, or a round that is out of range")
     size, shared, common = masks.dimension, masks.num_shared, fields.flag("common")
-    has_whole = FULL in kinds or SYNC in kinds
+    has_whole = FULL in kinds
     parts = kinds.count(PART) + kinds.count(START)
     length = size * has_whole + shared * (min(parts, 1) if common else parts)
     values = read_values(body, length, fields.dtype() if length else np.dtype(np.float64))
     at, tasks = size * has_whole, []
     for client, kind, last in zip(clients, kinds, expected, strict=True):
-        if kind in (FULL, SYNC):
+        if kind == FULL:
             tasks.append(ClientTask(client, kind, last, values[:size]))
         else:
             tasks.append(ClientTask(client, kind, last, values[at : at + shared]))

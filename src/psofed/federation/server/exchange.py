@@ -26,7 +26,6 @@ from psofed.federation.protocol.messages import (
     FULL,
     PART,
     START,
-    SYNC,
     ClientTask,
     Instruction,
     encode_instruction,
@@ -79,7 +78,7 @@ def ask(
     nodes: dict[str, list[tuple[Client, ClientTask]]] = {}
     for client in clients:
         last = state.seen.get(client.name)
-        kind = _kind(plan, last, round_number)
+        kind = _kind(plan, last)
         values = state.model
         if kind in (PART, START):
             if common is None or not sharing.coordinated:
@@ -109,10 +108,8 @@ def ask(
     return questions
 
 
-def _kind(plan: RoundPlan, last: int | None, round_number: int) -> str:
+def _kind(plan: RoundPlan, last: int | None) -> str:
     """Return the kind of task for a client whose last accepted round is `last` (−1: it lost its state)."""
-    if plan.sync_every and round_number % plan.sync_every == 0:
-        return SYNC
     if last is None:
         return START if plan.newcomers == "zeros" else FULL
     return FULL if last < 0 else PART

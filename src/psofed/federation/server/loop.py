@@ -60,7 +60,7 @@ class Server:
     aggregation : Aggregation, its name, or Combination, optional
         How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
         custom rule. By default :data:`~psofed.federation.server.step.ROBUST`; ``"mean"`` is the paper's. A
-        :class:`Combination` adds a step before the rule, or weights.
+        :class:`Combination` adds a step before the rule.
     defence : Defence, or its name, optional
         Watch what each node uploads, and exclude suspects: ``psofed.defences.Cusum(threshold=15.0)``, or
         :func:`~psofed.federation.server.step.plan_defence` for a threshold that follows from a rate of false
@@ -248,10 +248,8 @@ class Server:
             "seed": sharing.seed,
             "derivation": DERIVATION,
             "newcomers": self.rounds.newcomers,
-            "weighted": step.weighted,
             "aggregation": repr(step.rule),
             "pre_aggregation": None if step.pre is None else repr(step.pre),
-            "sync_every": self.rounds.sync_every,
             "defence": None if step.suspects is None else repr(step.suspects.defence),
         }
 
@@ -281,8 +279,7 @@ class Server:
             for name, reply in valid.items()
             if reply.values is not None
         }
-        examples = {name: reply.num_examples for name, reply in valid.items()}
-        outcome = step.take(n, state.model, uploads, examples)
+        outcome = step.take(n, state.model, uploads)
         seconds = scheduler().monotonic() - self._started
         suspects = None if step.suspects is None else outcome.suspects
         entry = round_entry(state, n, questions, valid, bad, suspects, seconds)
