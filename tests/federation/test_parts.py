@@ -10,7 +10,7 @@ from psofed.attacks import ConstantBias
 from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.sources import PoisonedSource, Position, SyntheticSource
+from psofed.federation.client.sources import Position, SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.run_settings import RunSettings
@@ -44,9 +44,7 @@ def run_federation(scenario: Scenario) -> np.ndarray:
         source = ArraySource(draws.inputs[:, k], draws.inputs[:, k] @ target + draws.noise[:, k])
         byzantine = attack is not None and k < attack.num_byzantine
         corruption = None
-        if byzantine and attack.poisons_samples():
-            source = PoisonedSource(source, attack, k)
-        elif byzantine:
+        if byzantine:
             corruption = Rehearsal(attack)
         learner = OnlineRegression(source, scenario.stepsize, 1)
         return make_node(name, learner.learn, catch_up=True, corruption=corruption)
@@ -70,8 +68,8 @@ KNOWN = {kind: find_part("attack", kind)(num_byzantine=2, probability=1.0) for k
 def test_a_node_rehearses_every_attack_it_can_know_enough_for(kind: str) -> None:
     attack = KNOWN[kind]
     scenario = Scenario(**SIZES, attack=attack, aggregation="median")
-    needs = attack.memory_size(1) or attack.remembers_models()
-    if needs or (not attack.poisons_samples() and attack.knows not in ("upload", "server")):
+    needs = attack.memory_size(1) or attack.remembers_models() or attack.poisons_samples()
+    if needs or attack.knows not in ("upload", "server"):
         with pytest.raises(NotCoveredError, match=f'"{kind}"'):
             run_federation(scenario)
         with pytest.raises(NotCoveredError, match=f'"{kind}"'):
@@ -80,9 +78,7 @@ def test_a_node_rehearses_every_attack_it_can_know_enough_for(kind: str) -> None
     models = run_federation(scenario)
     assert np.isfinite(models).all()
     statement = attack.affine()
-    is_random = kind == "data-poisoning" or (
-        isinstance(statement, Affine) and (statement.variance or statement.common_variance)
-    )
+    is_random = isinstance(statement, Affine) and (statement.variance or statement.common_variance)
     # What is drawn in an attack is drawn otherwise here; a reply that is not finite is dropped whole, so that the
     # others decide alone, where in the simulation it counts for the server's own value; and an attack that sees the
     # server's model knows here only what the node has downloaded.

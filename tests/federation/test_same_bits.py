@@ -10,11 +10,11 @@ import pytest
 from nodes import make_node
 
 from psofed import Scenario
-from psofed.attacks import Gaussian, LabelPoisoning, SignFlip
+from psofed.attacks import Gaussian, SignFlip
 from psofed.defences import Cusum
 from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.sources import PoisonedSource, SyntheticSource
+from psofed.federation.client.sources import SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.loop import Server
@@ -51,19 +51,14 @@ CASES = {
         {"attack": Gaussian(num_byzantine=1, probability=1.0, variance=25.0), "defence": True},
     ),
     "gateways": ("ac521ab7f859030b", {"gateways": True, "coordinated": False}),
-    "poison": ("feba8dca7a5c0e86", {"attack": LabelPoisoning(num_byzantine=1)}),
 }
 
 
 def run(case):
     attack = case.get("attack")
-    poisons = attack is not None and attack.poisons_samples()
 
     def learner(k):
-        source = SyntheticSource(SCENARIO, k, SEED)
-        if poisons and k == BYZANTINE:
-            source = PoisonedSource(source, attack, k, SEED)
-        return OnlineRegression(source, SCENARIO.stepsize, 1)
+        return OnlineRegression(SyntheticSource(SCENARIO, k, SEED), SCENARIO.stepsize, 1)
 
     nodes = {}
     if case.get("gateways"):
@@ -76,7 +71,7 @@ def run(case):
             nodes[node] = make_node(node, train, catch_up=True, clients=lambda names=tuple(learners): names)
     else:
         for k in range(SCENARIO.num_clients):
-            lies = attack is not None and not poisons and k == BYZANTINE
+            lies = attack is not None and k == BYZANTINE
             corruption = Rehearsal(attack, SEED) if lies else None
             nodes[str(k + 1)] = make_node(str(k + 1), learner(k).learn, catch_up=True, corruption=corruption)
     server = Server(

@@ -106,9 +106,7 @@ them last (NaN where it never did), returns what a Byzantine client uploads inst
 class Rehearsal:
     """Makes a node Byzantine: rehearses an attack on one's own federation.
 
-    A Byzantine node changes what it uploads and nothing else: as in the paper, its own model stays clean. An attack on
-    data (``poison``) changes what the node learns from instead:
-    :class:`psofed.federation.client.sources.PoisonedSource`.
+    A Byzantine node changes what it uploads and nothing else: as in the paper, its own model stays clean.
 
     Parameters
     ----------

@@ -183,10 +183,10 @@ class Learners:
     source : Source or SharedTable
         The samples of the one client, or the table that holds those of many.
     make : callable
-        Given a client's samples and its name, returns its training.
+        Given a client's samples, returns its training.
     """
 
-    def __init__(self, source: Source | SharedTable, make: Callable[[Source, str], OnlineRegression]) -> None:
+    def __init__(self, source: Source | SharedTable, make: Callable[[Source], OnlineRegression]) -> None:
         self.source = source
         self._make = make
         self._learners: dict[str, OnlineRegression] = {}
@@ -227,7 +227,7 @@ class Learners:
     def _of(self, client: str) -> OnlineRegression:
         if client not in self._learners:
             source = self.source.source(client) if isinstance(self.source, SharedTable) else self.source
-            self._learners[client] = self._make(source, client)
+            self._learners[client] = self._make(source)
         return self._learners[client]
 
 

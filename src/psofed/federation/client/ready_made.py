@@ -13,10 +13,9 @@ from psofed.federation.client.gateway import Gateway, Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import Learners, OnlineRegression
-from psofed.federation.client.sources import PoisonedSource, SharedTable, Source, SyntheticSource, TableSource
+from psofed.federation.client.sources import SharedTable, Source, SyntheticSource, TableSource
 from psofed.federation.protocol.bounds import READY_MADE_ENTRIES
 from psofed.federation.protocol.messages import RunDescription
-from psofed.federation.protocol.names import client_number
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.parts.base import Attack
 from psofed.parts.channels.built_in import Private
@@ -34,18 +33,12 @@ def prepare(run: RunDescription, options: NodeOptions) -> tuple[Gateway, Learner
     settings = RunSettings.for_client(run.settings, attack=planned)
     scenario = settings.scenario
     attack = attack_of(options, scenario.attack)
-    poisons = attack is not None and attack.poisons_samples()
     features = None
     if scenario.model.kind != "linear":
         features = scenario.model.make_features(settings.input_dimension, scenario.dimension)
 
-    def make(samples: Source, client: str) -> OnlineRegression:
-        scaled = isinstance(samples, TableSource)
-        if attack is not None and poisons:
-            number = client_number(options.partition, client)
-            samples = PoisonedSource(samples, attack, number, settings.seed)
-        stepsize, count = scenario.common_stepsize, settings.samples_per_round
-        return OnlineRegression(samples, stepsize, count, scaled=scaled, features=features)
+    def make(samples: Source) -> OnlineRegression:
+        return OnlineRegression(samples, scenario.common_stepsize, settings.samples_per_round, features=features)
 
     learners = Learners(_open_source(options, settings), make)
     gateway = Gateway(
@@ -53,7 +46,7 @@ def prepare(run: RunDescription, options: NodeOptions) -> tuple[Gateway, Learner
         catch_up=True,
         clients=learners.names,
         privacy=_privacy_of(options, settings),
-        corruption=None if attack is None or poisons else Rehearsal(attack, settings.seed),
+        corruption=None if attack is None else Rehearsal(attack, settings.seed),
     )
     return gateway, None if settings.samples_per_round else learners  # samples may be counted out by round
 
