@@ -65,7 +65,7 @@ def expected_models(plan: Plan) -> dict[int, bytes]:
 def _calm_node(plan: Plan, name: str) -> Node:
     learner, clients = learner_of(plan, name), plan.clients_of(name)
     gateway = Gateway(learner.learn, catch_up=True, clients=(lambda: clients) if clients else None)
-    return Node(name, lambda run: (gateway, None))
+    return Node(name, lambda run: gateway)
 
 
 @contextmanager

@@ -152,6 +152,8 @@ class Gateway:
         Makes every upload private.
     corruption : callable, optional
         Rehearses an attack: what is uploaded changes and nothing else. Such uploads are sent as they are.
+    arrived : callable, optional
+        Lets all clients learn from what has arrived since they were last called.
     """
 
     training: Training
@@ -159,6 +161,7 @@ class Gateway:
     clients: Callable[[], Sequence[str]] | None = None
     privacy: Private | None = None
     corruption: Corruption | None = None
+    arrived: Callable[[MemoryStore], None] | None = None
     _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def names(self) -> tuple[str, ...] | None:

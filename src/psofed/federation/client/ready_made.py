@@ -27,8 +27,8 @@ def ready_made_node(name: str, options: NodeOptions, folder: Path | None = None)
     return Node(name, lambda run: prepare(run, options), folder, READY_MADE_ENTRIES)
 
 
-def prepare(run: RunDescription, options: NodeOptions) -> tuple[Gateway, Learners | None]:
-    """Return how a node answers in a run, and its learners; a PsofedError says why it cannot take part."""
+def prepare(run: RunDescription, options: NodeOptions) -> Gateway:
+    """Return how a node answers in a run; a PsofedError says why it cannot take part."""
     planned = options.byzantine and options.attack is None
     settings = RunSettings.for_client(run.settings, attack=planned)
     scenario = settings.scenario
@@ -41,14 +41,14 @@ def prepare(run: RunDescription, options: NodeOptions) -> tuple[Gateway, Learner
         return OnlineRegression(samples, scenario.common_stepsize, settings.samples_per_round, features=features)
 
     learners = Learners(_open_source(options, settings), make)
-    gateway = Gateway(
+    return Gateway(
         learners.learn,
         catch_up=True,
         clients=learners.names,
         privacy=_privacy_of(options, settings),
         corruption=None if attack is None else Rehearsal(attack, settings.seed),
+        arrived=None if settings.samples_per_round else learners.learn_arrived,  # samples may be counted out by round
     )
-    return gateway, None if settings.samples_per_round else learners  # samples may be counted out by round
 
 
 def attack_of(options: NodeOptions, planned: Attack | None = None) -> Attack | None:
