@@ -14,21 +14,11 @@ import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.federation.client.state import ClientState, MemoryStore
+from psofed.federation.protocol import messages
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.masks import Indices
-from psofed.federation.protocol.messages import (
-    FAILED,
-    FULL,
-    LEARNED,
-    LEFT,
-    LOST,
-    PART,
-    ClientTask,
-    Instruction,
-    NodeReply,
-    Reply,
-)
+from psofed.federation.protocol.messages import ClientTask, Instruction, NodeReply, Reply
 from psofed.federation.protocol.names import check_client_names, clean_text, client_number, node_number
 from psofed.parts.base import Attack
 from psofed.parts.channels.built_in import Private
@@ -188,14 +178,14 @@ class Gateway:
         digest = ""
         for task in instruction.tasks:
             if task.client not in (("",) if names is None else names):
-                replies.append(Reply(LEFT, task.client))
+                replies.append(Reply(messages.LEFT, task.client))
                 continue
             try:
                 reply, state = self._train(instruction, task, memory.clients.get(task.client))
             except Exception as error:
                 if len(instruction.tasks) == 1:
                     raise
-                reply, state = Reply(FAILED, task.client, remark=reason_of(error)), None
+                reply, state = Reply(messages.FAILED, task.client, remark=reason_of(error)), None
                 _log.warning("round %d: %s failed: %s", instruction.round_number, task.client, reply.remark)
             if state is not None:
                 changed[task.client], digest = state, state.layout.digest
@@ -220,7 +210,7 @@ class Gateway:
             return self._reply(instruction, task, state), state
         begun = _begin(instruction, task, state)
         if begun is None:
-            return Reply(LOST, task.client), None
+            return Reply(messages.LOST, task.client), None
         layout, model, kept, elapsed = begun
         records: Mapping[str, Any] = {} if state is None else state.records
         examples, reported = 0, dict[str, Any]()
@@ -234,7 +224,7 @@ class Gateway:
             model, kept, records = _finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
         assert task.values is not None  # decode_instruction gives values with every kind
-        indices, whole = _indices(instruction, task, n), task.kind == FULL
+        indices, whole = _indices(instruction, task, n), task.kind == messages.FULL
         model = model.copy()
         model[indices] = task.values[indices] if whole else task.values  # (I − S_{k,n}) w_k + S_{k,n} w_n
         learned = train(CURRENT, model, kept, records)
@@ -263,7 +253,7 @@ class Gateway:
         elif self.privacy is not None:
             values, spent = make_private(self.privacy, state, values, server)
             metrics = {**metrics, **spent}
-        return Reply(LEARNED, task.client, values, state.num_examples, metrics, remark)
+        return Reply(messages.LEARNED, task.client, values, state.num_examples, metrics, remark)
 
 
 def make_private(channel: Private, state: ClientState, values: Vector, server: Vector) -> tuple[Vector, dict[str, Any]]:
@@ -302,12 +292,12 @@ def _begin(
         if state.layout.digest != instruction.digest or not fits:
             raise PsofedError("the server's model has another layout than this client's")
         return state.layout, state.model, state.kept, n - state.round_number
-    if task.kind == PART:
+    if task.kind == messages.PART:
         return None
     layout = instruction.layout
     if layout is None or layout.digest != instruction.digest or layout.dimension != instruction.masks.dimension:
         raise PsofedError("the server sent no layout of its model, or one that does not fit")
-    if task.kind == FULL:
+    if task.kind == messages.FULL:
         # What arrived before is learned on top of the server's model: there is no older one to learn on.
         return layout, np.array(task.values), {}, 1
     return layout, np.zeros(layout.dimension, dtype=layout.dtype), {}, n

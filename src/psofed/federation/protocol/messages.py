@@ -9,17 +9,7 @@ import numpy as np
 
 from psofed.federation.protocol import frames
 from psofed.federation.protocol.bounds import MAX_DESCRIPTION, MAX_ENTRIES, MAX_ROUND, MAX_SEED
-from psofed.federation.protocol.frames import (
-    INSTRUCTION,
-    REPLY,
-    VERSION,
-    Fields,
-    FrameError,
-    decode_frame,
-    decode_object,
-    encode_frame,
-    read_values,
-)
+from psofed.federation.protocol.frames import Fields, FrameError, decode_frame, decode_object, encode_frame, read_values
 from psofed.federation.protocol.layout import ModelLayout, Vector
 from psofed.federation.protocol.masks import DERIVATION, DerivedMasks, derived_masks
 from psofed.federation.protocol.names import check_client_names, clean_text
@@ -42,7 +32,7 @@ class RunDescription:
 
     def to_bytes(self) -> bytes:
         """Return the retained bytes."""
-        document = {"psofed": VERSION, "session": self.session, "settings": dict(self.settings)}
+        document = {"psofed": frames.VERSION, "session": self.session, "settings": dict(self.settings)}
         return json.dumps(document).encode()
 
     @classmethod
@@ -77,7 +67,7 @@ class Announcement:
     def to_bytes(self) -> bytes:
         """Return the retained bytes."""
         document = {"session": self.session, "clients": self.clients, "problem": clean_text(self.problem)}
-        return json.dumps({"psofed": VERSION, **document}).encode()
+        return json.dumps({"psofed": frames.VERSION, **document}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Announcement":
@@ -91,9 +81,9 @@ class Announcement:
 
 def _decode(data: bytes) -> Fields:
     fields = decode_object(data, MAX_DESCRIPTION)
-    if fields.get("psofed") != VERSION:
+    if fields.get("psofed") != frames.VERSION:
         version = fields.get("psofed")
-        raise FrameError(f"format {version!r}, this psofed speaks {VERSION}: update the older one")
+        raise FrameError(f"format {version!r}, this psofed speaks {frames.VERSION}: update the older one")
     return fields
 
 
@@ -204,7 +194,7 @@ def encode_instruction(instruction: Instruction) -> bytes:
     blocks = [*whole[:1], *parts]
     if blocks:
         header["dtype"] = str(blocks[0].dtype)
-    return frames.encode_frame(INSTRUCTION, instruction.sequence, header, blocks)
+    return encode_frame(frames.INSTRUCTION, instruction.sequence, header, blocks)
 
 
 def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instruction:
@@ -212,7 +202,7 @@ def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instructi
 
     Nothing is allocated for a model of more than `max_entries` entries, shared or not.
     """
-    sequence, fields, body = decode_frame(data, INSTRUCTION)
+    sequence, fields, body = decode_frame(data, frames.INSTRUCTION)
     if fields.get("derivation") != DERIVATION:
         version = fields.get("derivation")
         raise FrameError(f"masks derived by version {version!r}, this psofed derives by {DERIVATION}")
@@ -380,7 +370,7 @@ def encode_reply(reply: NodeReply) -> bytes:
     values = [part.values for part in replies if part.values is not None]
     if values:
         header["dtype"] = str(values[0].dtype)
-    return encode_frame(REPLY, reply.sequence, header, values)
+    return encode_frame(frames.REPLY, reply.sequence, header, values)
 
 
 def decode_reply(data: bytes, num_clients: int, length: int, dtype: np.dtype[Any]) -> NodeReply:
@@ -394,7 +384,7 @@ def decode_reply(data: bytes, num_clients: int, length: int, dtype: np.dtype[Any
         Says what is wrong with the frame as a whole, for which the node answers.
     """
     try:
-        sequence, fields, body = decode_frame(data, REPLY, _HEADER + _HEADER_PER_CLIENT * num_clients)
+        sequence, fields, body = decode_frame(data, frames.REPLY, _HEADER + _HEADER_PER_CLIENT * num_clients)
         clients = check_client_names(fields.items_of("clients", str, most=num_clients))
         count = len(clients)
         statuses = fields.items_of("statuses", str, count)
