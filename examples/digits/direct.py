@@ -109,7 +109,7 @@ def run_directly(
     masks = DerivedMasks(seed=seed, dimension=server.size, num_shared=shared)
     models = np.repeat(server[None], len(digits.images), axis=0)
     names = [str(1 + k) for k in range(len(models))]
-    run, examples = Run(), dict.fromkeys(names, digits.labels.shape[1])
+    run = Run()
     run.note(0, server, 0, digits)
     for number in range(1, rounds + 1):
         down = masks.indices(number, 0)
@@ -119,7 +119,7 @@ def run_directly(
         models = learn_with_numpy(models, digits.images, digits.labels, method.stepsize, method.steps)
         uploads = {name: (up, models[k][up]) for k, name in enumerate(names)}
         if join is None:
-            server = step.take(number, server, uploads, examples).model
+            server = step.take(number, server, uploads).model
         else:
             server = join(number, server, step.corrupt(number, server, uploads))
         if number % look_every == 0:
@@ -135,11 +135,9 @@ class AttackedStep(ServerStep):
         super().__init__(combination, seed=seed)
         self.attack = attack
 
-    def take(
-        self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
-    ) -> Outcome:
+    def take(self, round_number: int, model: Vector, uploads: Mapping[str, Upload]) -> Outcome:
         """Corrupt, then join."""
-        return super().take(round_number, model, self.corrupt(round_number, model, uploads), examples)
+        return super().take(round_number, model, self.corrupt(round_number, model, uploads))
 
     def corrupt(self, round_number: int, model: Vector, uploads: Mapping[str, Upload]) -> Mapping[str, Upload]:
         """Return the uploads, which all hold the same entries, with those of the Byzantine clients corrupted."""

@@ -88,7 +88,7 @@ def learn_in_process(node):
     [
         ({"aggregation": "mean"}, {}),
         ({"aggregation": "median", "num_participants": 3}, {"catch_up": True}),
-        ({"num_participants": 2, "rounds": RoundPlan(newcomers="current", sync_every=5)}, {"catch_up": True}),
+        ({"num_participants": 2, "rounds": RoundPlan(newcomers="current")}, {"catch_up": True}),
         ({"defence": Cusum(threshold=8.0)}, {"corruption": Rehearsal(ConstantBias(num_byzantine=1, bias=0.5))}),
         ({"num_shared": Sharing(2, "round-robin", coordinated=False)}, {}),
     ],

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from nodes import ArraySource, make_node, supplied_draws
 
-from psofed import Data, InvalidValueError, NotCoveredError, PsofedError, Scenario
+from psofed import Data, InvalidValueError, NotCoveredError, Scenario
 from psofed.aggregations import MDA, Mean
 from psofed.attacks import ConstantBias
 from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.sources import PoisonedSource, Position, SyntheticSource
+from psofed.federation.client.sources import Position, SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.protocol.run_settings import RunSettings
@@ -44,9 +44,7 @@ def run_federation(scenario: Scenario) -> np.ndarray:
         source = ArraySource(draws.inputs[:, k], draws.inputs[:, k] @ target + draws.noise[:, k])
         byzantine = attack is not None and k < attack.num_byzantine
         corruption = None
-        if byzantine and attack.poisons_samples():
-            source = PoisonedSource(source, attack, k)
-        elif byzantine:
+        if byzantine:
             corruption = Rehearsal(attack)
         learner = OnlineRegression(source, scenario.stepsize, 1)
         return make_node(name, learner.learn, catch_up=True, corruption=corruption)
@@ -70,8 +68,8 @@ KNOWN = {kind: find_part("attack", kind)(num_byzantine=2, probability=1.0) for k
 def test_a_node_rehearses_every_attack_it_can_know_enough_for(kind: str) -> None:
     attack = KNOWN[kind]
     scenario = Scenario(**SIZES, attack=attack, aggregation="median")
-    needs = attack.memory_size(1) or attack.remembers_models()
-    if needs or (not attack.poisons_samples() and attack.knows not in ("upload", "server")):
+    needs = attack.memory_size(1) or attack.remembers_models() or attack.poisons_samples()
+    if needs or attack.knows not in ("upload", "server"):
         with pytest.raises(NotCoveredError, match=f'"{kind}"'):
             run_federation(scenario)
         with pytest.raises(NotCoveredError, match=f'"{kind}"'):
@@ -80,9 +78,7 @@ def test_a_node_rehearses_every_attack_it_can_know_enough_for(kind: str) -> None
     models = run_federation(scenario)
     assert np.isfinite(models).all()
     statement = attack.affine()
-    is_random = kind == "data-poisoning" or (
-        isinstance(statement, Affine) and (statement.variance or statement.common_variance)
-    )
+    is_random = isinstance(statement, Affine) and (statement.variance or statement.common_variance)
     # What is drawn in an attack is drawn otherwise here; a reply that is not finite is dropped whole, so that the
     # others decide alone, where in the simulation it counts for the server's own value; and an attack that sees the
     # server's model knows here only what the node has downloaded.
@@ -119,9 +115,7 @@ def test_the_federation_mixes_uploads_as_the_literal_form_does(kind: str) -> Non
         np.testing.assert_allclose(models, literal.models[1:, 0], rtol=1e-9, atol=1e-12)
 
 
-def test_mixed_uploads_have_no_weights_and_a_rule_for_few_is_given_few() -> None:
-    with pytest.raises(InvalidValueError, match=r"weighted must be .*pre_aggregation"):
-        Combination(weighted=True, pre_aggregation="nnm")
+def test_a_rule_for_few_is_given_few() -> None:
     with pytest.raises(InvalidValueError, match=r"aggregation_options.tolerated must be .*593,775"):
         Server(num_participants=30, aggregation=MDA(tolerated=6))
     Server(num_participants=30, aggregation=Combination(MDA(tolerated=6), Bucketing(size=2)))
@@ -135,18 +129,13 @@ def test_a_rule_on_a_large_model_is_compiled_and_the_same() -> None:
         part = find_part("aggregation", rule)()
         if part.has_root_data:
             continue
-        large = aggregate(model, uploads, None, part)
+        large = aggregate(model, uploads, part)
         small = model.copy()
         inside = [(indices[indices < 300], values[indices < 300]) for indices, values in uploads]
         if part.over == "entries":
-            small[:300] = aggregate(model[:300], inside, None, part)
+            small[:300] = aggregate(model[:300], inside, part)
             np.testing.assert_allclose(large[:300], small[:300], rtol=1e-9, atol=1e-12)
         assert np.isfinite(large).all()
-
-
-def test_weights_are_refused_with_another_rule_than_the_mean() -> None:
-    with pytest.raises(PsofedError, match="weighted must be"):
-        Combination("median", weighted=True)
 
 
 def test_synthetic_clients_have_targets_of_their_own_where_the_scenario_says_so() -> None:

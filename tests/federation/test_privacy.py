@@ -66,9 +66,9 @@ def test_a_run_of_ready_made_nodes_is_private_and_reports_it() -> None:
 def test_what_a_node_is_told_comes_before_what_the_run_says() -> None:
     settings = RunSettings(scenario=SCENARIO.replace(channel=Links(up=Private(clip=0.5))), synthetic=True)
     run = RunDescription("s", settings.to_mapping())
-    assert prepare(run, NodeOptions())[0].privacy == Private(clip=0.5)
-    assert prepare(run, NodeOptions(clip=0.1, multiplier=2.0))[0].privacy == Private(clip=0.1, multiplier=2.0)
-    byzantine = prepare(run, NodeOptions(clip=0.1, byzantine=True))[0]
+    assert prepare(run, NodeOptions()).privacy == Private(clip=0.5)
+    assert prepare(run, NodeOptions(clip=0.1, multiplier=2.0)).privacy == Private(clip=0.1, multiplier=2.0)
+    byzantine = prepare(run, NodeOptions(clip=0.1, byzantine=True))
     assert byzantine.corruption is not None
 
 

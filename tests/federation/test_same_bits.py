@@ -10,11 +10,11 @@ import pytest
 from nodes import make_node
 
 from psofed import Scenario
-from psofed.attacks import Gaussian, LabelPoisoning, SignFlip
+from psofed.attacks import Gaussian, SignFlip
 from psofed.defences import Cusum
 from psofed.federation.client.gateway import Rehearsal
 from psofed.federation.client.online import OnlineRegression
-from psofed.federation.client.sources import PoisonedSource, SyntheticSource
+from psofed.federation.client.sources import SyntheticSource
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_options import RoundPlan
 from psofed.federation.server.loop import Server
@@ -40,9 +40,7 @@ CASES = {
         "58bd2338b9a4a063",
         {"aggregation": "mean", "pattern": "round-robin", "coordinated": False, "num_participants": None},
     ),
-    "sync": ("cc260d3c1c1d5162", {"aggregation": "mean", "sync_every": 5, "coordinated": False}),
     "float32": ("44dc56db78099286", {"aggregation": "mean", "dtype": "float32"}),
-    "weighted": ("e5cba8cea7a91335", {"weighted": True, "samples": 2}),
     "attacked": ("c3d1c0fd3223c420", {"attack": Gaussian(num_byzantine=1, probability=0.5)}),
     "sign-flip": (
         "56013dc6dcbaec22",
@@ -53,19 +51,14 @@ CASES = {
         {"attack": Gaussian(num_byzantine=1, probability=1.0, variance=25.0), "defence": True},
     ),
     "gateways": ("ac521ab7f859030b", {"gateways": True, "coordinated": False}),
-    "poison": ("feba8dca7a5c0e86", {"attack": LabelPoisoning(num_byzantine=1)}),
 }
 
 
 def run(case):
     attack = case.get("attack")
-    poisons = attack is not None and attack.poisons_samples()
 
     def learner(k):
-        source = SyntheticSource(SCENARIO, k, SEED)
-        if poisons and k == BYZANTINE:
-            source = PoisonedSource(source, attack, k, SEED)
-        return OnlineRegression(source, SCENARIO.stepsize, case.get("samples", 1))
+        return OnlineRegression(SyntheticSource(SCENARIO, k, SEED), SCENARIO.stepsize, 1)
 
     nodes = {}
     if case.get("gateways"):
@@ -78,16 +71,15 @@ def run(case):
             nodes[node] = make_node(node, train, catch_up=True, clients=lambda names=tuple(learners): names)
     else:
         for k in range(SCENARIO.num_clients):
-            lies = attack is not None and not poisons and k == BYZANTINE
+            lies = attack is not None and k == BYZANTINE
             corruption = Rehearsal(attack, SEED) if lies else None
             nodes[str(k + 1)] = make_node(str(k + 1), learner(k).learn, catch_up=True, corruption=corruption)
-    usual = "mean" if case.get("weighted") else WITHOUT_MEMORY  # once the default
     server = Server(
         Sharing(SCENARIO.num_shared, case.get("pattern", "random"), case.get("coordinated", True)),
         num_participants=case.get("num_participants", 4),
-        aggregation=Combination(case.get("aggregation", usual), case.get("pre"), case.get("weighted", False)),
+        aggregation=Combination(case.get("aggregation", WITHOUT_MEMORY), case.get("pre")),
         defence=Cusum(threshold=8.0) if case.get("defence") else None,
-        rounds=RoundPlan(newcomers=case.get("newcomers", "zeros"), sync_every=case.get("sync_every", 0)),
+        rounds=RoundPlan(newcomers=case.get("newcomers", "zeros")),
         seed=SEED,
     )
     return server.run(InProcessHub(nodes), {"0": np.zeros(SCENARIO.dimension, case.get("dtype", "float64"))}, 60)

@@ -83,10 +83,9 @@ def _counts_twice() -> list[Change]:
         repeated[:] = [client.name for number, asked in names.items() if arrived.count(number) > 1 for client in asked]
         return replies
 
-    def take(self: Any, number: int, model: Any, uploads: Any, examples: Any) -> Any:
+    def take(self: Any, number: int, model: Any, uploads: Any) -> Any:
         again = {f"{name} again": uploads[name] for name in repeated if name in uploads}
-        counts = {f"{name} again": examples[name] for name in repeated if name in uploads}
-        return _take(self, number, model, {**uploads, **again}, {**examples, **counts})
+        return _take(self, number, model, {**uploads, **again})
 
     return [(exchange, "exchange", noting), (ServerStep, "take", take)]
 

@@ -134,7 +134,6 @@ class Plan:
     num_shared: int
     deadline: float
     rule: str | None
-    weighted: bool
     exact: bool
     incidents: tuple[Incident, ...]
     clients: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -209,7 +208,6 @@ def draw_plan(seed: int, rounds: int = 100) -> Plan:
         num_shared=random.randint(1, 4),
         deadline=random.choice((5.0, 10.0, 20.0)),
         rule=rule,
-        weighted=rule == "mean" and random.random() < 0.4,
         exact=exact,
         incidents=tuple(incidents),
         clients=clients,

@@ -82,12 +82,12 @@ class Promises:
     def _check_replies(self, state: ServerState) -> None:
         """Check that honest nodes have sent what counts as theirs, and that the model follows from what counts.
 
-        w_{n+1} = Σ_k a_k [S_{k,n+1} u_k + (I − S_{k,n+1}) w_n] / Σ_k a_k, with a_k = 1 or the number of examples.
+        w_{n+1} = 1/|S_n| Σ_k [S_{k,n+1} u_k + (I − S_{k,n+1}) w_n], over the replies that count.
         """
         simulation, plan, entry = self.simulation, self.simulation.plan, state.history[-1]
         assert simulation.server is not None
         masks = simulation.server.sharing.derived(DIMENSION)
-        total, weights = np.zeros(DIMENSION), 0.0
+        total, count = np.zeros(DIMENSION), 0
         for question in simulation.questions:
             frame = simulation.frames.get(question.sequence)
             if frame is None:
@@ -101,16 +101,15 @@ class Promises:
             if len(body) % (8 * plan.num_shared):
                 continue
             rows = iter(np.frombuffer(body, np.float64).reshape(-1, plan.num_shared))
-            for local, status, examples in zip(header["clients"], header["statuses"], header["examples"], strict=False):
+            for local, status in zip(header["clients"], header["statuses"], strict=False):
                 client = question.clients.get(local)
                 values = next(rows, None) if status == LEARNED else None
                 if client is None or client.name not in entry["accepted"] or values is None:
                     continue
-                weight = float(examples) if plan.weighted else 1.0
                 joined = self.model.copy()
                 joined[masks.indices(state.round_number + 1, client.number)] = values
-                total, weights = total + weight * joined, weights + weight
-        literal = total / weights if weights else self.model
+                total, count = total + joined, count + 1
+        literal = total / count if count else self.model
         if plan.rule == "mean" and not np.allclose(state.model, literal, rtol=1e-12, atol=1e-12):
             raise Violation(
                 f"each reply counts once: the model after round {state.round_number} does not follow from its replies"

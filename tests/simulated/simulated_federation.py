@@ -36,7 +36,7 @@ def server_of(plan: Plan, on_round: Callable[[ServerState], None], **options: An
         seed=plan.seed,
         num_participants=plan.participants,
         rounds=RoundPlan(min_nodes=everybody if plan.exact else 1, wait_for_nodes=120.0),
-        aggregation=Combination(plan.rule, weighted=plan.weighted),
+        aggregation=Combination(plan.rule),
         limits=ReplyLimits(max_clients=MAX_CLIENTS, **patience),
         on_round=on_round,
         **options,
@@ -65,7 +65,7 @@ def expected_models(plan: Plan) -> dict[int, bytes]:
 def _calm_node(plan: Plan, name: str) -> Node:
     learner, clients = learner_of(plan, name), plan.clients_of(name)
     gateway = Gateway(learner.learn, catch_up=True, clients=(lambda: clients) if clients else None)
-    return Node(name, lambda run: (gateway, None))
+    return Node(name, lambda run: gateway)
 
 
 @contextmanager

@@ -401,10 +401,10 @@ class NodeActor:
             self.link = link
         serve(_SimulatedNode(self, machine / "state"), link, ended)
 
-    def prepare(self, run: Any) -> tuple[Gateway, None]:
+    def prepare(self, run: Any) -> Gateway:
         """Return how the node answers."""
         clients = self._clients if self.simulation.plan.clients_of(self.name) else None
-        return Gateway(self._learn, catch_up=True, clients=clients), None
+        return Gateway(self._learn, catch_up=True, clients=clients)
 
     def answer(self, frame: bytes, work: Callable[[bytes], bytes | None]) -> bytes | None:
         """Answer an instruction after some time, with a lie if that is this node's part."""

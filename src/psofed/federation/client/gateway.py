@@ -14,22 +14,11 @@ import numpy as np
 
 from psofed.common.errors import PsofedError
 from psofed.federation.client.state import ClientState, MemoryStore
+from psofed.federation.protocol import messages
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.masks import Indices
-from psofed.federation.protocol.messages import (
-    FAILED,
-    FULL,
-    LEARNED,
-    LEFT,
-    LOST,
-    PART,
-    SYNC,
-    ClientTask,
-    Instruction,
-    NodeReply,
-    Reply,
-)
+from psofed.federation.protocol.messages import ClientTask, Instruction, NodeReply, Reply
 from psofed.federation.protocol.names import check_client_names, clean_text, client_number, node_number
 from psofed.parts.base import Attack
 from psofed.parts.channels.built_in import Private
@@ -107,9 +96,7 @@ them last (NaN where it never did), returns what a Byzantine client uploads inst
 class Rehearsal:
     """Makes a node Byzantine: rehearses an attack on one's own federation.
 
-    A Byzantine node changes what it uploads and nothing else: as in the paper, its own model stays clean. An attack on
-    data (``poison``) changes what the node learns from instead:
-    :class:`psofed.federation.client.sources.PoisonedSource`.
+    A Byzantine node changes what it uploads and nothing else: as in the paper, its own model stays clean.
 
     Parameters
     ----------
@@ -155,6 +142,8 @@ class Gateway:
         Makes every upload private.
     corruption : callable, optional
         Rehearses an attack: what is uploaded changes and nothing else. Such uploads are sent as they are.
+    arrived : callable, optional
+        Lets all clients learn from what has arrived since they were last called.
     """
 
     training: Training
@@ -162,6 +151,7 @@ class Gateway:
     clients: Callable[[], Sequence[str]] | None = None
     privacy: Private | None = None
     corruption: Corruption | None = None
+    arrived: Callable[[MemoryStore], None] | None = None
     _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def names(self) -> tuple[str, ...] | None:
@@ -188,14 +178,14 @@ class Gateway:
         digest = ""
         for task in instruction.tasks:
             if task.client not in (("",) if names is None else names):
-                replies.append(Reply(LEFT, task.client))
+                replies.append(Reply(messages.LEFT, task.client))
                 continue
             try:
                 reply, state = self._train(instruction, task, memory.clients.get(task.client))
             except Exception as error:
                 if len(instruction.tasks) == 1:
                     raise
-                reply, state = Reply(FAILED, task.client, remark=reason_of(error)), None
+                reply, state = Reply(messages.FAILED, task.client, remark=reason_of(error)), None
                 _log.warning("round %d: %s failed: %s", instruction.round_number, task.client, reply.remark)
             if state is not None:
                 changed[task.client], digest = state, state.layout.digest
@@ -220,7 +210,7 @@ class Gateway:
             return self._reply(instruction, task, state), state
         begun = _begin(instruction, task, state)
         if begun is None:
-            return Reply(LOST, task.client), None
+            return Reply(messages.LOST, task.client), None
         layout, model, kept, elapsed = begun
         records: Mapping[str, Any] = {} if state is None else state.records
         examples, reported = 0, dict[str, Any]()
@@ -234,7 +224,7 @@ class Gateway:
             model, kept, records = _finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
         assert task.values is not None  # decode_instruction gives values with every kind
-        indices, whole = _indices(instruction, task, n), task.kind in (FULL, SYNC)
+        indices, whole = _indices(instruction, task, n), task.kind == messages.FULL
         model = model.copy()
         model[indices] = task.values[indices] if whole else task.values  # (I − S_{k,n}) w_k + S_{k,n} w_n
         learned = train(CURRENT, model, kept, records)
@@ -263,7 +253,7 @@ class Gateway:
         elif self.privacy is not None:
             values, spent = make_private(self.privacy, state, values, server)
             metrics = {**metrics, **spent}
-        return Reply(LEARNED, task.client, values, state.num_examples, metrics, remark)
+        return Reply(messages.LEARNED, task.client, values, state.num_examples, metrics, remark)
 
 
 def make_private(channel: Private, state: ClientState, values: Vector, server: Vector) -> tuple[Vector, dict[str, Any]]:
@@ -301,15 +291,13 @@ def _begin(
         fits = state.layout.dimension == instruction.masks.dimension
         if state.layout.digest != instruction.digest or not fits:
             raise PsofedError("the server's model has another layout than this client's")
-        if task.kind == SYNC:
-            return state.layout, np.array(task.values), state.kept, 1
         return state.layout, state.model, state.kept, n - state.round_number
-    if task.kind == PART:
+    if task.kind == messages.PART:
         return None
     layout = instruction.layout
     if layout is None or layout.digest != instruction.digest or layout.dimension != instruction.masks.dimension:
         raise PsofedError("the server sent no layout of its model, or one that does not fit")
-    if task.kind in (FULL, SYNC):
+    if task.kind == messages.FULL:
         # What arrived before is learned on top of the server's model: there is no older one to learn on.
         return layout, np.array(task.values), {}, 1
     return layout, np.zeros(layout.dimension, dtype=layout.dtype), {}, n

@@ -9,7 +9,6 @@ from psofed.common.errors import PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.federation.client.gateway import Gateway, reason_of
-from psofed.federation.client.online import Learners
 from psofed.federation.client.state import MemoryStore
 from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.messages import (
@@ -24,8 +23,8 @@ from psofed.federation.transport.hub import INSTRUCTION, RUN, Link
 
 _log = logging.getLogger("psofed.federation")
 
-Prepare = Callable[[RunDescription], tuple[Gateway, Learners | None]]
-"""Given a run, returns how the node answers and who learns between instructions; a PsofedError says why it cannot."""
+Prepare = Callable[[RunDescription], Gateway]
+"""Given a run, returns how the node answers; a PsofedError says why it cannot."""
 
 _TRY_AGAIN_EVERY = 5.0  # seconds, after a problem such as a missing file
 
@@ -59,7 +58,6 @@ class Node:
         self._prepare = prepare
         self._max_entries = max_entries
         self._gateway: Gateway | None = None
-        self._learners: Learners | None = None
         self._problem = ""
         self._tried = 0.0
         self._is_news = OncePerChange()
@@ -72,7 +70,7 @@ class Node:
             self._warn("run", f"the server's run cannot be read: {clean_text(error)}")
             return
         if described != self.run:
-            self.run, self._gateway, self._learners = described, None, None
+            self.run, self._gateway = described, None
             self._try()
 
     def announcement(self) -> bytes:
@@ -107,8 +105,10 @@ class Node:
             self._warn("answer", f"round {instruction.round_number} failed: {reason}")
             reply = NodeReply.failure(instruction, reason)
         else:
-            self._is_news("answer", "")
-            self._say_remarks(reply)
+            self._warn("answer", "")
+            for part in reply.replies:
+                who = f"{part.client}: " if part.client else ""
+                self._warn(f"remark {part.client}", clean_text(part.remark), who)
         return encode_reply(reply)
 
     def tend(self) -> None:
@@ -117,13 +117,13 @@ class Node:
             if scheduler().monotonic() - self._tried >= _TRY_AGAIN_EVERY:
                 self._try()
             return
-        if self._learners is None or self.run is None:
+        if self._gateway is None or self._gateway.arrived is None or self.run is None:
             return
         if self.store.held is None or self.store.held.session != self.run.session:
             return
         try:
-            self._learners.learn_arrived(self.store)
-            self._is_news("arrived", "")
+            self._gateway.arrived(self.store)
+            self._warn("arrived", "")
         except Exception as error:
             self._warn("arrived", f"cannot learn from what arrives: {reason_of(error)}")
 
@@ -133,27 +133,15 @@ class Node:
         if self.run is None:
             return
         try:
-            self._gateway, self._learners = self._prepare(self.run)
+            self._gateway = self._prepare(self.run)
         except Exception as error:  # nothing that a server describes ends a node
             self._problem = reason_of(error)
-        if self._is_news("problem", self._problem) and self._problem:
-            _log.warning("cannot take part in the run: %s", self._problem)
+        self._warn("problem", self._problem, "cannot take part in the run: ")
 
-    def _say_remarks(self, reply: NodeReply) -> None:
-        """Log the remarks that the reply carries, each once until it changes, and the privacy spent."""
-        for part in reply.replies:
-            who = f"{part.client}: " if part.client else ""
-            if self._is_news(f"remark {part.client}", part.remark) and part.remark:
-                _log.warning("%s%s", who, clean_text(part.remark))
-            uploads = int(part.metrics.get("privacy-uploads", 0))
-            if uploads > 0 and uploads & (uploads - 1) == 0:  # 1, 2, 4, 8, …
-                epsilon, delta = part.metrics["privacy-epsilon"], part.metrics["privacy-delta"]
-                said = f"{who}privacy spent after {uploads} upload{'s' if uploads > 1 else ''}"
-                _log.info("%s: epsilon = %.3g at delta = %g", said, epsilon, delta)
-
-    def _warn(self, subject: str, text: str) -> None:
-        if self._is_news(subject, text):
-            _log.warning("%s", text)
+    def _warn(self, subject: str, text: str, beginning: str = "") -> None:
+        """Log a problem, once until it changes; an empty one is over."""
+        if self._is_news(subject, text) and text:
+            _log.warning("%s%s", beginning, text)
 
 
 TEND_EVERY = 0.2  # seconds

@@ -183,10 +183,10 @@ class Learners:
     source : Source or SharedTable
         The samples of the one client, or the table that holds those of many.
     make : callable
-        Given a client's samples and its name, returns its training.
+        Given a client's samples, returns its training.
     """
 
-    def __init__(self, source: Source | SharedTable, make: Callable[[Source, str], OnlineRegression]) -> None:
+    def __init__(self, source: Source | SharedTable, make: Callable[[Source], OnlineRegression]) -> None:
         self.source = source
         self._make = make
         self._learners: dict[str, OnlineRegression] = {}
@@ -200,13 +200,13 @@ class Learners:
         """Let a client learn."""
         return self._of(request.client).learn(request)
 
-    def learn_arrived(self, store: MemoryStore) -> int:
-        """Let every client learn from what has arrived since the last call, and return how many samples these were."""
+    def learn_arrived(self, store: MemoryStore) -> None:
+        """Let every client learn from what has arrived since the last call."""
         memory = store.held
         if memory is None:
-            return 0
+            return
         names = None if self.names is None else set(self.names())
-        changed, problems, learned = {}, {}, 0
+        changed, problems = {}, {}
         for client, before in memory.clients.items():
             if names is not None and client not in names:
                 continue
@@ -217,17 +217,15 @@ class Learners:
                 continue
             if following is not None:
                 changed[client] = following
-                learned += read_stream(following.records).examples - read_stream(before.records).examples
         if changed:
             store.commit(memory, changed)
         for client, problem in problems.items():  # one is enough: the others' follow once it is fixed
             raise PsofedError(f"{client}: {problem}" if client else problem)
-        return learned
 
     def _of(self, client: str) -> OnlineRegression:
         if client not in self._learners:
             source = self.source.source(client) if isinstance(self.source, SharedTable) else self.source
-            self._learners[client] = self._make(source, client)
+            self._learners[client] = self._make(source)
         return self._learners[client]
 
 

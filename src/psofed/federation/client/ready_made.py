@@ -13,10 +13,9 @@ from psofed.federation.client.gateway import Gateway, Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.online import Learners, OnlineRegression
-from psofed.federation.client.sources import PoisonedSource, SharedTable, Source, SyntheticSource, TableSource
+from psofed.federation.client.sources import SharedTable, Source, SyntheticSource, TableSource
 from psofed.federation.protocol.bounds import READY_MADE_ENTRIES
 from psofed.federation.protocol.messages import RunDescription
-from psofed.federation.protocol.names import client_number
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.parts.base import Attack
 from psofed.parts.channels.built_in import Private
@@ -28,34 +27,28 @@ def ready_made_node(name: str, options: NodeOptions, folder: Path | None = None)
     return Node(name, lambda run: prepare(run, options), folder, READY_MADE_ENTRIES)
 
 
-def prepare(run: RunDescription, options: NodeOptions) -> tuple[Gateway, Learners | None]:
-    """Return how a node answers in a run, and its learners; a PsofedError says why it cannot take part."""
+def prepare(run: RunDescription, options: NodeOptions) -> Gateway:
+    """Return how a node answers in a run; a PsofedError says why it cannot take part."""
     planned = options.byzantine and options.attack is None
     settings = RunSettings.for_client(run.settings, attack=planned)
     scenario = settings.scenario
     attack = attack_of(options, scenario.attack)
-    poisons = attack is not None and attack.poisons_samples()
     features = None
     if scenario.model.kind != "linear":
         features = scenario.model.make_features(settings.input_dimension, scenario.dimension)
 
-    def make(samples: Source, client: str) -> OnlineRegression:
-        scaled = isinstance(samples, TableSource)
-        if attack is not None and poisons:
-            number = client_number(options.partition, client)
-            samples = PoisonedSource(samples, attack, number, settings.seed)
-        stepsize, count = scenario.common_stepsize, settings.samples_per_round
-        return OnlineRegression(samples, stepsize, count, scaled=scaled, features=features)
+    def make(samples: Source) -> OnlineRegression:
+        return OnlineRegression(samples, scenario.common_stepsize, settings.samples_per_round, features=features)
 
     learners = Learners(_open_source(options, settings), make)
-    gateway = Gateway(
+    return Gateway(
         learners.learn,
         catch_up=True,
         clients=learners.names,
         privacy=_privacy_of(options, settings),
-        corruption=None if attack is None or poisons else Rehearsal(attack, settings.seed),
+        corruption=None if attack is None else Rehearsal(attack, settings.seed),
+        arrived=None if settings.samples_per_round else learners.learn_arrived,  # samples may be counted out by round
     )
-    return gateway, None if settings.samples_per_round else learners  # samples may be counted out by round
 
 
 def attack_of(options: NodeOptions, planned: Attack | None = None) -> Attack | None:

@@ -30,12 +30,9 @@ from psofed.common.logs import OncePerChange
 from psofed.common.types import FloatArray
 from psofed.data.frames import is_parquet, refuse_toml
 from psofed.data.values import client_name, delimiter_of, number, shown
-from psofed.federation.protocol.corruption import check_rehearsal, draw_attack
 from psofed.federation.protocol.layout import ColumnNames, listed
 from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 from psofed.fleet import Fleet, draw_fleet
-from psofed.parts.base import Attack
-from psofed.parts.plain import poison_sample
 from psofed.scenario import Scenario
 
 _log = logging.getLogger("psofed.federation")
@@ -385,46 +382,6 @@ def _split(text: str, delimiter: str) -> list[str]:
         return next(csv.reader([text], delimiter=delimiter, strict=True), [])
     except csv.Error:
         return []
-
-
-@dataclass(frozen=True)
-class PoisonedSource:
-    """A source whose samples are poisoned, each with the attack's probability; the same whenever it is read.
-
-    Parameters
-    ----------
-    source : Source
-        The clean samples.
-    attack : Attack
-        An attack on data.
-    node, seed : int
-        With the sample's number they give the draws.
-    """
-
-    source: Source
-    attack: Attack
-    node: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_rehearsal(self.attack)
-
-    def choose(self, columns: ColumnNames | None) -> "PoisonedSource":
-        """Return the same source with the run's columns."""
-        return replace(self, source=source_of_run(self.source, columns))
-
-    def read(self, start: Position, limit: int) -> Samples:
-        """Read samples, and poison some."""
-        samples = self.source.read(start, limit)
-        inputs, targets = samples.inputs.copy(), samples.targets.copy()
-        for i in range(len(targets)):
-            n = start.samples + i
-            attacks, normals = draw_attack(self.attack, self.seed, self.node, n, inputs.shape[1])
-            if attacks:
-                inputs[i], targets[i] = poison_sample(
-                    self.attack, inputs[i], float(targets[i]), normals=normals, client=self.node, iteration=n
-                )
-        return replace(samples, inputs=inputs, targets=targets)
 
 
 @dataclass(frozen=True)

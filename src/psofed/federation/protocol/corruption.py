@@ -33,7 +33,12 @@ def check_rehearsal(attack: Attack) -> None:
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" keeps a memory for each client, which a node does not; simulate it'
         )
-    if not attack.poisons_samples() and attack.knows not in ("upload", "server"):
+    if attack.poisons_samples():
+        raise NotCoveredError(
+            f'attack.kind = "{attack.kind}" changes what a client learns from; a node rehearses attacks on uploads: '
+            "simulate it, or poison the table"
+        )
+    if attack.knows not in ("upload", "server"):
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" sees what other nodes upload, which no node does; simulate it'
         )

@@ -9,17 +9,7 @@ import numpy as np
 
 from psofed.federation.protocol import frames
 from psofed.federation.protocol.bounds import MAX_DESCRIPTION, MAX_ENTRIES, MAX_ROUND, MAX_SEED
-from psofed.federation.protocol.frames import (
-    INSTRUCTION,
-    REPLY,
-    VERSION,
-    Fields,
-    FrameError,
-    decode_frame,
-    decode_object,
-    encode_frame,
-    read_values,
-)
+from psofed.federation.protocol.frames import Fields, FrameError, decode_frame, decode_object, encode_frame, read_values
 from psofed.federation.protocol.layout import ModelLayout, Vector
 from psofed.federation.protocol.masks import DERIVATION, DerivedMasks, derived_masks
 from psofed.federation.protocol.names import check_client_names, clean_text
@@ -42,7 +32,7 @@ class RunDescription:
 
     def to_bytes(self) -> bytes:
         """Return the retained bytes."""
-        document = {"psofed": VERSION, "session": self.session, "settings": dict(self.settings)}
+        document = {"psofed": frames.VERSION, "session": self.session, "settings": dict(self.settings)}
         return json.dumps(document).encode()
 
     @classmethod
@@ -77,7 +67,7 @@ class Announcement:
     def to_bytes(self) -> bytes:
         """Return the retained bytes."""
         document = {"session": self.session, "clients": self.clients, "problem": clean_text(self.problem)}
-        return json.dumps({"psofed": VERSION, **document}).encode()
+        return json.dumps({"psofed": frames.VERSION, **document}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Announcement":
@@ -91,17 +81,16 @@ class Announcement:
 
 def _decode(data: bytes) -> Fields:
     fields = decode_object(data, MAX_DESCRIPTION)
-    if fields.get("psofed") != VERSION:
+    if fields.get("psofed") != frames.VERSION:
         version = fields.get("psofed")
-        raise FrameError(f"format {version!r}, this psofed speaks {VERSION}: update the older one")
+        raise FrameError(f"format {version!r}, this psofed speaks {frames.VERSION}: update the older one")
     return fields
 
 
 PART = "part"  # values hold the M entries of S_{k,n}
 START = "start"  # likewise, for a client that starts from zero, as the paper's do
 FULL = "full"  # values hold all D entries
-SYNC = "sync"  # likewise, and the client takes them all, whatever it had
-KINDS = (PART, START, FULL, SYNC)
+KINDS = (PART, START, FULL)
 
 _MAX_SESSION, _MAX_NODE, _MAX_SETTINGS = 64, 200, 100
 
@@ -197,7 +186,7 @@ def encode_instruction(instruction: Instruction) -> bytes:
         header["refused"] = list(instruction.refused)
     if instruction.config:
         header["config"] = dict(instruction.config)
-    valued = [(task.kind in (FULL, SYNC), task.values) for task in tasks if task.values is not None]
+    valued = [(task.kind == FULL, task.values) for task in tasks if task.values is not None]
     whole, parts = ([values for is_whole, values in valued if is_whole is kind] for kind in (True, False))
     if len(parts) > 1 and all(part is parts[0] for part in parts):
         header["common"] = True
@@ -205,7 +194,7 @@ def encode_instruction(instruction: Instruction) -> bytes:
     blocks = [*whole[:1], *parts]
     if blocks:
         header["dtype"] = str(blocks[0].dtype)
-    return frames.encode_frame(INSTRUCTION, instruction.sequence, header, blocks)
+    return encode_frame(frames.INSTRUCTION, instruction.sequence, header, blocks)
 
 
 def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instruction:
@@ -213,7 +202,7 @@ def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instructi
 
     Nothing is allocated for a model of more than `max_entries` entries, shared or not.
     """
-    sequence, fields, body = decode_frame(data, INSTRUCTION)
+    sequence, fields, body = decode_frame(data, frames.INSTRUCTION)
     if fields.get("derivation") != DERIVATION:
         version = fields.get("derivation")
         raise FrameError(f"masks derived by version {version!r}, this psofed derives by {DERIVATION}")
@@ -249,13 +238,13 @@ def _decode_tasks(fields: Fields, body: memoryview, masks: DerivedMasks) -> tupl
     if not clients or not {*kinds} <= {*KINDS} or not 0 <= min(expected) <= max(expected) <= MAX_ROUND:
         raise FrameError("no client, an unknown kind of task, or a round that is out of range")
     size, shared, common = masks.dimension, masks.num_shared, fields.flag("common")
-    has_whole = FULL in kinds or SYNC in kinds
+    has_whole = FULL in kinds
     parts = kinds.count(PART) + kinds.count(START)
     length = size * has_whole + shared * (min(parts, 1) if common else parts)
     values = read_values(body, length, fields.dtype() if length else np.dtype(np.float64))
     at, tasks = size * has_whole, []
     for client, kind, last in zip(clients, kinds, expected, strict=True):
-        if kind in (FULL, SYNC):
+        if kind == FULL:
             tasks.append(ClientTask(client, kind, last, values[:size]))
         else:
             tasks.append(ClientTask(client, kind, last, values[at : at + shared]))
@@ -381,7 +370,7 @@ def encode_reply(reply: NodeReply) -> bytes:
     values = [part.values for part in replies if part.values is not None]
     if values:
         header["dtype"] = str(values[0].dtype)
-    return encode_frame(REPLY, reply.sequence, header, values)
+    return encode_frame(frames.REPLY, reply.sequence, header, values)
 
 
 def decode_reply(data: bytes, num_clients: int, length: int, dtype: np.dtype[Any]) -> NodeReply:
@@ -395,7 +384,7 @@ def decode_reply(data: bytes, num_clients: int, length: int, dtype: np.dtype[Any
         Says what is wrong with the frame as a whole, for which the node answers.
     """
     try:
-        sequence, fields, body = decode_frame(data, REPLY, _HEADER + _HEADER_PER_CLIENT * num_clients)
+        sequence, fields, body = decode_frame(data, frames.REPLY, _HEADER + _HEADER_PER_CLIENT * num_clients)
         clients = check_client_names(fields.items_of("clients", str, most=num_clients))
         count = len(clients)
         statuses = fields.items_of("statuses", str, count)

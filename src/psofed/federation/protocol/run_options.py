@@ -91,9 +91,6 @@ class RoundPlan(Settings):
         choices=("current", "zeros"),
         text="what a new client starts from: the current model, or zeros as in the paper",
     )
-    sync_every: int = _round(
-        default=0, low=0, text="send the full model to all participants of every N-th round; 0: never"
-    )
     leave_out: Sequence[str] = _round(
         default=(), metavar="A,B", text="clients that are never asked, such as one with a faulty sensor"
     )

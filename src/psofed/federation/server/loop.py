@@ -18,14 +18,22 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
+from psofed.federation.protocol import messages
 from psofed.federation.protocol.layout import Arrays, ColumnNames, ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
-from psofed.federation.protocol.messages import LEARNED, LOST, BadReplyError, Reply, RunDescription
+from psofed.federation.protocol.messages import (
+    BadReplyError,
+    ClientTask,
+    Instruction,
+    Reply,
+    RunDescription,
+    encode_instruction,
+)
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import dropped_lines, finite_metrics, round_entry, sort_replies
-from psofed.federation.server.clients import Attendance, ClientRegistry, Strikes
-from psofed.federation.server.exchange import NodeQuestion, ask, draw_participants, exchange
+from psofed.federation.server.clients import Attendance, Client, ClientRegistry, Strikes
+from psofed.federation.server.exchange import NodeQuestion, draw_participants, exchange
 from psofed.federation.server.step import Combination, ServerStep, Suspects
 from psofed.federation.transport.hub import Hub
 from psofed.parts.base import Aggregation, Defence
@@ -60,7 +68,7 @@ class Server:
     aggregation : Aggregation, its name, or Combination, optional
         How uploads are combined, on the entries that each participant shared: ``psofed.aggregations.Median()``, or a
         custom rule. By default :data:`~psofed.federation.server.step.ROBUST`; ``"mean"`` is the paper's. A
-        :class:`Combination` adds a step before the rule, or weights.
+        :class:`Combination` adds a step before the rule.
     defence : Defence, or its name, optional
         Watch what each node uploads, and exclude suspects: ``psofed.defences.Cusum(threshold=15.0)``, or
         :func:`~psofed.federation.server.step.plan_defence` for a threshold that follows from a rate of false
@@ -248,10 +256,8 @@ class Server:
             "seed": sharing.seed,
             "derivation": DERIVATION,
             "newcomers": self.rounds.newcomers,
-            "weighted": step.weighted,
             "aggregation": repr(step.rule),
             "pre_aggregation": None if step.pre is None else repr(step.pre),
-            "sync_every": self.rounds.sync_every,
             "defence": None if step.suspects is None else repr(step.suspects.defence),
         }
 
@@ -265,10 +271,40 @@ class Server:
         drawn = draw_participants(self.sharing.seed, n, available, self.num_participants or len(available))
         participants = [available[number] for number in drawn]
         self._started = scheduler().monotonic()
-        refused = self.registry.refused
-        questions = ask(state, participants, self.sharing, self.rounds, n, sequences, refused, config)
+        questions = self._ask(n, participants, config, sequences)
         frames = exchange(hub, questions, deadline, self.limits, self._attend)
         self._join(n, questions, frames)
+
+    def _ask(
+        self, n: int, participants: list[Client], config: Mapping[str, Any], sequences: Iterator[int]
+    ) -> list[NodeQuestion]:
+        """Return the questions that let participants learn, one to each node."""
+        state, layout = self._current(), self._current().layout
+        masks = self.sharing.derived(layout.dimension)
+        common = None if not masks.coordinated else state.model[masks.indices(n, 0)]
+        nodes: dict[str, dict[str, tuple[Client, ClientTask]]] = {}
+        for client in participants:
+            last = state.seen.get(client.name)  # −1: it has lost its state
+            kind = messages.PART if last is not None and last >= 0 else messages.FULL
+            if last is None and self.rounds.newcomers == "zeros":
+                kind = messages.START
+            values = state.model
+            if kind != messages.FULL:
+                values = state.model[masks.indices(n, client.number)] if common is None else common
+            task = ClientTask(client.local, kind, max(0, last or 0), values)
+            nodes.setdefault(client.node, {})[client.local] = client, task
+        questions = []
+        for node, asked in nodes.items():
+            tasks = {local: task for local, (_, task) in asked.items()}
+            is_known = all(task.kind == messages.PART for task in tasks.values())
+            instruction = Instruction(
+                state.session, n, node, masks, layout.digest, tuple(tasks.values()), state.epoch, next(sequences),
+                None if is_known else layout, tuple(self.registry.refused.get(node, ())), config,
+            )  # fmt: skip
+            clients = {local: client for local, (client, _) in asked.items()}
+            frame = encode_instruction(instruction)
+            questions.append(NodeQuestion(node, instruction.sequence, frame, clients, tasks))
+        return questions
 
     def _join(self, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
         """Turn a round's replies into the next model; without a valid one the model stays as it was."""
@@ -281,8 +317,7 @@ class Server:
             for name, reply in valid.items()
             if reply.values is not None
         }
-        examples = {name: reply.num_examples for name, reply in valid.items()}
-        outcome = step.take(n, state.model, uploads, examples)
+        outcome = step.take(n, state.model, uploads)
         seconds = scheduler().monotonic() - self._started
         suspects = None if step.suspects is None else outcome.suspects
         entry = round_entry(state, n, questions, valid, bad, suspects, seconds)
@@ -314,9 +349,9 @@ class Server:
         for name, reply in valid.items():
             self.strikes.forgive(name)
             self._is_news(name, "")
-            if reply.status in (LEARNED, LOST):
+            if reply.status in (messages.LEARNED, messages.LOST):
                 # One that has lost its state is given the full model when it is next drawn.
-                seen[name] = -1 if reply.status == LOST else max(n, seen.get(name, 0))
+                seen[name] = -1 if reply.status == messages.LOST else max(n, seen.get(name, 0))
 
     # --- helpers ----------------------------------------------------------------------------------
 

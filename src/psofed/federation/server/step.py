@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
-from psofed.common.validation import check_boolean
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, Indices, derive_words
 from psofed.federation.protocol.run_settings import check_defence, check_rule
@@ -58,7 +57,6 @@ def as_rows(uploads: Sequence[Upload], size: int | None = None) -> tuple[NDArray
 def aggregate(
     model: Vector,
     uploads: Sequence[Upload],
-    weights: Sequence[float] | None = None,
     rule: Aggregation | None = None,
     pre: PreAggregation | None = None,
     uniforms: Vector | None = None,
@@ -68,7 +66,7 @@ def aggregate(
 ) -> Vector:
     """Return w_{n+1}: by default the average over participants of (uploaded entry, or w_n's where not shared).
 
-    w_{n+1} = Σ_k a_k [S_{k,n+1} u_k + (I − S_{k,n+1}) w_n] / Σ_k a_k, with a_k = 1 but for `weights`.
+    w_{n+1} = 1/|S_n| Σ_k [S_{k,n+1} u_k + (I − S_{k,n+1}) w_n].
 
     Parameters
     ----------
@@ -76,8 +74,6 @@ def aggregate(
         w_n.
     uploads : sequence of (indices, values)
         For every valid participant the positions S_{k,n+1} and its entries there, both of shape (M,).
-    weights : sequence of float, optional
-        a_k, at least one of them positive; only with the average.
     rule : Aggregation, optional
         Another rule, applied to the entries that each participant shared.
     pre : PreAggregation, optional
@@ -102,9 +98,8 @@ def aggregate(
         return model.copy()
     result = model.astype(np.float64)
     if pre is None and (rule is None or isinstance(rule, Mean)):
-        shares = np.ones(len(uploads)) if weights is None else np.asarray(weights, dtype=np.float64)
-        change = np.zeros_like(result)
-        for (indices, values), share in zip(uploads, shares / shares.sum(), strict=True):
+        change, share = np.zeros_like(result), 1.0 / len(uploads)
+        for indices, values in uploads:
             change[indices] += share * (values - result[indices])
         return (result + change).astype(model.dtype, copy=False)
     entries, sent = as_rows(uploads, None if memory is None else model.size)  # a memory is of all entries
@@ -249,12 +244,9 @@ class Combination:
     Parameters
     ----------
     rule : Aggregation, or its name, optional
-        By default :data:`ROBUST`; :data:`WITHOUT_MEMORY` after a pre-aggregation; the mean if `weighted`.
+        By default :data:`ROBUST`; :data:`WITHOUT_MEMORY` after a pre-aggregation.
     pre_aggregation : PreAggregation, or its name, optional
         A step before the rule: ``psofed.pre_aggregations.NNM(tolerated=1)``, ….
-    weighted : bool
-        Weigh clients by their number of examples. The paper does not, and a Byzantine client would profit. Only with
-        the mean.
 
     Examples
     --------
@@ -264,21 +256,15 @@ class Combination:
 
     rule: Aggregation | str | None = None
     pre_aggregation: PreAggregation | str | None = None
-    weighted: bool = False
 
     def __post_init__(self) -> None:
-        check_boolean("weighted", self.weighted)
         pre = self.pre_aggregation
-        default = Mean() if self.weighted else ROBUST if pre is None else WITHOUT_MEMORY
+        default = ROBUST if pre is None else WITHOUT_MEMORY
         rule: Aggregation = as_part("aggregation", default if self.rule is None else self.rule)
         pre = None if pre is None else as_part("pre_aggregation", pre)
         object.__setattr__(self, "rule", rule)
         object.__setattr__(self, "pre_aggregation", pre)
         check_rule(rule, pre)
-        if self.weighted and not isinstance(rule, Mean):
-            raise InvalidValueError("weighted", True, f'false with aggregation = "{rule.kind}"')
-        if self.weighted and pre is not None:
-            raise InvalidValueError("weighted", True, "false with a pre_aggregation")
 
 
 @dataclass(frozen=True)
@@ -321,31 +307,26 @@ class ServerStep:
     --------
     >>> step, shared = ServerStep(Combination("mean")), np.array([0])
     >>> uploads = {"pump-1": (shared, np.array([1.0])), "pump-2": (shared, np.array([3.0]))}
-    >>> step.take(1, np.zeros(2), uploads, {"pump-1": 5, "pump-2": 5}).model
+    >>> step.take(1, np.zeros(2), uploads).model
     array([2., 0.])
     """
 
     def __init__(self, combination: Combination, *, suspects: Suspects | None = None, seed: int = 0) -> None:
         self.rule: Aggregation = combination.rule  # type: ignore[assignment]
         self.pre: PreAggregation | None = combination.pre_aggregation  # type: ignore[assignment]
-        self.weighted: bool = combination.weighted
         self.seed: int = seed
         self.suspects = suspects
         self.memory: RuleMemory = RuleMemory()
 
-    def take(
-        self, round_number: int, model: Vector, uploads: Mapping[str, Upload], examples: Mapping[str, int]
-    ) -> Outcome:
-        """Join the uploads of a round that began with `model`; `examples` are the nodes' numbers of examples."""
+    def take(self, round_number: int, model: Vector, uploads: Mapping[str, Upload]) -> Outcome:
+        """Join the uploads of a round that began with `model`."""
         # Sums depend on their order in the last bits: by name, never by arrival.
         received = dict(sorted(uploads.items()))
         suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
         received = {name: upload for name, upload in received.items() if name not in suspects}
-        weights = [float(examples[name]) for name in received] if self.weighted else None
-        if weights is None or sum(weights) > 0:
-            drawn = self._uniforms(round_number, list(received))
-            rule, *remembered = self._recall(list(received), model.size)
-            model = aggregate(model, list(received.values()), weights, rule, self.pre, drawn, *remembered)
+        drawn = self._uniforms(round_number, list(received))
+        rule, *remembered = self._recall(list(received), model.size)
+        model = aggregate(model, list(received.values()), rule, self.pre, drawn, *remembered)
         return Outcome(model, tuple(received), suspects)
 
     def _recall(self, names: list[str], size: int) -> tuple[Any, ...]:
