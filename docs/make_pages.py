@@ -110,7 +110,7 @@ def make_api_pages() -> dict[Path, str]:
         sys.exit("the Python reference needs\n" + "\n".join(missing))
     values = {name: getattr(psofed, name) for name in sorted(set(psofed.__all__) - {"__version__"})}
     values = {name: value for name, value in values.items() if not inspect.ismodule(value)}
-    for name in ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation"):
+    for name in ("sklearn.FederatedRegressor", "simulation.online.RowFederation"):
         module, _, inner = name.rpartition(".")
         values[inner] = getattr(importlib.import_module(f"psofed.{module}"), inner)
     arguments = {name: value for name, value in vars(contexts).items() if hasattr(value, "_fields")}

@@ -176,11 +176,11 @@ def _compute(
     waiting = iter(cells)
     running: dict[Future[CellResult], Cell] = {}
 
-    with sending(executor, cells[0].scenario.data.rows, threads, stop) as sender:
+    with sending(executor, cells[0].scenario.data.rows, threads, stop) as submit:
         while True:
             for cell in itertools.islice(waiting, (2 * threads if local else _REMOTE_WINDOW) - len(running)):
                 watch = (_watch(cell, partly, stop),) if local else ()
-                running[sender.submit(compute_cell, cell, *watch)] = cell
+                running[submit(compute_cell, cell, *watch)] = cell
             if not running:
                 return
             finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
