@@ -1,6 +1,7 @@
 import builtins
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
