@@ -20,7 +20,7 @@ ON_PAGE = {"Difference": "difference", "LearningCurve": "Prediction", "Terms": "
 SETTINGS = {"Scenario": "scenario", "Selection": "selection-selection", "Data": "data-data", "Links": "links-channel"}
 SETTINGS["Uniform"] = SETTINGS["Data"]
 RESULTS = ("Prediction",)  # made by functions, with arguments of no concern to a reader
-OTHERS = ("sklearn.FederatedRegressor", "simulation.row_by_row.RowFederation")
+OTHERS = ("sklearn.FederatedRegressor", "simulation.online.RowFederation")
 INDEX_ONLY = ("Selection", "Data", "Links", "Uniform", "Fleet")
 # Members that serve the package more than its users.
 ASIDE = re.findall(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import PsofedError
-from psofed.simulation.row_by_row import RowFederation
+from psofed.simulation.online import RowFederation
 
 if TYPE_CHECKING:
     Regressor = object  # river is not installed where types are checked
@@ -21,7 +21,7 @@ __all__ = ["FederatedClient", "RiverFederation"]
 class RiverFederation(RowFederation):
     """Clients that learn together, each a river regressor: ``federation.client("north")``.
 
-    See :class:`psofed.simulation.row_by_row.RowFederation` for its arguments. As everywhere in river, features may
+    See :class:`psofed.simulation.online.RowFederation` for its arguments. As everywhere in river, features may
     appear at any time; a new one starts with weight 0 in all models.
     """
 

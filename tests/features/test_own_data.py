@@ -1,6 +1,7 @@
 import builtins
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -440,3 +441,13 @@ def test_samples_take_as_much_memory_as_they_say() -> None:
     for samples in (drawn, table):
         chunk = samples.chunk(0, 5)
         assert chunk.inputs.nbytes + chunk.residuals.nbytes <= 5 * samples.bytes_per_iteration
+
+
+def test_where_both_diverge_the_headline_says_so_and_names_a_stepsize_that_does_not() -> None:
+    """Flights have rows of ‖x‖² = 63: at the default stepsize neither the federation nor a client alone learns."""
+    flights = Path(__file__).parents[2] / "examples" / "flights" / "flights.csv"
+    scenario = Scenario.from_data(read_data(flights, "destination", "arrival_delay"), stepsize=0.15)
+    headline = simulate(scenario, trials=2).report().headline
+    assert headline.startswith("Both diverge at stepsize 0.15: the federation's MSE is ")
+    assert headline.endswith("where forecasting the mean has 1.27 (lower is better); try stepsize 0.016.")
+    assert "than learning alone" in simulate(scenario.replace(stepsize=0.016), trials=2).report().headline

@@ -154,8 +154,7 @@ def test_psofed_itself_does_not_import_scikit_learn():
 
 def test_clients_that_learn_row_by_row_follow_the_same_recursion():
     """In step, rows of all clients make an iteration; out of step, a client's second row ends it."""
-    from psofed.simulation.online import OnlineFederation, online_scenario
-    from psofed.simulation.row_by_row import RowFederation
+    from psofed.simulation.online import OnlineFederation, RowFederation, online_scenario
 
     X, y, _ = table()
     names, options = ("north", "south", "west"), {"num_shared": 2, "num_participants": 2, "stepsize": 0.04}

@@ -119,7 +119,7 @@ class ChannelSide(Table):
         kept = [channel.memory_size(entries) for channel in channels]
         check_size(f"channel.{direction}", clients * sum(kept))
         streams = [np.array(setup.stream(f"channel_{direction}", place)) for place in range(len(channels))]
-        shape = messages.sent.shape if channels else (trials, 0, 0)
+        shape: tuple[int, ...] = messages.sent.shape if channels else (trials, 0, 0)
         padded_size, most = -(-math.prod(shape) // WIDTH) * WIDTH, max(kept, default=0)
         self.addresses = np.zeros(len(channels), np.int64)
         self.draws = np.array([_DRAWS.index(channel.draws) for channel in channels], np.int64)
@@ -183,8 +183,7 @@ def _transmit(method: Method, n: int, k: int, c: int, side: ChannelSide) -> None
 class DelaySide(Table):
     """Uploads on their way, none at first, and those that have arrived; empty without a delay.
 
-    An upload made in iteration n by participant p has number (n mod (R + 1)) · P + p, with R the longest delay. Those
-    that arrive in the same iteration form a chain: `head` has the first, `following` the next one.
+    An upload made in iteration n by participant p has number (n mod (R + 1)) · P + p, with R the longest delay.
 
     Attributes
     ----------
@@ -194,12 +193,12 @@ class DelaySide(Table):
         Whether uploads of equal delay are averaged separately.
     weight : float
         α.
-    clients, ages, following : int arrays (L, (R + 1) · P)
-        Whose the uploads on their way are, their delays, and the next one of their chain; −1 at its end.
+    longest : int
+        R.
+    clients, ages : int arrays (L, (R + 1) · P)
+        Whose the uploads on their way are, and their delays; −1 for none.
     entries, sent : arrays (L, (R + 1) · P, M)
         Their entries and numbers.
-    head : int array (L, R + 1)
-        The first of each chain.
     arrived_ages : int array (L, any)
         Delays of the uploads that arrive in an iteration.
     tally : int array (R + 1,)
@@ -218,13 +217,13 @@ class DelaySide(Table):
                 )
         pending = (trials, ring * participants)
         self.is_on = delay is not None
+        self.longest = ring - 1
         self.by_delay = delay is not None and delay.grouping == "by-delay"
         self.weight = 1.0 if delay is None else float(delay.weight)
         self.clients: IndexArray = np.zeros(pending, np.int32)
-        self.ages, self.following = np.zeros(pending, np.int64), np.full(pending, -1)
+        self.ages: IntArray = np.full(pending, -1)
         self.entries: IndexArray = np.zeros((*pending, numbers), np.int32)
         self.sent = np.zeros((*pending, numbers))
-        self.head = np.full((trials, ring), -1)
         self.arrived_ages = np.zeros(setup.uploads.clients.shape, np.int64)
         self.tally = np.zeros(ring, np.int64)
 
@@ -232,44 +231,36 @@ class DelaySide(Table):
 @kernel_part
 def _pass_time(n: int, durations: IntArray, side: DelaySide, server: FloatArray, uploads: Uploads) -> None:
     """Send the uploads of iteration n on their way for ``durations`` (L, P); put those that arrive in their place."""
-    head, following, ages, weight = side.head, side.following, side.ages, side.weight
+    ages, weight, ring = side.ages, side.weight, side.longest + 1
     pending_clients, pending_entries, pending_sent = side.clients, side.entries, side.sent
     arrived_ages, clients, entries, sent = side.arrived_ages, uploads.clients, uploads.entries, uploads.sent
-    ring, (trials, pending, shared) = head.shape[1], pending_sent.shape
-    participants, slot = pending // ring, n % ring
+    trials, pending, shared = pending_sent.shape
+    participants = pending // ring
     for trial in range(trials):
-        for p in range(uploads.rows[trial]):
-            is_sent = False
-            for m in range(shared):
+        for p in range(participants):
+            is_sent, number = False, n % ring * participants + p
+            for m in range(shared if p < uploads.rows[trial] else 0):
                 is_sent = is_sent or abs(sent[trial, p, m]) <= LARGEST
-            delay = durations[trial, p]
-            if not is_sent or delay < 0:
-                continue
-            number, due = slot * participants + p, (n + delay) % ring
-            pending_clients[trial, number], ages[trial, number] = clients[trial, p], delay
-            copy(entries[trial, p], pending_entries[trial, number])
-            copy(sent[trial, p], pending_sent[trial, number])
-            following[trial, number] = head[trial, due]
-            head[trial, due] = number
-        count, number = 0, head[trial, slot]
-        while number >= 0:
-            count += 1
-            number = following[trial, number]
+            ages[trial, number] = durations[trial, p] if is_sent else -1
+            if is_sent:
+                pending_clients[trial, number] = clients[trial, p]
+                copy(entries[trial, p], pending_entries[trial, number])
+                copy(sent[trial, p], pending_sent[trial, number])
+        count = 0
+        for age in range(ring - 1, -1, -1):  # the oldest first
+            first = (n - age) % ring * participants
+            for number in range(first, first + participants):
+                if ages[trial, number] != age:
+                    continue
+                factor = weight**age
+                clients[trial, count], arrived_ages[trial, count] = pending_clients[trial, number], age
+                for m in range(shared):
+                    i, value = pending_entries[trial, number, m], pending_sent[trial, number, m]
+                    if factor != 1.0:
+                        value = server[trial, i] + factor * (value - server[trial, i])
+                    entries[trial, count, m], sent[trial, count, m] = i, value
+                count += 1
         uploads.rows[trial] = uploads.asked[trial] = count
-        # The newest is first in its chain; a defence sees the oldest first.
-        number = head[trial, slot]
-        head[trial, slot] = -1
-        while number >= 0:
-            count -= 1
-            age = ages[trial, number]
-            factor = weight**age
-            clients[trial, count], arrived_ages[trial, count] = pending_clients[trial, number], age
-            for m in range(shared):
-                i, value = pending_entries[trial, number, m], pending_sent[trial, number, m]
-                if factor != 1.0:
-                    value = server[trial, i] + factor * (value - server[trial, i])
-                entries[trial, count, m], sent[trial, count, m] = i, value
-            number = following[trial, number]
 
 
 @kernel_part

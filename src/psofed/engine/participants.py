@@ -223,7 +223,7 @@ def _draw_presence(method: Method, first: int, k: int, g: int, table: Any) -> No
         n = first + t - 1
         for v in range(out.shape[1]):
             # The first K words are drawn once per client.
-            _fill_uniforms(source, n + 1, v, uniforms)
+            _fill_uniforms(source.origin, source.stride, source.hop, n + 1, v, uniforms)
             for lane in range(uniforms.size if mask else trials):
                 client, trial = (v << shift) + (lane & mask), lane if mask == 0 else 0
                 if client >= num_clients:
@@ -235,7 +235,7 @@ def _draw_presence(method: Method, first: int, k: int, g: int, table: Any) -> No
 
 
 @kernel_part
-def _fill_uniforms(source: WordSource, n: int, v: int, out: FloatArray) -> None:
-    """Write a uniform number for each column of a vector in iteration n."""
-    word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0) + np.uint64(v) * load(source.hop, 0)
+def _fill_uniforms(origin: WordArray, stride: WordArray, hop: WordArray, n: int, v: int, out: FloatArray) -> None:
+    """Write a uniform number for each column of a vector in iteration n, where :class:`WordSource` says."""
+    word = load(origin, 0) + np.uint64(n) * load(stride, 0) + np.uint64(v) * load(hop, 0)
     store(out, 0, unit_uniform(mix_word(word)))

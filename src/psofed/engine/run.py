@@ -202,48 +202,6 @@ def _find_stages(block: TrialBlock, scenario: "Scenario") -> dict[str, Any]:
     return stages
 
 
-class TrialByTrial:
-    """Few trials of one large fleet, each with its lanes over clients (:func:`is_plain` only).
-
-    Attributes
-    ----------
-    chunk : int
-        How many iterations :meth:`advance` should be asked for at a time.
-    """
-
-    def __init__(
-        self, scenario: "Scenario", fleet: "Fleet", seed: int, trials: range, threads: int, **measured: Any
-    ) -> None:
-        self._runs = [
-            Run(scenario, fleet, seed, range(j, j + 1), over_clients=True, threads=threads, **measured) for j in trials
-        ]
-        self.chunk: int = self._runs[0].chunk
-        self.has_honest: bool = self._runs[0].has_honest
-        self.watched_from: int = 0
-
-    @property
-    def client_squares(self) -> FloatArray:
-        """Sums of each client's squared errors from iteration :attr:`watched_from` on, shape (K, trials)."""
-        return np.hstack([run.client_squares for run in self._runs])
-
-    @property
-    def upload_counts(self) -> IntArray:
-        """How often each client has uploaded, shape (K, trials); empty unless a channel is private."""
-        return np.hstack([run.upload_counts for run in self._runs])
-
-    @property
-    def watching(self) -> None:
-        """A defence needs lanes over trials."""
-
-    def advance(self, first: int, metrics: FloatArray) -> None:
-        """Run ``len(metrics)`` iterations from number `first`, writing ``metrics[t, metric, trial]``."""
-        single = np.empty((*metrics.shape[:2], 1))
-        for trial, run in enumerate(self._runs):
-            run.watched_from = self.watched_from
-            run.advance(first, single)
-            metrics[:, :, trial] = single[:, :, 0]
-
-
 class _Threads:
     """Threads that share the clients of one trial, each some blocks of SUM_BLOCK of them."""
 

@@ -126,12 +126,16 @@ class TableSamples:
         Labels less w°ᵀz.
     epochs : int
         How many times each client goes through its rows; after that it has no sample.
+    begin : int
+        Iteration of the first rows.
     """
 
     tests_on_next = True
 
-    def __init__(self, inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], epochs: int) -> None:
-        self._inputs, self._residuals, self._epochs = inputs, residuals, epochs
+    def __init__(
+        self, inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], epochs: int, begin: int = 0
+    ) -> None:
+        self._inputs, self._residuals, self._epochs, self._begin = inputs, residuals, epochs, begin
         self.bytes_per_iteration: int = 8 * len(inputs) * (inputs[0].shape[1] + 1)
         self._kept: dict[tuple[int, int], Chunk] = {}
 
@@ -143,30 +147,20 @@ class TableSamples:
 
         Trials and runs that follow ask for the same chunks, and only read them: some are kept.
         """
-        found = self._kept.get((first, count))
-        if found is None:
-            found = self._gather(first, count)
+        chunk = self._kept.get((first, count))
+        if chunk is None:
+            n = np.arange(first, first + count)[:, None, None] - self._begin
+            ends = np.array([len(labels) * self._epochs for labels in self._residuals])[:, None]
+            lengths = np.array([max(len(labels), 1) for labels in self._residuals])[:, None]
+            chunk = _pick_rows(self._inputs, self._residuals, np.where(n < ends, n % lengths, -1))
             kept = sum(iterations for _, iterations in list(self._kept)) + count
             if kept * self.bytes_per_iteration <= _KEPT_BYTES:
-                self._kept[first, count] = found
-        return found
+                self._kept[first, count] = chunk
+        return chunk
 
     def drawn(self, seed: int, trials: range, iterations: int) -> "DrawnRows":
         """Return the same rows drawn at random, other ones in every trial."""
         return DrawnRows(self._inputs, self._residuals, seed, trials, iterations)
-
-    def _gather(self, first: int, count: int) -> Chunk:
-        clients, dimension = len(self._inputs), self._inputs[0].shape[1]
-        inputs = np.zeros((count, clients, dimension, 1))
-        residuals = np.zeros((count, clients, 1))
-        active = np.zeros(count, np.int64)
-        n = np.arange(first, first + count)
-        for k, (rows, labels) in enumerate(zip(self._inputs, self._residuals, strict=True)):
-            has = n < len(labels) * self._epochs
-            inputs[has, k, :, 0] = rows[n[has] % len(labels)]
-            residuals[has, k, 0] = labels[n[has] % len(labels)]
-            active += has
-        return Chunk(inputs, residuals, active)
 
 
 class DrawnRows:
@@ -198,13 +192,17 @@ class DrawnRows:
 
     def chunk(self, first: int, count: int) -> Chunk:
         """Return the rows drawn for iterations `first` … `first + count − 1`."""
-        rows = self._rows[first : first + count]
-        inputs = np.empty((len(rows), len(self._inputs), self._inputs[0].shape[1], rows.shape[2]))
-        residuals = np.empty(rows.shape)
-        for k, (own, labels) in enumerate(zip(self._inputs, self._residuals, strict=True)):
-            inputs[:, k] = own[rows[:, k]].transpose(0, 2, 1)
-            residuals[:, k] = labels[rows[:, k]]
-        return Chunk(inputs, residuals, np.full(len(rows), len(self._inputs)))
+        return _pick_rows(self._inputs, self._residuals, self._rows[first : first + count])
+
+
+def _pick_rows(inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], rows: NDArray[Any]) -> Chunk:
+    """Return each client's rows of these numbers, (T, K, lanes), with zeros where there is none: −1."""
+    (count, clients, lanes), has = rows.shape, rows >= 0
+    x, y = np.zeros((count, clients, inputs[0].shape[1], lanes)), np.zeros(rows.shape)
+    for k in range(clients):
+        x[:, k].transpose(0, 2, 1)[has[:, k]] = inputs[k][rows[:, k][has[:, k]]]
+        y[:, k][has[:, k]] = residuals[k][rows[:, k][has[:, k]]]
+    return Chunk(x, y, has[:, :, 0].sum(axis=1))
 
 
 def evaluate(function: Function, inputs: FloatArray) -> FloatArray:

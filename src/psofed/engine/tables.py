@@ -47,8 +47,8 @@ class Table:
 
 
 def _fields_of(values: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = values._asdict() if isinstance(values, tuple) else vars(values)
-    return fields
+    names = getattr(values, "_fields", None)  # of a named tuple
+    return vars(values) if names is None else dict(zip(names, values, strict=True))
 
 
 class TableType(types.Type):

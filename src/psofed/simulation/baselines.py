@@ -14,6 +14,7 @@ average
     The forecast "as on average so far", ỹ = 0.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -95,9 +96,17 @@ def describe_result(result: SimulationResult, client_mse: FloatArray) -> dict[st
     return {
         **data.describe(),
         "trials_differ_in": ["participants", "masks", "attack"],
+        "safe_stepsize": finite_or_none(_safe_stepsize(result.scenario)),
         "baselines": {name: baselines.network_mse(name) for name in NAMES},
         "clients": clients,
     }
+
+
+def _safe_stepsize(scenario: Scenario) -> float:
+    """Return the largest stepsize at which no row makes a client overshoot its target: μ ‖x‖² ≤ 1."""
+    (_, samples), iterations = table_samples(scenario), scenario.iterations
+    largest = max(float((chunk.inputs**2).sum(axis=2).max()) for _, chunk in _chunks(samples, iterations))
+    return 1 / largest if largest > 0 else math.inf
 
 
 def lms_errors(

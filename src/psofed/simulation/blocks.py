@@ -1,5 +1,6 @@
 """Run a block of trials: advance an algorithm chunk by chunk and gather its metrics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
@@ -10,7 +11,7 @@ import numpy as np
 from psofed.common.types import FloatArray, IntArray
 from psofed.engine.hooks import why_python
 from psofed.engine.lanes import WIDTH
-from psofed.engine.run import Run, TrialByTrial, is_plain
+from psofed.engine.run import Run, is_plain
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import table_samples
 from psofed.parts.base import Metric
@@ -30,8 +31,6 @@ _LARGE = 20_000_000
 
 # Metrics of every run, whose size shows whether it diverged.
 METRICS = ("network_mse", "server_msd", "test_mse")
-
-_NUM_ERRORS = len(METRICS)
 
 # An error this large is one no stable run comes near; models start at an MSD of 1.
 _DIVERGED = 1e12
@@ -71,10 +70,9 @@ class Job:
     metrics: tuple[str | Metric, ...] = ()
 
     @property
-    def measured(self) -> dict[str, Any]:
-        """Options of a run that measures more than the usual metrics."""
-        own = tuple(metric for metric in self.metrics if isinstance(metric, Metric))
-        return {"metrics": own, "by_client": is_measured_by_client(self.scenario, self.metrics)}
+    def own_metrics(self) -> tuple[Metric, ...]:
+        """The user's own metrics."""
+        return tuple(metric for metric in self.metrics if isinstance(metric, Metric))
 
     @cached_property
     def fleet(self) -> Fleet:
@@ -85,27 +83,26 @@ class Job:
         return {name: value for name, value in vars(self).items() if name != "fleet"}
 
 
-@dataclass(frozen=True, eq=False)
 class Block:
-    """Result of a block of trials.
+    """Result of a block of L trials, which does not depend on the chunks that it is added up from.
 
     Attributes
     ----------
     names : tuple of str
         The Q metrics.
-    tail_halves : array (2, Q, trials)
+    tail_halves : array (2, Q, L)
         Means over the first and the second half of the tail.
-    curve_sum, curve_squares : array (bins, Q)
+    curve_sums : array (2, bins, Q)
         Sums over trials of the learning curve's points and of their squares.
-    diverged_at : array (trials,)
+    diverged_at : array (L,)
         Iteration in which the trial was seen to diverge, or −1.
-    curves : array (bins, Q, trials)
+    curves : array (bins, Q, L)
         Each trial's learning curve; no bins unless it was to be kept.
-    client_squares : array (K, trials)
+    client_squares : array (K, L)
         Sums of each client's squared errors over the tail; no clients where they are not measured.
     notes : tuple of str
         What the user should know of how it was computed.
-    watched : array (3, K, trials), or None
+    watched : array (3, K, L), or None
         What a defence did: ``first``, ``exclusions`` and ``time_out`` of :class:`psofed.results.DefenceRecord`.
     peaks : array (bins,) or None
         How often suspicion climbed how high, where that was to be counted.
@@ -115,18 +112,57 @@ class Block:
         Largest number of uploads by one client in a trial, where privacy depends on it; else 0.
     """
 
-    names: tuple[str, ...]
-    tail_halves: FloatArray
-    curve_sum: FloatArray
-    curve_squares: FloatArray
-    diverged_at: IntArray
-    curves: FloatArray
-    client_squares: FloatArray
-    notes: tuple[str, ...] = ()
-    watched: IntArray | None = None
-    peaks: IntArray | None = None
-    mean_log_level: float = 0.0
-    most_uploads: int = 0
+    def __init__(self, job: Job, names: tuple[str, ...], trials: int) -> None:
+        iterations, bins = job.scenario.iterations, -(-job.scenario.iterations // job.bin_width)
+        self._width, self._edges = job.bin_width, (iterations - job.tail, iterations - (job.tail + 1) // 2, iterations)
+        self.names = names
+        self.tail_halves: FloatArray = np.zeros((2, len(names), trials))
+        self.curve_sums: FloatArray = np.zeros((2, bins, len(names)))
+        self.curves: FloatArray = np.zeros((bins if job.keep_trials else 0, len(names), trials))
+        self.diverged_at: IntArray = np.full(trials, -1)
+        self.notes: tuple[str, ...] = ()
+        self.watched: IntArray | None = None
+        self.peaks: IntArray | None = None
+        self.mean_log_level = 0.0
+
+    def add(self, first: int, part: FloatArray) -> None:
+        """Add the iterations from number `first` on, (T, Q, L), whole bins; it changes them."""
+        self._mark_diverged(first, part)
+        for half in range(2):
+            begin, end = (max(edge - first, 0) for edge in self._edges[half : half + 2])
+            if len(part[begin:end]):  # one after the other, on top of what there is
+                summands = np.concatenate([self.tail_halves[None, half], part[begin:end]])
+                self.tail_halves[half] = summands.sum(axis=0)
+        starts = np.arange(0, len(part), self._width)
+        lengths = np.diff(np.append(starts, len(part)))
+        points = part if self._width == 1 else np.add.reduceat(part, starts) / lengths[:, None, None]
+        bins = slice(first // self._width, first // self._width + len(points))
+        self.curve_sums[0, bins] = np.einsum("bql->bq", points)
+        self.curve_sums[1, bins] = np.einsum("bql,bql->bq", points, points)
+        if self.curves.size:
+            self.curves[bins] = points
+
+    def finish(self, runs: Sequence[Run]) -> None:
+        """Take from the runs what they added up themselves."""
+        self.tail_halves /= np.maximum(np.diff(self._edges), 1)[:, None, None]
+        self.client_squares: FloatArray = np.hstack([run.client_squares for run in runs])
+        self.most_uploads = max(int(run.upload_counts.max(initial=0)) for run in runs)
+        watching, iterations = runs[0].watching, self._edges[2]
+        if watching is not None:
+            time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
+            self.watched = np.stack([watching.first.T, watching.exclusions.T, time_out.T])
+            self.peaks = all_peaks(watching) if watching.peaks.size else None
+            self.mean_log_level = float(watching.log_levels.mean()) / iterations
+
+    def _mark_diverged(self, first: int, part: FloatArray) -> None:
+        """Record which trials diverge; their errors count as infinite from then on, even if they are NaN."""
+        is_bounded, before = part[:, : len(METRICS)] <= _DIVERGED, self.diverged_at >= 0
+        if is_bounded.all() and not before.any():
+            return
+        over = np.logical_or.accumulate(~is_bounded.all(axis=1) | before)
+        begins = over[-1] & ~before
+        self.diverged_at[begins] = first + over.argmax(axis=0)[begins]
+        part.swapaxes(1, 2)[over] = np.inf
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)
@@ -164,93 +200,38 @@ def run_block(
     threads : int
         Threads that may share the clients of a trial, where there are many.
     over_clients : bool, optional
-        Whether lanes are clients; by default as :func:`runs_over_clients` says.
+        Whether lanes are clients, one trial to a run; by default as :func:`runs_over_clients` says.
     """
-    scenario, iterations = job.scenario, job.scenario.iterations
-    run: Any
+    scenario, iterations, fleet = job.scenario, job.scenario.iterations, job.fleet
+    options: dict[str, Any] = {"plan": job.plan, "metrics": job.own_metrics}
+    options["by_client"] = is_measured_by_client(scenario, job.metrics)
+    if scenario.data.rows is not None:
+        fleet, rows = table_samples(scenario)
+        options["samples"] = rows.drawn(job.seed, trials, iterations) if job.draws_rows else rows
+    groups = [trials]
     if runs_over_clients(scenario, len(trials)) if over_clients is None else over_clients:
-        run = TrialByTrial(scenario, job.fleet, job.seed, trials, threads, **job.measured)
-    else:
-        run = _start(job, trials)
-    run.watched_from = iterations - job.tail
-    names = [*METRICS, *[HONEST] * run.has_honest, *(metric.name for metric in job.measured["metrics"])]
-    sums = _Sums(job, len(names), len(trials))
-    chunk = min(max(run.chunk // job.bin_width, 1) * job.bin_width, iterations)
-    metrics = np.empty((chunk, len(names), len(trials)))
+        groups = [range(trial, trial + 1) for trial in trials]
+        options |= {"over_clients": True, "threads": threads}
+    runs = [Run(scenario, fleet, job.seed, group, **options) for group in groups]
+    for run in runs:
+        run.watched_from = iterations - job.tail
+    own = [metric.name for metric in job.own_metrics]
+    block = Block(job, (*METRICS, *[HONEST] * runs[0].has_honest, *own), len(trials))
+    chunk = min(max(runs[0].chunk // job.bin_width, 1) * job.bin_width, iterations)
+    metrics = [np.empty((chunk, len(block.names), len(group))) for group in groups]
     for first in range(0, iterations, chunk):
-        part = metrics[: iterations - first]
-        run.advance(first, part)
+        parts = [part[: iterations - first] for part in metrics]
+        for run, part in zip(runs, parts, strict=True):
+            run.advance(first, part)
         with np.errstate(over="ignore", invalid="ignore"):
-            sums.add(first, part)
+            block.add(first, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2))
         if progress is not None:
-            progress.done += len(part) * len(trials)  # not exact between threads, and need not be
+            progress.done += len(parts[0]) * len(trials)  # not exact between threads, and need not be
             if progress.stop.is_set():
                 raise Stopped
-    return Block(
-        tuple(names),
-        sums.tail_halves / np.maximum(sums.half_lengths, 1)[:, None, None],
-        sums.curve[0],
-        sums.curve[1],
-        sums.diverged_at,
-        sums.curves,
-        run.client_squares,
-        notes=_notes(*scenario.parts(), *job.measured["metrics"]),
-        most_uploads=int(run.upload_counts.max(initial=0)),
-        **_watched(run.watching, iterations),
-    )
-
-
-class _Sums:
-    """Sums of a block's metrics, (T, Q, L) for T iterations and L trials, which do not depend on the chunks."""
-
-    def __init__(self, job: Job, metrics: int, trials: int) -> None:
-        iterations, second = job.scenario.iterations, (job.tail + 1) // 2
-        bins = -(-iterations // job.bin_width)
-        self._width, self._edges = job.bin_width, (iterations - job.tail, iterations - second, iterations)
-        self.half_lengths: IntArray = np.diff(self._edges)
-        self.tail_halves: FloatArray = np.zeros((2, metrics, trials))
-        self.curve: FloatArray = np.zeros((2, bins, metrics))
-        self.curves: FloatArray = np.zeros((bins if job.keep_trials else 0, metrics, trials))
-        self.diverged_at: IntArray = np.full(trials, -1)
-
-    def add(self, first: int, part: FloatArray) -> None:
-        """Add the iterations from number `first` on, whole bins; it changes them."""
-        self._mark_diverged(first, part)
-        for half in range(2):
-            begin, end = (max(edge - first, 0) for edge in self._edges[half : half + 2])
-            if len(part[begin:end]):  # one after the other, on top of what there is
-                summands = np.concatenate([self.tail_halves[None, half], part[begin:end]])
-                self.tail_halves[half] = summands.sum(axis=0)
-        starts = np.arange(0, len(part), self._width)
-        lengths = np.diff(np.append(starts, len(part)))
-        points = part if self._width == 1 else np.add.reduceat(part, starts) / lengths[:, None, None]
-        bins = slice(first // self._width, first // self._width + len(points))
-        self.curve[0, bins] = np.einsum("bql->bq", points)
-        self.curve[1, bins] = np.einsum("bql,bql->bq", points, points)
-        if self.curves.size:
-            self.curves[bins] = points
-
-    def _mark_diverged(self, first: int, part: FloatArray) -> None:
-        """Record which trials diverge; their errors count as infinite from then on, even if they are NaN."""
-        is_bounded, before = part[:, :_NUM_ERRORS] <= _DIVERGED, self.diverged_at >= 0
-        if is_bounded.all() and not before.any():
-            return
-        over = np.logical_or.accumulate(~is_bounded.all(axis=1) | before)
-        begins = over[-1] & ~before
-        self.diverged_at[begins] = first + over.argmax(axis=0)[begins]
-        part.swapaxes(1, 2)[over] = np.inf
-
-
-def _watched(watching: Any, iterations: int) -> dict[str, Any]:
-    """Return the exclusions that a defence recorded in the watched trials."""
-    if watching is None:
-        return {}
-    time_out = watching.finished + np.where(watching.left != 0, iterations - watching.since, 0)
-    return {
-        "watched": np.stack([watching.first.T, watching.exclusions.T, time_out.T]),
-        "peaks": all_peaks(watching) if watching.peaks.size else None,
-        "mean_log_level": float(watching.log_levels.mean()) / iterations,
-    }
+    block.finish(runs)
+    block.notes = _notes(*scenario.parts(), *job.own_metrics)
+    return block
 
 
 def _notes(*parts: Part) -> tuple[str, ...]:
@@ -261,12 +242,3 @@ def _notes(*parts: Part) -> tuple[str, ...]:
         for part, reason in reasons
         if reason is not None
     )
-
-
-def _start(job: Job, trials: range) -> Run:
-    scenario = job.scenario
-    if scenario.data.rows is None:
-        return Run(scenario, job.fleet, job.seed, trials, plan=job.plan, **job.measured)
-    fleet, rows = table_samples(scenario)
-    samples = rows.drawn(job.seed, trials, scenario.iterations) if job.draws_rows else rows
-    return Run(scenario, fleet, job.seed, trials, samples, job.plan, **job.measured)

@@ -204,11 +204,11 @@ def _run_blocks(job: Job, settings: SimulationSettings, blocks: list[range]) -> 
     waiting = deque(blocks)
     running: deque[tuple[range, Future[Block]]] = deque()
     finished = progress.done
-    with sending(executor, job.scenario.data.rows, threads, progress.stop) as sender:
+    with sending(executor, job.scenario.data.rows, threads, progress.stop) as submit:
         while waiting or running:
             while waiting and len(running) < window:
                 trials = waiting.popleft()
-                future = sender.submit(run_block, job, trials, progress if local else None, shared)
+                future = submit(run_block, job, trials, progress if local else None, shared)
                 running.append((trials, future))
             trials, future = running.popleft()
             while True:
@@ -235,10 +235,10 @@ class _Total:
 
     def run_until(self, trials: int) -> SimulationResult:
         """Run the trials up to this number that have not been run, and return the result of all."""
-        nothing = np.zeros((0, 0))  # sums of all blocks would fill the memory
         for block in _run_blocks(self._job, self._settings, cut_into_blocks(trials, self._done)):
-            self._curve = self._curve + np.stack([block.curve_sum, block.curve_squares])
-            self._blocks.append(replace(block, curve_sum=nothing, curve_squares=nothing))
+            self._curve = self._curve + block.curve_sums
+            block.curve_sums = np.zeros((2, 0, 0))  # those of all blocks would fill the memory
+            self._blocks.append(block)
         self._done = trials
         return self._result(time.perf_counter() - self._started)
 

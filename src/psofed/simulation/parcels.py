@@ -14,53 +14,42 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakSet
 
 from psofed.data.own_data import DataSource, OwnData
 
-R = TypeVar("R")
 _FILE = "rows.pickle"
-
-
-class TaskSender:
-    """Submits tasks to `executor`; `rows` that tasks hold travel once, as the `parcel` of :func:`_parcel`."""
-
-    def __init__(self, executor: Executor, rows: OwnData | DataSource | None, parcel: Any) -> None:
-        self._executor, self._rows, self._parcel = executor, rows, parcel
-        self._futures: WeakSet[Future[Any]] = WeakSet()
-
-    def submit(self, function: Callable[..., R], task: Any, *arguments: Any) -> "Future[R]":
-        """Submit ``function(task, *arguments)``."""
-        if self._parcel is None:
-            future = self._executor.submit(function, task, *arguments)
-        else:
-            content = pickle_without(task, self._rows)
-            future = self._executor.submit(_run, function, content, self._parcel, arguments)
-        self._futures.add(future)
-        return future
-
-    def cancel(self) -> None:
-        """Cancel the tasks that have not begun."""
-        for future in list(self._futures):
-            future.cancel()
 
 
 @contextmanager
 def sending(
     executor: Executor | None, rows: OwnData | DataSource | None, threads: int = 1, stop: Event | None = None
-) -> Iterator[TaskSender]:
-    """Give a sender of tasks that hold `rows` to `executor`, or to new threads.
+) -> Iterator[Callable[..., "Future[Any]"]]:
+    """Give ``submit(function, task, *arguments)`` of tasks that hold `rows` to `executor`, or to new threads.
 
     At the end it sets `stop`, which asks running tasks to end, cancels the others and removes the rows' parcel.
     """
+    futures: WeakSet[Future[Any]] = WeakSet()
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(threads)) if executor is None else executor
-        sender = TaskSender(pool, rows, stack.enter_context(_parcel(pool, rows)))
-        stack.callback(sender.cancel)
-        if stop is not None:
-            stack.callback(stop.set)
-        yield sender
+        parcel = stack.enter_context(_parcel(pool, rows))
+
+        def submit(function: Callable[..., Any], task: Any, *arguments: Any) -> "Future[Any]":
+            if parcel is None:
+                future = pool.submit(function, task, *arguments)
+            else:
+                future = pool.submit(_run, function, pickle_without(task, rows), parcel, arguments)
+            futures.add(future)
+            return future
+
+        try:
+            yield submit
+        finally:
+            if stop is not None:
+                stop.set()
+            for future in list(futures):
+                future.cancel()
 
 
 @contextmanager
@@ -104,7 +93,7 @@ def unpickle_with(content: bytes, rows: OwnData | None) -> Any:
     return WithRows(io.BytesIO(content)).load()
 
 
-def _run(function: Callable[..., R], content: bytes, parcel: Any, arguments: tuple[Any, ...]) -> R:
+def _run(function: Callable[..., Any], content: bytes, parcel: Any, arguments: tuple[Any, ...]) -> Any:
     """Put rows and task together again, on a worker, and run it."""
     rows = _read(parcel) if isinstance(parcel, Path) else parcel
     return function(unpickle_with(content, rows), *arguments)

@@ -69,6 +69,13 @@ def _data_headline(result: "SimulationResult", mse: float) -> str:
     alone, (better, judged) = data["baselines"]["alone"], _winners(data)
     if alone is None or not alone > 0:
         return f"The federation's MSE is {significant(mse)} (lower is better)."
+    average, stepsize, safe = data["baselines"]["average"], result.scenario.mean_stepsize, data.get("safe_stepsize")
+    if min(mse, alone) > average and safe is not None and stepsize > safe:
+        return (
+            f"Both diverge at stepsize {significant(stepsize)}: the federation's MSE is {significant(mse)} and that of "
+            f"learning alone {significant(alone)}, where forecasting the mean has {significant(average)} (lower is "
+            f"better); try stepsize {significant(safe, 2)}."
+        )
     return (
         f"The federation's MSE is {significant(mse)}, {percent(abs(1 - mse / alone))} "
         f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}); it is better for "

@@ -144,8 +144,8 @@ class Runner:
         """Yield what :func:`run_federation` returns for each scenario, in their order."""
         self._planned += len(scenarios)
         how = self.settings.seed, self.settings.trials, edges
-        with sending(self.settings.executor, self.data, os.cpu_count() or 1) as sender:
-            for future in [sender.submit(run_federation, scenario, *how) for scenario in scenarios]:
+        with sending(self.settings.executor, self.data, os.cpu_count() or 1) as submit:
+            for future in [submit(run_federation, scenario, *how) for scenario in scenarios]:
                 yield future.result()
                 self._done += 1
                 if self.settings.progress is not None:

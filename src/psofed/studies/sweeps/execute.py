@@ -250,11 +250,11 @@ def _compute(
     window = 2 * threads if executor is None else _REMOTE_WINDOW
     waiting, running = iter(cells), dict[Future[CellResult], Cell]()
 
-    with sending(executor, cells[0].scenario.data.rows, threads, stop) as sender:
+    with sending(executor, cells[0].scenario.data.rows, threads, stop) as submit:
         while True:
             for cell in itertools.islice(waiting, window - len(running)):
                 watch = (_watch(cell, partly, stop),) if executor is None else ()
-                running[sender.submit(compute_cell, cell, *watch)] = cell
+                running[submit(compute_cell, cell, *watch)] = cell
             if not running:
                 return
             finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
