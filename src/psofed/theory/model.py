@@ -30,7 +30,7 @@ from psofed.parts.patterns.random import Random
 from psofed.parts.patterns.round_robin import RoundRobin
 from psofed.scenario import Scenario
 from psofed.settings.theory import THEORIES
-from psofed.theory.coverage import check_attack, check_scenario, statement_of, walk_of
+from psofed.theory.coverage import check_covered, statement_of, walk_of
 from psofed.theory.masks import CommonMask, FreshMasks, MaskLaw, OwnMasks
 from psofed.theory.offsets import WindowOffsets
 
@@ -113,8 +113,7 @@ class TheoryModel:
             raise InvalidValueError(
                 "small_stepsize", True, f'False with theory = "{self.theory}"; it is an option of "paper"'
             )
-        check_scenario(self.scenario, self.theory)
-        check_attack(self)
+        check_covered(self)
 
     # The clients
 
