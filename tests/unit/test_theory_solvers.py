@@ -12,11 +12,7 @@ from psofed.theory import krylov
 from psofed.theory.krylov import _SMALL, dominant_eigenvalue, gmres, solve_fixed_points
 from psofed.theory.metrics import Level, SteadyState
 from psofed.theory.offsets import WindowOffsets
-from psofed.theory.stability import (
-    contraction_bound,
-    mean_square_stepsize_bound,
-    stability_limit,
-)
+from psofed.theory.stability import contraction_bound, mean_square_stepsize_bound, stability_limit
 from psofed.theory.stepsize import minimise
 from psofed.theory.tuning import settling_time
 

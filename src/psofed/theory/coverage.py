@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
-from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
+from psofed.parts.affine import LinearLearner, Statement
 from psofed.parts.aggregations.mean import Mean
 from psofed.parts.base import Attack, Drift
 from psofed.parts.patterns.round_robin import RoundRobin
@@ -168,7 +168,7 @@ def _of_delay(scenario: Scenario) -> Checks:
         f"the theory does not cover {name}: it does not state the chances of its delays, independent and the same for "
         "all uploads (chances)",
     )
-    possible = np.flatnonzero(chances)
+    possible = np.flatnonzero(chances or ())
     yield (
         len(possible) > 1,
         f'the theory covers delays that are the same for all uploads, not {name}; simulate it, or use "fixed"',
@@ -221,7 +221,7 @@ def _of_papers_theory(model: "TheoryModel") -> Checks:
         return
     is_covered = model.is_papers and model.scenario.algorithm.holds_models and model.fleet.target_offsets is None
     yield (
-        not is_covered or (model.statements and not model.is_additive),
+        not is_covered or (model.attacks and not model.is_additive),
         "the paper's theory covers its own iteration: PSO-Fed with LMS, one stepsize and one target for all clients, "
         "one attack of mean zero, independent between clients, perfect links without delay, and clients that are "
         'always available; use theory = "exact"',
@@ -230,10 +230,11 @@ def _of_papers_theory(model: "TheoryModel") -> Checks:
 
 def _of_attack(model: "TheoryModel") -> Checks:
     """Check the attacks."""
-    statements, attack = [one for one, _ in model.statements], f'attack.kind = "{_kind(model.scenario.attack)}"'
-    affine = [one for one in statements if isinstance(one, Affine)]
-    poisoning = [one for one in statements if isinstance(one, PoisonedSamples)]
-    only_echoes = bool(affine) and not poisoning and all((one.own, one.server) == (0.0, 1.0) for one in affine)
+    attack, poisoning = (
+        f'attack.kind = "{_kind(model.scenario.attack)}"',
+        any(one.is_poisoning for one in model.attacks),
+    )
+    only_echoes = all((one.upload.own, one.upload.server) == (0.0, 1.0) for one in model.attacks)
     yield (
         only_echoes and np.all(model.attack_chance == 1.0),
         f"{attack}: all uploads are the server's own values, so it learns nothing and there is no steady state; let "
@@ -241,12 +242,13 @@ def _of_attack(model: "TheoryModel") -> Checks:
     )
     yield (poisoning and not model.scenario.is_linear, f"the theory covers {attack} on linear streams; this one is not")
     yield (
-        any(one.input_noise_variance > 0 for one in poisoning) and model.fleet.fourth_moments is not None,
+        model.fleet.fourth_moments is not None and any(one.samples.input_noise_variance for one in model.attacks),
         f"the theory covers {attack} on Gaussian inputs, not on measured fourth moments",
     )
     # What attackers send moves with the target only if own + server = 1.
+    pulls = any(abs(one.upload.own + one.upload.server - 1.0) > 1e-12 for one in model.attacks)
     yield (
-        model.walk and (poisoning or any(abs(one.own + one.server - 1.0) > 1e-12 for one in affine)),
+        model.walk and (poisoning or pulls),
         f"{attack} pulls towards a fixed point, and the target drifts ever further away from it: there is no steady "
         "state",
     )

@@ -158,7 +158,7 @@ class PresenceLaw:
             states = [self._state(a, h) for a, h in zip(asked, here, strict=True)]
             arrives = [(1.0 - self.loss_up) * one for one in sends]
             phi = [np.append(state, arrive * state[:2]) for state, arrive in zip(states, arrives, strict=True)]
-            yield np.array([float((total * weight).sum()) for weight in (1.0, *weights)]), phi
+            yield np.array([float((total * weight).sum()) for weight in (np.ones(1), *weights)]), phi
 
     @property
     def _knows(self) -> bool:
