@@ -273,7 +273,7 @@ class PaperOperators:
             return out
 
         phi_nu = moment(fleet.noise_variance[:, None, None] * covariances)
-        added = sum((chances.chance * one.variance for one, chances in model.statements), np.zeros(clients))
+        added = sum((one.chance * one.upload.variance for one in model.attacks), np.zeros(clients))
         omega = moment(added[:, None, None] * np.eye(d))
         return cls(
             download,

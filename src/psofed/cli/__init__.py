@@ -67,6 +67,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; a user's mistake ends with exit code 2 and one line, never a traceback."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: more threads only wait for each other
     for stream in (sys.stdout, sys.stderr):
         if os.name == "nt" and isinstance(stream, io.TextIOWrapper):  # its code page lacks a minus and Greek
             stream.reconfigure(encoding="utf-8")

@@ -18,7 +18,6 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.parts.affine import Affine
 from psofed.parts.channels.built_in import Quantised
 from psofed.scenario import Scenario
 from psofed.theory.presence import KEPT
@@ -88,8 +87,8 @@ def _kick(model: "TheoryModel", stepsize: float) -> float:
 
 def _largest_upload(model: "TheoryModel", server: float, client: float) -> float:
     largest = client
-    for statement, _ in model.statements:
-        if isinstance(statement, Affine) and not statement.is_lost:
+    for statement in (attack.upload for attack in model.attacks):
+        if not statement.is_lost:
             deviation = (np.max(statement.variance) + np.max(statement.common_variance)) ** 0.5
             attacked = abs(statement.own) * client + abs(statement.server) * server
             attacked += float(np.abs(statement.offset).max()) + _DEVIATIONS * deviation

@@ -4,26 +4,26 @@ Covered is what keeps the iteration linear in the models given everything that i
 the first two moments obey x' = F x + s: uploads α u + γ g + c + noise under the mean, learners
 v + μ (x e/(ε + ‖x‖²) − γ v), and masks, participation, losses and delays that do not look at the models. A part states
 this itself (``affine``, ``linear``, ``mask_moments``, ``adds_mean_update``, ``added_variance``, ``chances`` …); one
-that states nothing is refused.
+that states nothing is refused. Each check below is a condition and the reason to refuse a scenario that meets it.
 """
 
+import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psofed.common.errors import NotCoveredError
-from psofed.common.types import FloatArray
-from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
+from psofed.parts.affine import LinearLearner, Statement
 from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Attack, Drift
-from psofed.parts.network import Delay
 from psofed.parts.patterns.built_in import RoundRobin
 from psofed.scenario import Scenario
 
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
 
+Checks = Iterator[tuple[Any, str]]
 
 # Input variances below this vanish when they are squared twice; a product with the stepsize below the second one, when
 # it is taken from 1.
@@ -38,253 +38,220 @@ _FAMILIES = (
 )  # fmt: skip
 
 
-def check_scenario(scenario: Scenario, theory: str = "exact") -> None:
-    """Refuse an algorithm, a rule, a learner, a stream or another part that the theory does not cover.
+def check_covered(model: "TheoryModel") -> None:
+    """Refuse a scenario that a model's theory does not cover.
 
     Raises
     ------
     NotCoveredError
         By name and with the reason.
     """
-    _refuse(_of_iteration(scenario))
-    _refuse(_of_learning(scenario, theory))
-    _refuse(_of_network(scenario))
+    scenario = model.scenario
+    _refuse(
+        itertools.chain(
+            _of_iteration(scenario), _of_server_models(scenario), _of_learning(scenario, model.theory),
+            _of_availability(scenario), _of_delay(scenario), _of_links(scenario), _of_statistics(model),
+            _of_papers_theory(model), _of_attack(model),
+        )
+    )  # fmt: skip
 
 
-def _refuse(reasons: Iterator[str]) -> None:
-    """Raise the first reason, if there is one."""
-    for reason in reasons:
-        raise NotCoveredError(reason)
+def _refuse(checks: Checks) -> None:
+    """Raise the first reason whose condition holds."""
+    for condition, reason in checks:
+        if condition:
+            raise NotCoveredError(reason)
 
 
-def _of_iteration(scenario: Scenario) -> Iterator[str]:
-    """Yield what the theory does not cover of algorithm, rule, defence and masks."""
+def _kind(part: Any) -> str:
+    return getattr(part, "kind", "")
+
+
+def _of_iteration(scenario: Scenario) -> Checks:
+    """Check algorithm, rule, defence and masks."""
+    algorithm, pattern = scenario.algorithm, scenario.selection.pattern
+    defence, first = _kind(scenario.defence), _kind(scenario.pre_aggregation)
     for part in scenario.parts():
-        if part.family not in _FAMILIES:
-            yield f'the theory does not cover {part.table}.kind = "{part.kind}"'
-    algorithm, pattern, data = scenario.algorithm, scenario.selection.pattern, scenario.data
-    if not algorithm.holds_models:
-        covers = f'the theory covers algorithm = "{algorithm.kind}"'
-        if not algorithm.adds_mean_update:
-            yield (
-                f'the theory does not cover algorithm = "{algorithm.kind}": under the mean it does not simply add the '
-                "average of the updates to the server's model (adds_mean_update)"
-            )
-        if scenario.drift is not None or not scenario.is_linear or data.target_spread > 0:
-            yield (
-                f"{covers} on linear streams with one target for all clients that does not move: leave out drift, "
-                "model, function and data.target_spread"
-            )
-        links = (scenario.availability, scenario.channel, scenario.delay)
-        if any(part is not None for part in links) or len(scenario.attacks) > 1:
-            yield f"{covers} without [availability], [channel], [delay] and groups of attackers: leave them out"
-    if not isinstance(scenario.aggregation, Mean):
-        rule = scenario.aggregation.kind
-        yield f'the theory covers aggregation = "mean", which is linear in the uploads, not "{rule}"'
-    if scenario.defence is not None:
-        kind = scenario.defence.kind
-        yield f'the theory does not cover defence.kind = "{kind}": which clients it excludes depends on the uploads'
-    if scenario.pre_aggregation is not None:
-        yield f'the theory covers no pre-aggregation; leave out "{scenario.pre_aggregation.kind}"'
+        yield part.family not in _FAMILIES, f'the theory does not cover {part.table}.kind = "{part.kind}"'
+    yield (
+        not algorithm.holds_models and not algorithm.adds_mean_update,
+        f'the theory does not cover algorithm = "{algorithm.kind}": under the mean it does not simply add the average '
+        "of the updates to the server's model (adds_mean_update)",
+    )
+    yield (
+        not isinstance(scenario.aggregation, Mean),
+        f'the theory covers aggregation = "mean", which is linear in the uploads, not "{scenario.aggregation.kind}"',
+    )
+    yield (
+        defence,
+        f'the theory does not cover defence.kind = "{defence}": which clients it excludes depends on the uploads',
+    )
+    yield first, f'the theory covers no pre-aggregation; leave out "{first}"'
     states_moments = isinstance(pattern, RoundRobin) or pattern.mask_moments(scenario.dimension, scenario.num_shared)
-    if states_moments is None:
-        yield (f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments (mask_moments)')
+    yield (
+        states_moments is None,
+        f'the theory does not cover selection.pattern = "{pattern.kind}": it states no moments (mask_moments)',
+    )
 
 
-def _of_learning(scenario: Scenario, theory: str) -> Iterator[str]:
-    """Yield what the theory does not cover of learner and stream."""
-    learner, step = f'learner.kind = "{scenario.learner.kind}"', scenario.learner.linear()
-    if step is None:
-        yield (
-            f"the theory does not cover {learner}: it states no linear step that depends on the current sample alone "
-            "(linear)"
-        )
+def _of_server_models(scenario: Scenario) -> Checks:
+    """Check algorithms whose clients hold no models."""
+    if scenario.algorithm.holds_models:
         return
-    data = scenario.data
+    opened = (scenario.availability, scenario.channel, scenario.delay, scenario.drift)
+    is_plain = scenario.is_linear and scenario.data.target_spread == 0 and len(scenario.attacks) <= 1
+    yield (
+        not is_plain or any(part is not None for part in opened) or scenario.learner.linear() != LinearLearner(),
+        f'the theory covers algorithm = "{scenario.algorithm.kind}" with learner.kind = "lms" on linear streams with '
+        "one fixed target: leave out drift, model, function, data.target_spread, [availability], [channel], [delay] "
+        "and groups of attackers",
+    )
+
+
+def _of_learning(scenario: Scenario, theory: str) -> Checks:
+    """Check learner and stream."""
+    data, learner, step = scenario.data, f'learner.kind = "{scenario.learner.kind}"', scenario.learner.linear()
+    yield (
+        step is None,
+        f"the theory does not cover {learner}: it states no linear step that depends on the current sample alone "
+        "(linear)",
+    )
+    assert step is not None
     if not data.stream.is_independent:
-        stream, states_covariance = (f'data.stream.kind = "{data.stream.kind}"', data.stream.input_correlation())
-        hint = '; theory = "independence" predicts as if they were' if states_covariance is not None else ""
-        if theory != "independence":
-            yield f"the theory covers inputs that are independent over time, not {stream}{hint}"
-        if not scenario.is_linear:
-            yield f"the theory covers {stream} with linear models and targets alone"
-        if states_covariance is None:
-            yield f"{stream} does not state the covariance of its inputs (input_correlation)"
-    if step != LinearLearner() and not scenario.algorithm.holds_models:
-        algorithm = scenario.algorithm.kind
-        yield f'the theory covers algorithm = "{algorithm}" with learner.kind = "lms", not {learner}'
-    if step.leakage > 0 and scenario.drift is not None:
-        yield (
-            f'{learner} pulls models towards zero, and drift.kind = "{scenario.drift.kind}" moves the target ever '
-            "further away from it: there is no steady state"
-        )
-    if step.regularisation is None:
+        stream, covariance = f'data.stream.kind = "{data.stream.kind}"', data.stream.input_correlation()
+        hint = '; theory = "independence" predicts as if they were' if covariance is not None else ""
+        yield (theory != "independence", f"the theory covers inputs that are independent over time, not {stream}{hint}")
+        yield not scenario.is_linear, f"the theory covers {stream} with linear models and targets alone"
+        yield covariance is None, f"{stream} does not state the covariance of its inputs (input_correlation)"
+    yield (
+        step.leakage > 0 and scenario.drift is not None,
+        f'{learner} pulls models towards zero, and drift.kind = "{_kind(scenario.drift)}" moves the target ever '
+        "further away from it: there is no steady state",
+    )
+    yield (
+        step.regularisation == 0.0 and scenario.dimension <= 2,
+        f"{learner} without regularisation has infinite error for dimension = {scenario.dimension}: inputs near zero "
+        "amplify the noise without bound; set learner.regularisation",
+    )
+
+
+def _of_availability(scenario: Scenario) -> Checks:
+    """Check who is available."""
+    availability = scenario.availability
+    if availability is None:
         return
-    if not scenario.is_linear or data.covariances is not None or data.correlation != 0.0:
-        yield (
-            f"the theory covers {learner} over white Gaussian inputs: linear streams without data.covariances and "
-            "with data.input_correlation = 0"
-        )
-    if step.regularisation == 0.0 and scenario.dimension <= 2:
-        yield (
-            f"{learner} without regularisation has infinite error for dimension = {scenario.dimension}: inputs near "
-            "zero amplify the noise without bound; set learner.regularisation"
-        )
+    name = f'availability.kind = "{availability.kind}"'
+    yield (not availability.is_memoryless, f"the theory does not cover {name}: {availability.not_memoryless_because}")
+    shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
+    yield not shares.any(), f"{name}: no client is ever available, {_LEARNS_NOTHING}"
+    yield (
+        availability.learns == "available" and not shares.all(),
+        f'availability.learns = "available": client {shares.argmin()} is never available, so it learns nothing and '
+        'there is no steady state; use "always" or leave the client out',
+    )
+    yield (
+        scenario.delay is not None and not availability.server_knows and np.ptp(shares) > 0,
+        f'the theory covers delay.kind = "{_kind(scenario.delay)}" with availability.server_knows = false only if all '
+        "clients are equally available: the mean divides by the number of uploads that arrive; simulate it, or let the "
+        "server know",
+    )
 
 
-def _of_network(scenario: Scenario) -> Iterator[str]:
-    """Yield what the theory does not cover of availability, channels and delay."""
-    availability, delay, channel = scenario.availability, scenario.delay, scenario.channel
-    shares = np.ones(scenario.num_clients)
-    if availability is not None:
-        name = f'availability.kind = "{availability.kind}"'
-        if not availability.is_memoryless:
-            yield f"the theory does not cover {name}: {availability.not_memoryless_because}"
-        shares = availability.shares(scenario.num_clients, scenario.data.fleet_seed)
-        if not shares.any():
-            yield f"{name}: no client is ever available, {_LEARNS_NOTHING}"
-        if availability.learns == "available" and not shares.all():
-            yield (
-                f'availability.learns = "available": client {shares.argmin()} is never available, so it learns nothing '
-                'and there is no steady state; use "always" or leave the client out'
-            )
-    if delay is not None:
-        knows = availability is None or availability.server_knows
-        yield from _of_delay(scenario, delay, knows or np.ptp(shares) == 0)
-    for direction in ("up", "down") if channel is not None else ():
-        for part in getattr(channel, direction):
-            name = f'channel.{direction}.kind = "{part.kind}"'
-            if part.added_variance() is None and part.loss_probability() is None:
-                yield (
-                    f"the theory does not cover {name} with these options: it states neither that it only adds "
-                    "independent noise (added_variance) nor that it only loses messages (loss_probability); simulate "
-                    'it, or use "noisy"'
-                )
-            if direction == "up" and part.loss_probability() == 1.0:
-                yield f"{name} loses every upload, {_LEARNS_NOTHING}"
-
-
-def _of_delay(scenario: Scenario, delay: Delay, arrivals_are_alike: bool) -> Iterator[str]:
+def _of_delay(scenario: Scenario) -> Checks:
+    """Check delays."""
+    delay = scenario.delay
+    if delay is None:
+        return
     name, chances = f'delay.kind = "{delay.kind}"', delay.chances()
-    if chances is None:
-        yield (
-            f"the theory does not cover {name}: it does not state the chances of its delays, independent and the same "
-            "for all uploads (chances)"
-        )
-        return
-    possible = np.flatnonzero(chances)
-    if len(possible) > 1:
-        yield f'the theory covers delays that are the same for all uploads, not {name}; simulate it, or use "fixed"'
-    if len(possible) == 0 or (delay.weight == 0.0 and possible[0] > 0):
-        yield f"{name}, delay.weight = {delay.weight:g}: no upload ever counts, {_LEARNS_NOTHING}"
+    yield (
+        chances is None,
+        f"the theory does not cover {name}: it does not state the chances of its delays, independent and the same for "
+        "all uploads (chances)",
+    )
+    possible = np.flatnonzero(chances or ())
+    yield (
+        len(possible) > 1,
+        f'the theory covers delays that are the same for all uploads, not {name}; simulate it, or use "fixed"',
+    )
+    yield (
+        len(possible) == 0 or (delay.weight == 0.0 and possible[0] > 0),
+        f"{name}, delay.weight = {delay.weight:g}: no upload ever counts, {_LEARNS_NOTHING}",
+    )
     for attack in scenario.attacks:
-        if isinstance(statement := attack.affine(), Affine) and statement.is_lost:
+        yield (
+            getattr(attack.affine(), "is_lost", False),
+            f'the theory does not cover {name} with attack.kind = "{attack.kind}": the mean divides by the number of '
+            "uploads that arrive, which depends on who withholds; simulate it, or leave out one of them",
+        )
+
+
+def _of_links(scenario: Scenario) -> Checks:
+    """Check channels."""
+    for direction in ("up", "down") if scenario.channel is not None else ():
+        for part in getattr(scenario.channel, direction):
+            name, loss = f'channel.{direction}.kind = "{part.kind}"', part.loss_probability()
             yield (
-                f'the theory does not cover {name} with attack.kind = "{attack.kind}": the mean divides by the number '
-                "of uploads that arrive, which depends on who withholds; simulate it, or leave out one of them"
+                part.added_variance() is None and loss is None,
+                f"the theory does not cover {name} with these options: it states neither that it only adds independent "
+                "noise (added_variance) nor that it only loses messages (loss_probability); simulate it, or use "
+                '"noisy"',
             )
-    if not arrivals_are_alike:
-        yield (
-            f"the theory covers {name} with availability.server_knows = false only if all clients are equally "
-            "available: the mean divides by the number of uploads that arrive; simulate it, or let the server know"
-        )
+            yield direction == "up" and loss == 1.0, f"{name} loses every upload, {_LEARNS_NOTHING}"
 
 
-def check_paper_iteration(scenario: Scenario, question: str) -> None:
-    """Refuse what has no recursion of the paper's iteration, for questions that are answered by it alone.
-
-    Raises
-    ------
-    NotCoveredError
-        With the `question` and the algorithm.
-    """
-    if not scenario.algorithm.holds_models:
-        raise NotCoveredError(
-            f'{question} is predicted for algorithm = "pso-fed", not for "{scenario.algorithm.kind}".'
-        )
-    opened = {
-        "availability": scenario.availability,
-        "channel": scenario.channel,
-        "delay": scenario.delay,
-        "several groups of attackers": len(scenario.attacks) > 1 or None,
-        "learner but LMS": None if scenario.learner.linear() == LinearLearner() else scenario.learner,
-    }
-    _ = scenario.common_stepsize  # refuses stepsizes that differ between clients
-    for name, part in opened.items():
-        if part is not None:
-            raise NotCoveredError(f"{question} is predicted for the paper's iteration, which has no {name}.")
-
-
-def check_attack(model: "TheoryModel") -> None:
-    """Refuse an attack, a drift or targets that a model's theory does not cover.
-
-    Raises
-    ------
-    NotCoveredError
-        By name and with the reason.
-    """
-    _refuse(_of_statistics(model))
-    if model.theory == "paper":
-        _refuse(_of_papers_theory(model))
-    if model.statements:
-        _refuse(_of_attack(model))
-
-
-def _of_statistics(model: "TheoryModel") -> Iterator[str]:
-    """Yield what the theory does not cover of the streams' moments and the walk."""
-    widest = model.fleet.input_variance.max()
-    if widest < _LEAST_VARIANCE:
-        yield (f"data.input_variance is at most {widest:g}, too small for the theory's arithmetic: scale the inputs")
+def _of_statistics(model: "TheoryModel") -> Checks:
+    """Check the streams' moments and the walk."""
+    fleet, widest, scenario = model.fleet, model.fleet.input_variance.max(), model.scenario
+    yield (
+        widest < _LEAST_VARIANCE,
+        f"data.input_variance is at most {widest:g}, too small for the theory's arithmetic: scale the inputs",
+    )
     _ = model.walk  # refuses drifts
-    if model.learner.regularisation is not None and (
-        not model.fleet.is_white or model.fleet.fourth_moments is not None
-    ):
-        kind = model.scenario.learner.kind
-        yield f'the theory covers learner.kind = "{kind}" over white Gaussian inputs, which these are not'
+    is_plain = scenario.is_linear and fleet.is_white and fleet.fourth_moments is None
+    yield (
+        model.learner.regularisation is not None and not is_plain,
+        f'the theory covers learner.kind = "{scenario.learner.kind}" over white Gaussian inputs: linear streams '
+        "without data.covariances and with data.input_correlation = 0",
+    )
 
 
-def _of_papers_theory(model: "TheoryModel") -> Iterator[str]:
-    """Yield what the paper's theory leaves out."""
-    instead = 'use theory = "exact"'
-    if not model.scenario.algorithm.holds_models:
-        yield f'the paper\'s theory covers algorithm = "pso-fed"; {instead} for "{model.scenario.algorithm.kind}"'
-    if not model.is_papers:
-        yield (
-            "the paper's theory covers its own iteration: one attack, perfect links without delay, clients that are "
-            f"always available, LMS with one stepsize; {instead}"
-        )
-    if model.fleet.target_offsets is not None:
-        yield (
-            f"the paper's theory covers clients that all have the same target: set data.target_spread = 0, or {instead}"
-        )
-    if model.statements and not model.is_additive:
-        yield (
-            "the paper's theory covers attacks of mean zero, independent between clients; "
-            f'"{model.scenario.attacks[0].kind}" is not: {instead}'
-        )
+def _of_papers_theory(model: "TheoryModel") -> Checks:
+    """Check what the paper's theory leaves out."""
+    if model.theory != "paper":
+        return
+    is_covered = model.is_papers and model.scenario.algorithm.holds_models and model.fleet.target_offsets is None
+    yield (
+        not is_covered or (model.attacks and not model.is_additive),
+        "the paper's theory covers its own iteration: PSO-Fed with LMS, one stepsize and one target for all clients, "
+        "one attack of mean zero, independent between clients, perfect links without delay, and clients that are "
+        'always available; use theory = "exact"',
+    )
 
 
-def _of_attack(model: "TheoryModel") -> Iterator[str]:
-    """Yield what the theory does not cover of the attacks."""
-    attack = f'attack.kind = "{getattr(model.scenario.attack, "kind", None)}"'
-    statements = [statement for statement, _ in model.statements]
-    poisoning = [one for one in statements if isinstance(one, PoisonedSamples)]
-    if all(hears_nothing(one, model.attack_chance) for one in statements):
-        yield (
-            f"{attack}: all uploads are the server's own values, so it learns nothing and there is no steady state; "
-            "let some clients be honest"
-        )
-    if poisoning and not model.scenario.is_linear:
-        yield f"the theory covers {attack} on linear streams; this one is not"
-    if any(one.input_noise_variance > 0 for one in poisoning) and model.fleet.fourth_moments is not None:
-        yield f"the theory covers {attack} on Gaussian inputs, not on measured fourth moments"
+def _of_attack(model: "TheoryModel") -> Checks:
+    """Check the attacks."""
+    attack, poisoning = (
+        f'attack.kind = "{_kind(model.scenario.attack)}"',
+        any(one.is_poisoning for one in model.attacks),
+    )
+    only_echoes = all((one.upload.own, one.upload.server) == (0.0, 1.0) for one in model.attacks)
+    yield (
+        only_echoes and np.all(model.attack_chance == 1.0),
+        f"{attack}: all uploads are the server's own values, so it learns nothing and there is no steady state; let "
+        "some clients be honest",
+    )
+    yield (poisoning and not model.scenario.is_linear, f"the theory covers {attack} on linear streams; this one is not")
+    yield (
+        model.fleet.fourth_moments is not None and any(one.samples.input_noise_variance for one in model.attacks),
+        f"the theory covers {attack} on Gaussian inputs, not on measured fourth moments",
+    )
     # What attackers send moves with the target only if own + server = 1.
-    affine = [one for one in statements if isinstance(one, Affine)]
-    if model.walk and (poisoning or any(abs(one.own + one.server - 1.0) > 1e-12 for one in affine)):
-        yield (
-            f"{attack} pulls towards a fixed point, and the target drifts ever further away from it: there is no "
-            "steady state"
-        )
+    pulls = any(abs(one.upload.own + one.upload.server - 1.0) > 1e-12 for one in model.attacks)
+    yield (
+        model.walk and (poisoning or pulls),
+        f"{attack} pulls towards a fixed point, and the target drifts ever further away from it: there is no steady "
+        "state",
+    )
 
 
 def check_metric_covered(scenario: Scenario, metric: str) -> None:
@@ -300,12 +267,6 @@ def check_metric_covered(scenario: Scenario, metric: str) -> None:
             'metric = "test": with your own data the server is tested on the clients\' next samples, for which there '
             'is no theory; use "network" or "msd"'
         )
-
-
-def hears_nothing(statement: Statement | None, chance: FloatArray) -> bool:
-    """Whether every upload, attacked with the chances (K,), is the server's own number: nothing is ever learned."""
-    only_echoes = isinstance(statement, Affine) and (statement.own, statement.server) == (0.0, 1.0)
-    return only_echoes and bool(np.all(chance == 1.0))
 
 
 def check_stepsize(model: "TheoryModel", stepsize: float) -> None:

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.parts.affine import Affine, PoisonedSamples
 
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
@@ -47,7 +46,7 @@ class Groups:
         σ_j².
     added_variance : array (n,)
         Variance that attacks which only add noise put on an upload, times their chance.
-    statement : array of int (n,)
+    attack : array of int (n,)
         Which of the model's other attacks the clients belong to; −1 for none.
     chance : array (n,)
         Probability with which they attack so.
@@ -66,7 +65,7 @@ class Groups:
     covariance: FloatArray
     noise_variance: FloatArray
     added_variance: FloatArray
-    statement: NDArray[np.int64]
+    attack: NDArray[np.int64]
     chance: FloatArray
     availability: FloatArray
     window: NDArray[np.int64]
@@ -104,9 +103,10 @@ def group_clients(
     steps = model.stepsizes(stepsize)
     windows = zeros if offsets is None else offsets.astype(np.float64)
     honest = model.honest if model.tells_honest and not apart else zeros  # eigenvalues need no split
-    traits = [*_attacks(model), model.availability, steps, windows, honest]
+    kind, chance, added = _attacks(model)
+    traits = [kind, chance, model.availability, steps, windows, honest]
     x = steps * fleet.input_variance
-    values: Any = (fleet.noise_variance, _added_variance(model))
+    values: Any = (fleet.noise_variance, added)
     copies = np.ones(x.size)
     is_lumped = lumped and model.is_lumpable and (offsets is not None or not model.is_scattered)
     if is_lumped:
@@ -123,23 +123,17 @@ def group_clients(
     )  # fmt: skip
 
 
-def _attacks(model: "TheoryModel") -> tuple[FloatArray, FloatArray]:
-    """Return the statement that each client belongs to, −1 for none, and its chance; added noise is left out."""
+def _attacks(model: "TheoryModel") -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return each client's attack (−1 for none) and its chance, those that only add noise left out, and that noise."""
     clients = model.scenario.num_clients
-    kind, chance = np.broadcast_to(-1.0, clients), np.broadcast_to(0.0, clients)
-    for index, (statement, chances) in enumerate(model.statements):
-        if not (isinstance(statement, Affine) and statement.is_isotropic):
-            member = chances.chance > 0
-            kind, chance = np.where(member, index, kind), np.where(member, chances.chance, chance)
-    return kind, chance
-
-
-def _added_variance(model: "TheoryModel") -> FloatArray:
-    added = np.zeros(model.scenario.num_clients)
-    for statement, chances in model.statements:
-        if isinstance(statement, Affine) and statement.is_isotropic:
-            added += chances.chance * statement.variance
-    return added
+    kind, chance, added = (np.broadcast_to(value, clients) for value in (-1.0, 0.0, 0.0))
+    for index, attack in enumerate(model.attacks):
+        if attack.only_adds:
+            added = added + attack.chance * attack.upload.variance
+        else:
+            member = attack.chance > 0
+            kind, chance = np.where(member, index, kind), np.where(member, attack.chance, chance)
+    return kind, chance, added
 
 
 def _lump(
@@ -194,9 +188,8 @@ def _fewest_nodes(precision: float) -> int:
 def _pole(model: "TheoryModel") -> tuple[float, float]:
     """Return the x at which a client alone diverges at the latest, and the condition of its covariance."""
     fleet, size = model.fleet, model.fleet.target.size
-    poison = [one.input_noise_variance for one, _ in model.statements if isinstance(one, PoisonedSamples)]
     widest = float(fleet.input_variance.max())
-    share = widest / (widest + max(poison, default=0.0))
+    share = widest / (widest + max((one.samples.input_noise_variance for one in model.attacks), default=0.0))
     if fleet.is_white:
         return share * 2.0 / (size + 2.0), 1.0
     values = np.linalg.eigvalsh(fleet.covariances()[0]) / fleet.input_variance[0]

@@ -23,6 +23,7 @@ one constant each, of which only inner products matter. In both cases a pull on 
 E[constant constantᵀ] is ``products`` (C, C).
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -32,13 +33,11 @@ from numpy.typing import NDArray
 
 from psofed.common.errors import PsofedError
 from psofed.common.types import FloatArray
-from psofed.parts.affine import Affine, PoisonedSamples
 from psofed.theory.groups import PRECISION, Groups, group_clients
 from psofed.theory.presence import PresenceLaw, PresenceMoments
 
 if TYPE_CHECKING:
-    from psofed.parts.network import Channel
-    from psofed.theory.model import TheoryModel
+    from psofed.theory.model import AttackLaw, TheoryModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +126,7 @@ class Law:
         target = self.model.fleet.target
         if not self.directed:
             return np.zeros((0, target.size))
-        rows = [target, *(np.broadcast_to(one.offset, target.shape) for one, _ in self._affine)]
+        rows = [target, *(np.broadcast_to(one.upload.offset, target.shape) for one, _ in self._affine)]
         offsets = self.groups.target_offsets
         return np.concatenate([np.array(rows), np.zeros((0, target.size)) if offsets is None else offsets])
 
@@ -154,13 +153,10 @@ class Law:
         return np.stack([self.pull(first + k) for k in range(size)])
 
     @property
-    def _affine(self) -> list[tuple[Affine, int]]:
-        """Attacks that change uploads otherwise than by adding independent noise, and their indices."""
-        return [
-            (statement, index)
-            for index, (statement, _) in enumerate(self.model.statements)
-            if isinstance(statement, Affine) and not statement.is_isotropic
-        ]
+    def _affine(self) -> list[tuple["AttackLaw", NDArray[np.bool_]]]:
+        """Attacks that change uploads otherwise than by adding independent noise, and the groups that attack so."""
+        attacks = enumerate(self.model.attacks)
+        return [(one, self.groups.attack == k) for k, one in attacks if not (one.only_adds or one.is_poisoning)]
 
     # Learning
 
@@ -169,10 +165,10 @@ class Law:
         """Clean samples and, if clients poison theirs, poisoned ones."""
         groups, size = self.groups, self.groups.size
         label, added, chance = np.ones(size), np.zeros(size), np.zeros(size)
-        for index, (statement, _) in enumerate(self.model.statements):
-            if isinstance(statement, PoisonedSamples):
-                member = groups.statement == index
-                label[member], added[member] = statement.label, statement.input_noise_variance
+        for index, attack in enumerate(self.model.attacks):
+            if attack.is_poisoning:
+                member = groups.attack == index
+                label[member], added[member] = attack.samples.label, attack.samples.input_noise_variance
                 chance[member] = groups.chance[member]
         clean = self._samples(1.0 - chance, np.ones(size), np.zeros(size))
         return [clean, self._samples(chance, label, added)] if np.any(chance) else [clean]
@@ -249,9 +245,7 @@ class Law:
             for parts in zip(*steps, strict=True)
         )
         terms = [(1.0, step, push)]
-        covariance = sum(
-            chances.covariance for statement, chances in self.model.statements if isinstance(statement, PoisonedSamples)
-        )
+        covariance = sum(attack.covariance for attack in self.model.attacks if attack.is_poisoning)
         if covariance:
             (clean, clean_push), (poisoned, poisoned_push) = steps
             terms.append((covariance, poisoned - clean, poisoned_push - clean_push))
@@ -265,8 +259,7 @@ class Law:
     def attacking(self) -> FloatArray:
         """Probability that a client's upload is honest, and that it is attacked, (2, n)."""
         chance = np.zeros(self.groups.size)
-        for _, index in self._affine:
-            member = self.groups.statement == index
+        for _, member in self._affine:
             chance[member] = self.groups.chance[member]
         return np.stack([1.0 - chance, chance])
 
@@ -276,25 +269,23 @@ class Law:
         size = self.groups.size
         own, server = np.ones((2, size)), np.zeros((2, size))
         constant = np.zeros((2, size, self.block, len(self.products)))
-        for position, (statement, index) in enumerate(self._affine):
-            member = self.groups.statement == index
-            own[1, member], server[1, member] = statement.own, statement.server
-            lacking = 1.0 - statement.own - statement.server
+        for position, (attack, member) in enumerate(self._affine):
+            own[1, member], server[1, member] = attack.upload.own, attack.upload.server
+            lacking = 1.0 - attack.upload.own - attack.upload.server
             constant[1, member] = lacking * self.pull(0) - self.pull(1 + position)
         return own, server, constant
 
     @cached_property
     def attack_covariance(self) -> float:
         """Cov(t_k, t_l) of the attacks on uploads of two different clients."""
-        return float(sum(self.model.statements[index][1].covariance for _, index in self._affine))
+        return float(sum(attack.covariance for attack, _ in self._affine))
 
     def upload_noise(self, noise: float, attack: float) -> FloatArray:
         """Covariance of what attackers and links add to an upload, (n, d, d)."""
         lost, covariance = np.zeros(self.groups.size), np.zeros((self.groups.size, self.block, self.block))
-        for statement, index in self._affine:
-            member = self.groups.statement == index
-            covariance[member] = self._covariance(statement.variance) + self._covariance(statement.common_variance)
-            lost[member] = statement.is_lost
+        for one, member in self._affine:
+            covariance[member] = self._covariance(one.upload.variance) + self._covariance(one.upload.common_variance)
+            lost[member] = one.upload.is_lost
         chance = self.attacking[1]
         white = attack * self.groups.added_variance + noise * self.up_variance * (1.0 - chance * lost)
         return np.asarray(attack * _wide(chance) * covariance + _wide(white) * np.eye(self.block))
@@ -314,12 +305,12 @@ class Law:
         """Noise that attackers share."""
         return [
             CommonNoise(
-                self._covariance(statement.common_variance),
-                np.where(self.groups.statement == index, self.groups.chance, 0.0),
-                self.model.statements[index][1].pair_factor,
+                self._covariance(attack.upload.common_variance),
+                np.where(member, self.groups.chance, 0.0),
+                attack.pair_factor,
             )
-            for statement, index in self._affine
-            if np.any(statement.common_variance)
+            for attack, member in self._affine
+            if np.any(attack.upload.common_variance)
         ]
 
     @property
@@ -342,19 +333,22 @@ class Law:
 
     # The network
 
-    @property
+    @cached_property
     def up_variance(self) -> float:
         """Variance that the uplink adds."""
-        return _added_variance(self._links("up"))
+        return self._link("up")[0]
 
-    @property
+    @cached_property
     def down_variance(self) -> float:
         """Variance that the downlink adds."""
-        return _added_variance(self._links("down"))
+        return self._link("down")[0]
 
-    def _links(self, direction: str) -> "tuple[Channel, ...]":
+    def _link(self, direction: str) -> tuple[float, float]:
+        """Variance that the channels of a direction add, and the probability that they lose a message."""
         channel = self.model.scenario.channel
-        return () if channel is None else getattr(channel, direction)
+        parts = () if channel is None else getattr(channel, direction)
+        arrives = math.prod(1.0 - (part.loss_probability() or 0.0) for part in parts)
+        return sum(part.added_variance() or 0.0 for part in parts), 1.0 - arrives
 
     @cached_property
     def presence(self) -> PresenceMoments:
@@ -373,8 +367,8 @@ class Law:
             availability is None or availability.server_knows,
             availability is None or availability.learns == "always",
             model.is_redrawn,
-            _loss(self._links("down")),
-            1.0 - (1.0 - _loss(self._links("up"))) * arriving,
+            self._link("down")[1],
+            1.0 - (1.0 - self._link("up")[1]) * arriving,
             by_arrivals=delay is not None,
             all_download=not scenario.algorithm.holds_models,
         )
@@ -406,13 +400,3 @@ def normalised_moments(variance: FloatArray, regularisation: float, dimension: i
 def _wide(values: FloatArray) -> FloatArray:
     """Shape numbers (n,) so that they multiply matrices (n, d, d)."""
     return np.asarray(values)[:, None, None]
-
-
-def _added_variance(channels: "tuple[Channel, ...]") -> float:
-    return float(sum(channel.added_variance() or 0.0 for channel in channels))
-
-
-def _loss(channels: "tuple[Channel, ...]") -> float:
-    """Probability that one of several channels in series loses a message."""
-    arrives = np.prod([1.0 - (channel.loss_probability() or 0.0) for channel in channels])
-    return float(1.0 - arrives)

@@ -7,7 +7,7 @@ One iteration is, for client k with sample (x, y), mask S and upload weight w_k,
     u_k = z_k, or what the attack makes of it                          law
     g'  = g + Σ_k w_k S'_k (u_k − g)         upload                    presence, masks.
 
-The model knows the statistics of the streams (``fleet``), the attacks' effects and chances (``statements``), the walk
+The model knows the statistics of the streams (``fleet``), the ``attacks``, the walk
 of the target, which entries must be told apart (``entries``), and the masks: one law, or several sets of offsets of
 round-robin windows to be averaged over.
 """
@@ -24,37 +24,54 @@ from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import measure_features, measured_fleet
-from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples, Statement
+from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples
 from psofed.parts.patterns.built_in import Random, RoundRobin
 from psofed.scenario import Scenario
 from psofed.settings.theory import THEORIES
-from psofed.theory.coverage import check_attack, check_scenario, statement_of, walk_of
+from psofed.theory.coverage import check_covered, statement_of, walk_of
 from psofed.theory.masks import CommonMask, FreshMasks, MaskLaw, OwnMasks
 from psofed.theory.offsets import WindowOffsets
 
 _FEW_CLIENTS = 16  # up to here nobody is lumped
+_CLEAN = PoisonedSamples(label=1.0, input_noise_variance=0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class AttackChances:
-    """How likely each client, and each pair of clients, is to attack in an iteration.
+class AttackLaw:
+    """What a group of attackers uploads and learns from, and how likely each of them, and each pair, is to attack.
 
     Attributes
     ----------
+    upload : Affine
+        What they send; as honest clients do, if they poison their samples.
     chance : array (K,)
         E[t_k]: probability that client k is Byzantine, times that of attacking.
     pair_factor : float
         f in E[t_k t_l] = f E[t_k] E[t_l]: 1 for a fixed set of Byzantine clients. Where it is not 1 (a set redrawn in
         every iteration) all chances are equal.
+    samples : PoisonedSamples
+        What they learn from.
     """
 
+    upload: Affine
     chance: FloatArray
     pair_factor: float = 1.0
+    samples: PoisonedSamples = _CLEAN
 
     @property
     def covariance(self) -> float:
         """Cov(t_k, t_l), k ≠ l, the same for all pairs."""
         return (self.pair_factor - 1.0) * float(self.chance.max()) ** 2
+
+    @property
+    def is_poisoning(self) -> bool:
+        """Whether they poison their samples."""
+        return self.samples != _CLEAN
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether they only add noise that is independent between clients and entries."""
+        return self.upload.is_isotropic and not self.is_poisoning
 
 
 class Entries(NamedTuple):
@@ -90,8 +107,8 @@ class TheoryModel:
         Drop μ²𝓗 (paper's theory only).
     measured : Fleet, optional
         Statistics of the streams, where they are known already; by default those of the scenario.
-    stated : tuple of (Statement, AttackChances), optional
-        Effects and chances of attacks, in the place of those of the scenario's.
+    stated : tuple of AttackLaw, optional
+        Attacks in the place of the scenario's.
     by_honesty : bool
         Tell honest clients from Byzantine ones even if their models obey the same law; see :attr:`tells_honest`.
     """
@@ -100,7 +117,7 @@ class TheoryModel:
     theory: str = "exact"
     small_stepsize: bool = False
     measured: Fleet | None = None
-    stated: tuple[tuple[Statement, AttackChances], ...] | None = None
+    stated: tuple[AttackLaw, ...] | None = None
     by_honesty: bool = False
 
     def __post_init__(self) -> None:
@@ -111,8 +128,7 @@ class TheoryModel:
             raise InvalidValueError(
                 "small_stepsize", True, f'False with theory = "{self.theory}"; it is an option of "paper"'
             )
-        check_scenario(self.scenario, self.theory)
-        check_attack(self)
+        check_covered(self)
 
     # The clients
 
@@ -160,29 +176,30 @@ class TheoryModel:
     # The attacks
 
     @cached_property
-    def statements(self) -> tuple[tuple[Statement, AttackChances], ...]:
-        """Effects and chances of all groups that ever attack."""
+    def attacks(self) -> tuple[AttackLaw, ...]:
+        """All groups that ever attack."""
         if self.stated is not None:
             return self.stated
-        found, clients = [], self.scenario.num_clients
+        laws = []
         for attack in self.scenario.attacks:
             statement = statement_of(attack)
-            byzantine, pair_factor = attack.byzantine_moments(clients, self.fleet.names)
-            chances = AttackChances(attack.probability * byzantine, pair_factor)
-            if np.any(chances.chance):
-                found.append((statement, chances))
-        return tuple(found)
+            byzantine, pair_factor = attack.byzantine_moments(self.scenario.num_clients, self.fleet.names)
+            chance = attack.probability * byzantine
+            if isinstance(statement, PoisonedSamples):
+                laws.append(AttackLaw(Affine(), chance, pair_factor, statement))
+            else:
+                laws.append(AttackLaw(statement, chance, pair_factor))
+        return tuple(law for law in laws if np.any(law.chance))
 
     @cached_property
     def attack_chance(self) -> FloatArray:
         """How likely each client is to attack in an iteration, in whatever group, (K,)."""
-        chances = [chances.chance for _, chances in self.statements]
-        return np.asarray(np.sum(chances, axis=0)) if chances else np.zeros(self.scenario.num_clients)
+        return np.asarray(sum((one.chance for one in self.attacks), np.zeros(self.scenario.num_clients)))
 
     @cached_property
     def clean(self) -> "TheoryModel":
         """The same fleet without the attack."""
-        if not self.statements:
+        if not self.attacks:
             return self
         return replace(self, scenario=self.scenario.replace(attack=None), measured=self.fleet, stated=None)
 
@@ -204,42 +221,29 @@ class TheoryModel:
         Their models obey the same law under one mask for all. Over correlated inputs, where groups cost most, they
         are told apart only where the honest clients' MSE is wanted (``by_honesty``).
         """
-        alike = any(isinstance(one, Affine) and one.is_isotropic for one, _ in self.statements)
+        alike = any(one.only_adds for one in self.attacks)
         return self.by_honesty or self.fleet.is_white or not alike or not np.ptp(self.honest)
 
     @property
     def is_additive(self) -> bool:
         """Whether the attack only adds noise of mean zero that is independent between clients."""
-        return bool(self.statements) and all(
-            isinstance(statement, Affine) and statement.is_additive for statement, _ in self.statements
-        )
-
-    @property
-    def is_poisoned(self) -> bool:
-        """Whether clients poison their samples."""
-        return any(isinstance(statement, PoisonedSamples) for statement, _ in self.statements)
+        return bool(self.attacks) and all(one.upload.is_additive and not one.is_poisoning for one in self.attacks)
 
     @property
     def adds(self) -> bool:
         """Whether attacks or links add something to what is sent, so that small stepsizes have a price."""
-        affine = [one for one, _ in self.statements if isinstance(one, Affine)]
-        links = self.scenario.channel
+        uploads, links = [one.upload for one in self.attacks], self.scenario.channel
         parts = () if links is None else (*links.up, *links.down)
         return (
-            any(np.any(one.variance) or np.any(one.common_variance) or self._pulls(one) for one in affine)
+            any(np.any(one.variance) or np.any(one.common_variance) or self._pulls(one) for one in uploads)
             or sum(part.added_variance() or 0.0 for part in parts) > 0
         )
 
     @property
     def has_direction(self) -> bool:
         """Whether constants matter: an attack, a leak or a client's own target pulls away from the common one."""
-        affine = [one for one, _ in self.statements if isinstance(one, Affine)]
-        return (
-            any(self._pulls(one) for one in affine)
-            or self.is_poisoned
-            or self.learner.leakage > 0
-            or self.fleet.target_offsets is not None
-        )
+        pulls = any(one.is_poisoning or self._pulls(one.upload) for one in self.attacks)
+        return pulls or self.learner.leakage > 0 or self.fleet.target_offsets is not None
 
     def _pulls(self, statement: Affine) -> bool:
         lacking = 1.0 - statement.own - statement.server
@@ -251,7 +255,7 @@ class TheoryModel:
         scenario = self.scenario
         network = (scenario.availability, scenario.channel, scenario.delay)
         return (
-            len(self.statements) <= 1
+            len(self.attacks) <= 1
             and all(part is None for part in network)
             and self.learner == LinearLearner()
             and isinstance(scenario.stepsize, float | int)
@@ -262,7 +266,8 @@ class TheoryModel:
     @property
     def is_contraction(self) -> bool:
         """Whether uploads average honest models and samples are clean and Gaussian, as the paper's bounds assume."""
-        honest = all(isinstance(one, Affine) and (one.own, one.server) == (1.0, 0.0) for one, _ in self.statements)
+        uploads = [one.upload for one in self.attacks if not one.is_poisoning]
+        honest = len(uploads) == len(self.attacks) and all((one.own, one.server) == (1.0, 0.0) for one in uploads)
         gaussian = self.fleet.fourth_moments is None
         return honest and gaussian and self.is_papers and self.scenario.algorithm.holds_models
 

@@ -164,7 +164,7 @@ class Prediction(Reported):
         if model.clean is not model and not model.is_additive and solver.clean.is_stable(stepsize):
             return replace(solver.clean.steady_state(stepsize), attack=endless)
         # None of the sources that are present has a steady state of its own.
-        present = (True, bool(model.statements), model.walk > 0, model.clean.has_direction)
+        present = (True, bool(model.attacks), model.walk > 0, model.clean.has_direction)
         return SteadyState(*(endless if there else NOTHING for there in present))
 
     @cached_property

@@ -14,6 +14,7 @@ are 1/s, or 1/(number of uploads that arrive) where uploads are delayed. P = ``p
 """
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 
 KEPT, TAKEN, AWAY = 0, 1, 2
+_WEIGHTS = np.array([0, 0, 0, 1, 1])  # weights in each entry of φ
 _TABULATED = 10  # probabilities of availability up to which each has a table; beyond, they are interpolated
 
 
@@ -97,12 +99,12 @@ class PresenceLaw:
         [0.6, 0.4, 0.0, 0.0, 0.2]
         """
         nodes, spread = self._nodes
-        single = [self._single(p) for p in nodes]
-        mean = np.stack([first for first, _ in single], axis=1)
-        square = np.stack([second for _, second in single], axis=1)
-        swings: tuple[tuple[float, FloatArray], ...] = ()
-        if self.clients > 1:
-            swings = self._swings(nodes, mean)
+        mean, square = np.zeros((5, len(nodes))), np.zeros((2, len(nodes)))
+        for k, p in enumerate(nodes):
+            for chances, (phi,) in self._cases((p,)):
+                mean[:, k] += chances[_WEIGHTS] * phi
+                square[:, k] += chances[2] * phi[3:]
+        swings = self._swings(nodes, mean) if self.clients > 1 else ()
         wide = tuple((weight, vector @ spread.T) for weight, vector in swings)
         return PresenceMoments(mean @ spread.T, square @ spread.T, wide)
 
@@ -121,7 +123,8 @@ class PresenceLaw:
         count = len(nodes)
         joint = np.zeros((5, count, 5, count))
         for k, m in itertools.combinations_with_replacement(range(count), 2):
-            joint[:, k, :, m] = self._pair(nodes[k], nodes[m])
+            for chances, (phi, other) in self._cases((nodes[k], nodes[m])):
+                joint[:, k, :, m] += chances[_WEIGHTS[:, None] + _WEIGHTS] * np.outer(phi, other)
             joint[:, m, :, k] = joint[:, k, :, m].T
         covariance = (joint - mean[:, :, None, None] * mean).reshape(5 * count, 5 * count)
         scale = np.repeat([1.0, 1.0, 1.0, self.participants, self.participants], count)  # weights are near 1/P
@@ -132,51 +135,30 @@ class PresenceLaw:
             for value, vector in zip(values[used], vectors.T[used], strict=True)
         )
 
-    def _single(self, p: float) -> tuple[FloatArray, FloatArray]:
-        """E[φ_k] (5,) and E[w_k²; state] (2,) of a client that is available with probability p."""
-        mean, square = np.zeros(5), np.zeros(2)
-        for case in self._cases((p,)):
-            (state,), (uploads,) = case.states, case.arrives
-            mean[:3] += case.chance.sum() * state
-            weight, weight_square = self._weights(case)
-            mean[3:] += (case.chance * weight).sum() * uploads * state[:2]
-            square += (case.chance * weight_square).sum() * uploads * state[:2]
-        return mean, square
+    def _cases(self, probabilities: tuple[float, ...]) -> Iterator[tuple[FloatArray, list[FloatArray]]]:
+        """Yield what can happen to one or two clients: its chance, and φ of each but for the weights.
 
-    def _pair(self, p: float, q: float) -> FloatArray:
-        """E[φ_k φ_lᵀ], (5, 5), of two clients available with probabilities p and q."""
-        joint = np.zeros((5, 5))
-        for case in self._cases((p, q)):
-            (one, other), (sends, other_sends) = case.states, case.arrives
-            weight, product = self._weights(case)
-            mean_weight = float((case.chance * weight).sum())
-            joint[:3, :3] += case.chance.sum() * np.outer(one, other)
-            joint[3:, :3] += mean_weight * sends * np.outer(one[:2], other)
-            joint[:3, 3:] += mean_weight * other_sends * np.outer(one, other[:2])
-            both = sends * other_sends * float((case.chance * product).sum())
-            joint[3:, 3:] += both * np.outer(one[:2], other[:2])
-        return joint
-
-    def _cases(self, probabilities: tuple[float, ...]) -> "list[_Case]":
-        """List what can happen to one or two clients, each case for all numbers of others that are available."""
+        The chance is summed over the numbers of others that are available, times 1, w, and w² or w_k w_l: (3,).
+        """
         others, chance = self._others_available(probabilities)
-        size, cases = len(probabilities), []
-        for here in itertools.product((0, 1), repeat=size):
+        size = len(probabilities)
+        outcomes = list(itertools.product((0, 1), repeat=size))
+        for here, asked, redrawn in itertools.product(outcomes, outcomes, outcomes if self.redrawn else (None,)):
+            pool = others + (sum(here) if self._knows else size)
+            number = np.minimum(self.participants, pool)
             presence = np.prod([p if h else 1.0 - p for p, h in zip(probabilities, here, strict=True)])
-            pool = others + sum(here) if self._knows else others + size
-            asked_number = np.minimum(self.participants, pool)
-            for asked in itertools.product((0, 1), repeat=size):
-                drawn = self._draw_chance(asked, here, asked_number, pool)
-                for uploads in itertools.product((0, 1), repeat=size) if self.redrawn else (asked,):
-                    total = presence * chance * drawn
-                    if self.redrawn:
-                        total = total * self._draw_chance(uploads, here, asked_number, pool)
-                    if np.any(total):
-                        states = tuple(self._state(a, h) for a, h in zip(asked, here, strict=True))
-                        sends = tuple(u * h for u, h in zip(uploads, here, strict=True))
-                        arrives = tuple((1.0 - self.loss_up) * one for one in sends)
-                        cases.append(_Case(total, asked_number, states, arrives, sum(uploads), sum(sends)))
-        return cases
+            total = presence * chance * self._draw_chance(asked, here, number, pool)
+            if redrawn is not None:
+                total = total * self._draw_chance(redrawn, here, number, pool)
+            if not np.any(total):
+                continue
+            uploads = asked if redrawn is None else redrawn
+            sends = [u * h for u, h in zip(uploads, here, strict=True)]
+            weights = self._weights(number, size, sum(uploads), sum(sends))
+            states = [self._state(a, h) for a, h in zip(asked, here, strict=True)]
+            arrives = [(1.0 - self.loss_up) * one for one in sends]
+            phi = [np.append(state, arrive * state[:2]) for state, arrive in zip(states, arrives, strict=True)]
+            yield np.array([float((total * weight).sum()) for weight in (np.ones(1), *weights)]), phi
 
     @property
     def _knows(self) -> bool:
@@ -225,36 +207,21 @@ class PresenceLaw:
             state[KEPT if self.learns_away else AWAY] = 1.0
         return state
 
-    def _weights(self, case: "_Case") -> tuple[FloatArray, FloatArray]:
-        """E[w] of each and E[w²] of one client, or E[w_k w_l] of two, given that they arrive; by the number asked."""
-        number = np.maximum(case.asked_number, 1).astype(float)
+    def _weights(self, asked_number: FloatArray, clients: int, asked: int, sending: int) -> tuple[FloatArray, ...]:
+        """E[w] of each and E[w²] of one client, or E[w_k w_l] of two, given that they arrive; by the number asked.
+
+        Of the one or two `clients`, `asked` are asked to upload, and `sending` of these are available.
+        """
+        number = np.maximum(asked_number, 1).astype(float)
         available = 1.0 if self._knows else float(self.probability @ self.counts) / self.clients
         rate = (1.0 - self.loss_up) * available
         if not self.by_arrivals or rate >= 1.0:
             return 1.0 / number, 1.0 / number**2
-        left = case.asked_number - case.num_asked
-        alone = _mean_inverse(left, 1, 1, rate)
-        if len(case.states) == 1:
-            return alone, _mean_inverse(left, 1, 2, rate)
-        weight = alone
-        if case.num_sending == 2:
-            weight = self.loss_up * alone + (1.0 - self.loss_up) * _mean_inverse(left, 2, 1, rate)
-        return weight, _mean_inverse(left, 2, 2, rate)
-
-
-@dataclass(frozen=True, eq=False)
-class _Case:
-    """One case of one or two clients; arrays are over the number of other clients that are available.
-
-    `num_asked` of the clients are asked to upload, and `num_sending` of these are available.
-    """
-
-    chance: FloatArray
-    asked_number: FloatArray
-    states: tuple[FloatArray, ...]
-    arrives: tuple[float, ...]
-    num_asked: int
-    num_sending: int
+        left = asked_number - asked
+        weight = _mean_inverse(left, 1, 1, rate)
+        if sending == 2:
+            weight = self.loss_up * weight + (1.0 - self.loss_up) * _mean_inverse(left, 2, 1, rate)
+        return weight, _mean_inverse(left, clients, 2, rate)
 
 
 def _mean_inverse(count: FloatArray, first: int, power: int, rate: float) -> FloatArray:

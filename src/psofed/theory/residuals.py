@@ -14,7 +14,6 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
-from psofed.theory.coverage import check_paper_iteration
 from psofed.theory.iteration import Iteration
 from psofed.theory.law import Law
 from psofed.theory.model import TheoryModel
@@ -44,8 +43,12 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     >>> honest_variance(Scenario(num_clients=6, dimension=2, iterations=200))[[0, -1]].mean(axis=1).round(4)
     array([0.0276, 0.0005])
     """
-    check_paper_iteration(scenario, "The variance of honest residuals")
     model = TheoryModel(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
+    if not (model.is_papers and scenario.algorithm.holds_models):
+        raise NotCoveredError(
+            'The variance of honest residuals is predicted for algorithm = "pso-fed" with perfect links, clients that '
+            "are always available, and LMS with one stepsize."
+        )
     clients, size = scenario.num_clients, model.entries.size
     masks, sets = model.masks() if not model.is_scattered else ((), 0)
     if len(masks) != 1 or sets != 1:

@@ -271,7 +271,7 @@ class Solver:
             levels[:, 3] = solve(base, Sources(0.0, 0.0, 0.0, direction=True))
         if model.is_additive:
             levels[:, 1] = solve(attacked, Sources(0.0, 1.0, 0.0, direction=False))
-        elif model.statements:
+        elif model.attacks:
             levels[:, 1] = solve(attacked, Sources()) - levels.sum(axis=1)
         return levels
 

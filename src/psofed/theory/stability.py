@@ -60,7 +60,7 @@ def mean_square_stepsize_bound(fleet: Fleet) -> float:
     The bound is min{1/λ_max(𝓚⁻¹𝓗), 1/max{λ(𝓓) ∈ ℝ, 0}}. Both matrices fall apart into the blocks of pairs of clients.
     In the eigenvectors of R_k and R_l, 𝓚 and 𝓗 are λ_i + λ_j and λ_i λ_j for k ≠ l; for k = l they are λ_i + λ_j and
     2λ_i λ_j, but for the diagonal i = j, where they are 2Λ and 2Λ² + λλᵀ. This diagonal alone decides: there 𝓚⁻¹𝓗 is
-    similar to Λ + ½ √λ √λᵀ, whose largest eigenvalue is at least ³⁄₂ λ_max. All other terms of the first kind are at most
+    similar to Λ + ½ √λ √λᵀ, whose largest eigenvalue is at least ³⁄₂ λ_max. Other terms of the first kind are at most
     λ_max. Those of the second kind are stepsizes at which I − μ𝓚 + μ²𝓗 has the eigenvalue −1, none below 2/λ_max but
     for k = l, where it takes covariances to covariances and has its spectral radius as an eigenvalue.
 

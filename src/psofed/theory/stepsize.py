@@ -9,21 +9,23 @@ and :func:`is_at_edge` tells whether the best stepsize is there.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-
-import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, Level, check_metric, metrics_of
+from psofed.theory.metrics import METRICS, check_metric, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 
 EDGE = 0.97  # of the largest stable stepsize: the largest one that is tried
 AS_GOOD_AS_ZERO = 1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
+_FAR, _CLOSE = 2.5, 1.6  # ratios of the stepsizes that are tried first, without and with a guess
+_DEEPEST = 13 * math.log(_FAR) - 1e-9  # below the limit, in logarithms: as good as zero
 
 
 class NoStableStepsizeError(NotCoveredError):
@@ -75,6 +77,41 @@ def optimal_stepsize(scenario: Scenario | str | Path, theory: str = "exact", met
     return best
 
 
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """An error to minimise: a metric in the steady state, or its mean (1/N) Σ_{n<N} over a horizon of N iterations.
+
+    Parameters
+    ----------
+    solver : Solver
+    metric : str
+    horizon : int or None
+        N; None for the steady state.
+    """
+
+    solver: Solver
+    metric: str = "network"
+    horizon: int | None = None
+
+    def error(self, stepsize: float) -> float:
+        """Return the error at a stable stepsize."""
+        solver = self.solver
+        if self.horizon is not None:
+            level = solver.mean_level(stepsize, self.horizon)
+        else:
+            # Over correlated inputs digits cost, and the minimum is flat.
+            level = (solver if solver.model.fleet.is_white else solver.rough).level(stepsize)
+            if level.excess < 0.0 or level.server < 0.0:
+                return math.inf  # among sampled offsets, some diverge at this stepsize
+        metrics = metrics_of(solver.model, level.excess, level.server, level.honest)
+        error: float = getattr(metrics, METRICS[self.metric])
+        if math.isnan(error) and not math.isnan(level.server):
+            if self.metric == "honest":
+                raise NotCoveredError("All clients are Byzantine, so there is no honest clients' MSE.")
+            raise NotCoveredError("The theory does not predict the test MSE of models that are not linear.")
+        return error
+
+
 def best_stepsize(solver: Solver, metric: str = "network") -> float:
     """Find the stepsize with the lowest steady-state error of a model; 0 where smaller is always better."""
     model = solver.model
@@ -84,7 +121,7 @@ def best_stepsize(solver: Solver, metric: str = "network") -> float:
         return 0.0
     limit = stable_range(solver)
     # Where offsets are sampled, the error is not known well enough for more.
-    best = minimise(lambda mu: error_at(solver, mu, metric), limit, 1e-3 if model.is_sampled else 2e-5)
+    best = minimise(Aim(solver, metric).error, limit, 1e-3 if model.is_sampled else 2e-5)
     return best if best > AS_GOOD_AS_ZERO * limit else 0.0
 
 
@@ -98,46 +135,24 @@ def has_optimum(model: TheoryModel) -> bool:
 
 
 def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
-    """Find the largest stable stepsize of a model.
+    """Find the largest stable stepsize of a model, from below to a relative tolerance.
 
     Raises
     ------
     NoStableStepsizeError
         If there is none.
     """
-    guess = mean_square_stepsize_bound(solver.model.fleet)
-    limit = stability_limit(solver.spectral_radius, guess, tolerance=tolerance)
+    guess, digits = mean_square_stepsize_bound(solver.model.fleet), max(1e-8, 1e-2 * tolerance)
+    limit = stability_limit(lambda mu: solver.spectral_radius(mu, digits), guess, tolerance)
     if limit == 0.0:
         raise NoStableStepsizeError
     return limit
 
 
-def error_at(solver: Solver, stepsize: float, metric: str) -> float:
-    """Predicted steady-state error at one stable stepsize."""
-    # Over correlated inputs digits cost, and the minimum is flat.
-    total = (solver if solver.model.fleet.is_white else solver.rough).level(stepsize)
-    if total.excess < 0.0 or total.server < 0.0:
-        return math.inf  # among sampled offsets, some diverge at this stepsize
-    return _error(solver, total, metric)
-
-
-def mean_error(solver: Solver, stepsize: float, metric: str, horizon: int) -> float:
-    """(1/N) Σ_{n<N} of a metric's exact learning curve at one stepsize, N = `horizon`."""
-    return _error(solver, solver.mean_level(stepsize, horizon), metric)
-
-
-def _error(solver: Solver, level: Level, metric: str) -> float:
-    metrics = metrics_of(solver.model, level.excess, level.server, level.honest)
-    error: float = getattr(metrics, METRICS[metric])
-    if math.isnan(error) and not math.isnan(level.server):
-        if metric == "honest":
-            raise NotCoveredError("All clients are Byzantine, so there is no honest clients' MSE.")
-        raise NotCoveredError("The theory does not predict the test MSE of models that are not linear.")
-    return error
-
-
-def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5) -> float:
+def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5, guess: float = 0.0) -> float:
     """Minimise an error that falls, then rises, over stepsizes up to EDGE · `limit`, to a relative `tolerance`.
+
+    A `guess` of the best stepsize, where there is one, saves some of the search.
 
     Examples
     --------
@@ -146,26 +161,25 @@ def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2
     >>> minimise(lambda mu: -mu, 1.0)
     0.97
     """
-    # Down to 6.5e-6 of the limit, which is as good as zero
-    grid = [math.log(EDGE * limit) - step * math.log(2.5) for step in range(14)]
-    values = [error(math.exp(grid[0])), error(math.exp(grid[1]))]
-    # Walk down from the limit until the error has risen again: small stepsizes are the slow ones to solve.
-    while values[-1] < min(values[:-1]) and len(values) < len(grid):
-        values.append(error(math.exp(grid[len(values)])))
-    best = int(np.argmin(values))
-    if best == len(values) - 1:
-        return math.exp(grid[best])
-    found = math.exp(_golden(lambda x: error(math.exp(x)), grid[best + 1], grid[max(best - 1, 0)], tolerance))
-    return EDGE * limit if best == 0 and error(found) >= values[0] else found
+    from scipy.optimize import minimize_scalar
+
+    top, step = EDGE * limit, math.log(_CLOSE if guess > 0 else _FAR)
+    at = cache(lambda x: error(top * math.exp(-x)))  # x ≥ 0: how far below, in logarithms
+    # Walk down from the guess or the limit until the error rises, or up: small stepsizes are the slow ones to solve.
+    x = max(math.log(top / guess), 0.0) if guess > 0 else 0.0
+    for direction in (step, -step):
+        while x < _DEEPEST and at(max(x + direction, 0.0)) < at(x):
+            x = max(x + direction, 0.0)
+    if x >= _DEEPEST:
+        return top * math.exp(-x)
+    low, high = max(x - step, 0.0), x + step
+    if at(low) > at(x) < at(high):
+        options = {"xtol": tolerance / x}
+        return top * math.exp(-float(minimize_scalar(at, bracket=(low, x, high), options=options).x))
+    inside = float(minimize_scalar(at, bounds=(low, high), method="bounded", options={"xatol": tolerance}).x)
+    return top * math.exp(-min(inside, x, key=at))
 
 
 def is_at_edge(stepsize: float, limit: float) -> bool:
     """Whether the best stepsize is the largest one that is tried, so that the error falls up to the `limit`."""
     return 0.0 < 0.999 * EDGE * limit <= stepsize
-
-
-def _golden(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    from scipy.optimize import minimize_scalar
-
-    options = {"xatol": tolerance}
-    return float(minimize_scalar(function, bounds=(low, high), method="bounded", options=options).x)

@@ -11,9 +11,9 @@ so on while that lowers the error. The recommended design is the one with the lo
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,17 +30,16 @@ from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.settings.theory import TuningSettings
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, Metrics, metrics_of
+from psofed.theory.metrics import METRICS, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.solve import Solver
 from psofed.theory.stepsize import (
     AS_GOOD_AS_ZERO,
+    Aim,
     NoStableStepsizeError,
-    error_at,
     has_optimum,
     is_at_edge,
-    mean_error,
     minimise,
     stable_range,
 )
@@ -54,7 +53,7 @@ _WITHIN = 10**0.1  # converged: within 1 dB of the steady state, above or below
 _NEARLY_AS_GOOD = 10**0.01  # 0.1 dB
 _FIRST_LOOK = 256  # iterations of the first learning curve that is searched for the settling time
 _LONGEST = 100_000
-_MOST_PAIR_STEPS = 2e9  # moments times iterations that a settling time may cost: about ten seconds
+_MOST_PAIR_STEPS = 2e8  # moments times iterations that a settling time may cost: some seconds
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,8 @@ class TuningPoint:
         The mean-square stability limit.
     convergence_iterations : int or None
         Iterations until the network MSE is, and stays, within 1 dB of its steady state, above or below. From the exact
-        learning curve; None if that takes more than 100,000 iterations, or too long to compute for so large a fleet.
+        learning curve; None if that takes more than 100,000 iterations, longer than the horizon, or too long to compute
+        for so large a fleet.
     numbers_per_iteration : int
         Values that all participants together receive and send per iteration, 2PM.
     horizon_error : float or None
@@ -137,8 +137,12 @@ class Tuning(Reported):
         top = max(point.max_stepsize for point in self.points)
         bottom = min(0.3 * min(p.stepsize for p in self.points if p.max_stepsize > 0), 0.01 * top)
         stepsizes = np.geomspace(bottom, 0.98 * top, 32)
-        aim = Aim(self.metric, self.theory, self.horizon)
-        return stepsizes, {p.num_shared: aim.curve(self.design(p), stepsizes) for p in self.points}
+        curves = {}
+        for point in self.points:
+            aim, limit = _aim(self.design(point), self), point.max_stepsize
+            errors = [aim.error(float(mu)) if mu < limit else math.inf for mu in stepsizes]
+            curves[point.num_shared] = np.array(errors)
+        return stepsizes, curves
 
     def report(self) -> Report:
         """Return the best stepsize for each number of shared parameters, and which to use."""
@@ -218,46 +222,23 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     # Tables end, most before a steady state.
     if horizon is None and (own_data or not has_optimum(TheoryModel(scenario, theory))):
         horizon = scenario.iterations
-    aim = Aim(metric, theory, horizon)
+    search = replace(settings, horizon=horizon)
     points: list[TuningPoint] = []
     for count in counts:
         if progress is not None:
             progress(len(points), len(counts))
-        design = scenario.replace(num_shared=count)
-        points.append(
-            _point(design, aim) if settings.budget is None else _best_participants(design, aim, settings.budget)
-        )
+        guess = points[-1].stepsize if points else 0.0
+        points.append(_best_design(scenario.replace(num_shared=count), search, guess))
     if progress is not None:
         progress(len(counts), len(counts))
-    recommended, reason = _recommend(tuple(points), aim, settings.budget)
+    recommended, reason = _recommend(tuple(points), search)
     return Tuning(metric, tuple(points), recommended, reason, horizon, scenario, theory, settings.budget)
 
 
-class Aim(NamedTuple):
-    """The error to be minimised: a metric in the steady state, or its mean over a horizon, as a theory predicts it."""
-
-    metric: str
-    theory: str
-    horizon: int | None
-
-    def solver(self, scenario: Scenario) -> Solver:
-        """Return a solver that knows the metric."""
-        return Solver(TheoryModel(scenario, self.theory, by_honesty=self.metric == "honest"))
-
-    def error(self, solver: Solver, stepsize: float) -> float:
-        """Return the error at a stable stepsize."""
-        if self.horizon is None:
-            return error_at(solver, stepsize, self.metric)
-        return mean_error(solver, stepsize, self.metric, self.horizon)
-
-    def curve(self, scenario: Scenario, stepsizes: FloatArray) -> FloatArray:
-        """Return the error at each stepsize; infinite where unstable."""
-        solver = self.solver(scenario)
-        try:
-            limit = stable_range(solver)
-        except NoStableStepsizeError:
-            limit = 0.0
-        return np.array([self.error(solver, float(mu)) if mu < limit else math.inf for mu in stepsizes])
+def _aim(scenario: Scenario, search: "TuningSettings | Tuning") -> Aim:
+    """Return the error of a design that a search minimises."""
+    model = TheoryModel(scenario, search.theory, by_honesty=search.metric == "honest")
+    return Aim(Solver(model), search.metric, search.horizon)
 
 
 def metric_of(point: TuningPoint, metric: str) -> float:
@@ -283,27 +264,29 @@ def _affordable(scenario: Scenario, counts: Sequence[int], budget: int) -> list[
     return [count for count in counts if needed[count] <= budget]
 
 
-def _best_participants(scenario: Scenario, aim: Aim, budget: int) -> TuningPoint:
-    """Return the best point over the numbers of participants that a number of shared parameters leaves affordable."""
-    participants = min(scenario.num_clients, int(budget / values_sent(scenario, num_participants=1)))
-    best = _point(scenario.replace(num_participants=participants), aim)
+def _best_design(scenario: Scenario, search: TuningSettings, guess: float) -> TuningPoint:
+    """Return the best point for a number of shared parameters; a budget leaves the number of participants open."""
+    if search.budget is None:
+        return _Found.of(scenario, search, guess).point(search)
+    participants = min(scenario.num_clients, int(search.budget / values_sent(scenario, num_participants=1)))
+    best = _Found.of(scenario.replace(num_participants=participants), search, guess)
     while participants > 1:
         participants //= 2
-        point = _point(scenario.replace(num_participants=participants), aim)
-        if metric_of(point, aim.metric) >= metric_of(best, aim.metric):
+        other = _Found.of(scenario.replace(num_participants=participants), search, best.stepsize)
+        if not other.error < best.error:
             break
-        best = point
-    return best
+        best = other
+    return best.point(search)
 
 
-def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
+def settling_time(solver: Solver, stepsize: float, steady: float, longest: int = _LONGEST) -> int | None:
     """Count iterations until the network MSE is, and stays, within 1 dB of `steady`, on either side of it.
 
     Read off the exact learning curve, which is made longer until its second half is settled.
     """
     model, length = solver.model, _FIRST_LOOK
     moments = solver.num_moments(stepsize)
-    while length <= _LONGEST and length * moments <= _MOST_PAIR_STEPS:
+    while length <= longest and length * moments <= _MOST_PAIR_STEPS:
         curve = metrics_of(model, *solver.curve(stepsize, length)).network_mse
         outside = np.nonzero((curve > _WITHIN * steady) | (curve * _WITHIN < steady))[0]
         if outside.size == 0 or outside[-1] < length // 2:
@@ -312,46 +295,56 @@ def settling_time(solver: Solver, stepsize: float, steady: float) -> int | None:
     return None
 
 
-def _point(scenario: Scenario, aim: Aim) -> TuningPoint:
-    """Return the best stepsize of a design, and the errors there."""
-    solver, horizon, sent = aim.solver(scenario), aim.horizon, int(values_sent(scenario))
-    design = scenario.num_shared, scenario.num_participants
-    # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
-    coarse = not solver.model.fleet.is_white
-    try:
-        limit = stable_range(solver, 1e-2 if coarse else 1e-4)
-    except NoStableStepsizeError:
-        endless = None if horizon is None else math.inf
-        unstable = Metrics(math.inf, math.inf, math.inf, math.inf)._asdict()
+@dataclass(frozen=True)
+class _Found:
+    """The best stepsize of a design, and the error there."""
+
+    scenario: Scenario
+    aim: Aim
+    limit: float = 0.0
+    stepsize: float = math.nan
+    error: float = math.inf
+
+    @classmethod
+    def of(cls, scenario: Scenario, search: TuningSettings, guess: float) -> "_Found":
+        aim = _aim(scenario, search)
+        # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
+        coarse = not aim.solver.model.fleet.is_white
+        try:
+            limit = stable_range(aim.solver, 1e-2 if coarse else 1e-4)
+        except NoStableStepsizeError:
+            return cls(scenario, aim)
+        is_flat = coarse or aim.horizon is not None
+        stepsize = minimise(aim.error, limit, 3e-2 if is_flat else 2e-5, guess if is_flat else 0.0)
+        return cls(scenario, aim, limit, stepsize, aim.error(stepsize))
+
+    def point(self, search: TuningSettings) -> TuningPoint:
+        """Return all predicted errors of the design, and when it settles."""
+        metrics, settled, solver = dict.fromkeys(METRICS.values(), math.inf), None, self.aim.solver
+        if self.limit > 0.0:
+            # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.
+            known = None if solver.model.is_sampled else solver
+            scenario = self.scenario.replace(stepsize=self.stepsize)
+            best = Prediction(scenario, search.theory, shared=known, known_stable=True)
+            metrics = best.metrics._asdict()
+            if self.stepsize > AS_GOOD_AS_ZERO * self.limit:  # else it takes far longer than is computed
+                longest = _LONGEST if search.horizon is None else max(search.horizon, _FIRST_LOOK)
+                settled = settling_time(best.solver, self.stepsize, best.network_mse, longest)
         return TuningPoint(
-            *design,
-            math.nan,
-            **unstable,
-            max_stepsize=0.0,
-            convergence_iterations=None,
-            numbers_per_iteration=sent,
-            horizon_error=endless,
+            self.scenario.num_shared,
+            self.scenario.num_participants,
+            self.stepsize,
+            **metrics,
+            max_stepsize=self.limit,
+            convergence_iterations=settled,
+            numbers_per_iteration=int(values_sent(self.scenario)),
+            horizon_error=None if search.horizon is None else self.error,
+            at_edge=is_at_edge(self.stepsize, self.limit),
         )
-    stepsize = minimise(lambda mu: aim.error(solver, mu), limit, 3e-2 if coarse or horizon is not None else 2e-5)
-    # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.
-    known = None if solver.model.is_sampled else solver
-    best = Prediction(scenario.replace(stepsize=stepsize), aim.theory, shared=known, known_stable=True)
-    steady = best.metrics
-    settles = stepsize > AS_GOOD_AS_ZERO * limit  # else it takes far longer than is computed
-    return TuningPoint(
-        *design,
-        stepsize,
-        **steady._asdict(),
-        max_stepsize=limit,
-        convergence_iterations=settling_time(best.solver, stepsize, steady.network_mse) if settles else None,
-        numbers_per_iteration=sent,
-        horizon_error=None if horizon is None else aim.error(solver, stepsize),
-        at_edge=is_at_edge(stepsize, limit),
-    )
 
 
-def _recommend(points: tuple[TuningPoint, ...], aim: Aim, budget: int | None) -> tuple[TuningPoint, str]:
-    metric, horizon = aim.metric, aim.horizon
+def _recommend(points: tuple[TuningPoint, ...], search: TuningSettings) -> tuple[TuningPoint, str]:
+    metric, horizon, budget = search.metric, search.horizon, search.budget
     best = min(points, key=lambda point: metric_of(point, metric))
     if best.max_stepsize == 0.0:
         raise NoStableStepsizeError

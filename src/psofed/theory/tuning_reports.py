@@ -46,7 +46,8 @@ def tuning_report(tuning: "Tuning") -> Report:
         "Values sent: by the server and all participants together, in both directions.",
     ]
     if any(point.convergence_iterations is None for point in points):
-        notes.append("An empty cell: more than 100,000 iterations, or a fleet too large to compute it for.")
+        longest = count(100_000 if tuning.horizon is None else tuning.horizon)
+        notes.append(f"An empty cell: more than {longest} iterations, or a fleet too large to compute it for.")
     at_edge = ", ".join(str(point.num_shared) for point in points if point.at_edge)
     if at_edge:
         notes.append(

@@ -34,7 +34,7 @@ from psofed.render import Column, Kind, Report, Reported, Table
 from psofed.render.numbers import decibels
 from psofed.scenario.describe import describe_scenario
 from psofed.theory.metrics import metrics_of
-from psofed.theory.model import AttackChances, TheoryModel
+from psofed.theory.model import AttackLaw, TheoryModel
 from psofed.theory.solve import Solver
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class _Search:
         """Return network MSE and server MSD under an attack with a probability."""
         model = self.model
         byzantine, factor = self.attack.byzantine_moments(model.scenario.num_clients, model.fleet.names)
-        stated = () if statement is None else ((statement, AttackChances(chance * byzantine, factor)),)
+        stated = () if statement is None else (AttackLaw(statement, chance * byzantine, factor),)
         solver = Solver(replace(model, measured=model.fleet, stated=stated), self.precision)
         level = solver.level(self.stepsize)
         metrics = metrics_of(model, level.excess, level.server, level.honest)
