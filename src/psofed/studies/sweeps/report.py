@@ -12,7 +12,7 @@ from psofed.common.types import FloatArray, IntArray
 from psofed.common.validation import check_choice
 from psofed.render import Column, Kind, NextStep, Report, Table
 from psofed.render.numbers import count, counted, decibels, listed, significant
-from psofed.render.report import Cell
+from psofed.render.tables import Cell
 from psofed.results.metrics import MetricLabel, label_of
 from psofed.results.reports import measured
 from psofed.scenario.describe import describe_scenario, field_title
