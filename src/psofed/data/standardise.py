@@ -53,8 +53,12 @@ class Standardiser:
     """
 
     def __init__(self, width: int, warmup: int = StreamSettings.warmup, clip: float = StreamSettings.clip) -> None:
-        self.width, self.warmup, self.clip = width, warmup, clip
-        self.counts, self.means, self.squares = (np.zeros(width + 1) for _ in range(3))
+        self.width: int = width
+        self.warmup: int = warmup
+        self.clip: float = clip
+        self.counts: FloatArray = np.zeros(width + 1)
+        self.means: FloatArray = np.zeros(width + 1)
+        self.squares: FloatArray = np.zeros(width + 1)
 
     def take(self, inputs: FloatArray, target: float) -> tuple[FloatArray, float] | None:
         """Add a row (NaN where an input is missing) and return it scaled, or None while there are too few rows."""

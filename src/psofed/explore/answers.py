@@ -236,7 +236,7 @@ class Row:
 def table(state: PageState) -> tuple[tuple[str, ...], list[Row]]:
     """Return the columns, a source each, and the rows: errors, what contributes to them, stepsizes and traffic."""
     theory, simulated = state.theory, state.simulation.present
-    columns = () if theory.refusal else ("theory",)
+    columns: tuple[str, ...] = () if theory.refusal else ("theory",)
     if theory.refusal or simulated is not None:
         columns += ("simulated",)
     blank = ("",) * (len(columns) - 1)

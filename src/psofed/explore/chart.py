@@ -92,7 +92,8 @@ class AxisChart:
         high = min(max([usual, low + 3, *data["present"]["y"], *data["points"]["y"], *band]), max(_TOP, low + 3))
         margin = 0.06 * (high - low)
         _move(self.figure.y_range, low - margin, high + margin)
-        right = self._limit.location if self._limit.visible else max(x for one in data.values() for x in one["x"])
+        limit: Any = self._limit.location
+        right = limit if self._limit.visible else max(x for one in data.values() for x in one["x"])
         is_time, is_count = self.axis == "iteration", self.axis == "num_shared"
         _move(self.figure.x_range, 1 if is_time else 0.5 if is_count else 0, right + 0.5 if is_count else 1.06 * right)
 

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 from psofed.common.options import Option, describe, option_of, value_type
 from psofed.common.per_client import Uniform
@@ -241,7 +241,7 @@ def value_text(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else toml_value(value)
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value)
 
 

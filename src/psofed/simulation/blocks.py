@@ -123,7 +123,8 @@ class Block:
         self.notes: tuple[str, ...] = ()
         self.watched: IntArray | None = None
         self.peaks: IntArray | None = None
-        self.mean_log_level = 0.0
+        self.mean_log_level: float = 0.0
+        self.most_uploads: int = 0
 
     def add(self, first: int, part: FloatArray) -> None:
         """Add the iterations from number `first` on, (T, Q, L), whole bins; it changes them."""

@@ -58,7 +58,8 @@ def _check_results(part: Any, rng: np.random.Generator) -> Problems:
                 remembers = method == "suspicion"  # others where they take it
                 result = bound(seen, state) if remembers else call_with_memory(bound, seen, state)
                 results.append(np.asarray(result))
-        problem, value = "", results[0].tolist()
+        problem: str = ""
+        value: Any = results[0].tolist()
         if results[0].shape != shape or not np.isfinite(results[0]).all():
             problem = f"gives {value} instead of {shape[0] if shape else 'a'} finite number(s)"
         elif not np.array_equal(results[0], results[1]):

@@ -96,7 +96,7 @@ def difference_chart(compared: "Difference") -> RowChart:
     """Return the difference of every metric with its interval."""
     first, second = compared.names
     values = compared.metrics.values()
-    levels = np.array([(value.decibels, *value.interval) for value in values]).T
+    middle, low, high = np.array([(value.decibels, *value.interval) for value in values]).T
     names = tuple(label_of(metric).title for metric in compared.metrics)
     scale = Scale("difference (dB), negative is better; 95 % intervals")
-    return RowChart(f"{first} − {second}", scale, names, *levels, size=(7.2, 1.2 + 0.4 * len(names)))
+    return RowChart(f"{first} − {second}", scale, names, middle, low, high, size=(7.2, 1.2 + 0.4 * len(names)))
