@@ -21,7 +21,7 @@ from psofed.engine.network import ChannelSide, DelaySide, weigh_by_delay
 from psofed.engine.rivals import RivalSide
 from psofed.engine.samples import NO_SERVER_SAMPLES, TrialSamples, draw_test_set, measure
 from psofed.engine.server import DefenceSide, aggregate, make_rule_side, mix_and_aggregate
-from psofed.engine.state import Setup, Uploads, copy
+from psofed.engine.state import Setup, Uploads, copy_array
 from psofed.engine.step import StepScratch, Tally, WordSource
 from psofed.engine.tables import Table, call, fields
 from psofed.parts.base import Metric
@@ -122,7 +122,7 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
             if draws.byzantine.size:
                 set_byzantine(draws.byzantine, t, block.attack.attackers)
             if draws.learns.size:
-                copy(draws.learns[t], block.state.learns)
+                copy_array(draws.learns[t], block.state.learns)
             if stages.download == 0:
                 _download(t, block)
             elif exchanges[t] > 0:

@@ -12,7 +12,7 @@ from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Method, options_of, padded, run_method
 from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.normals import counter_at, fill_draws, uniform_at
-from psofed.engine.state import Uploads, copy
+from psofed.engine.state import Uploads, copy_array
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.tables import Table, call, fields
 from psofed.parts.contexts import Departure, Transmission
@@ -244,8 +244,8 @@ def _pass_time(n: int, durations: IntArray, side: DelaySide, server: FloatArray,
             ages[trial, number] = durations[trial, p] if is_sent else -1
             if is_sent:
                 pending_clients[trial, number] = clients[trial, p]
-                copy(entries[trial, p], pending_entries[trial, number])
-                copy(sent[trial, p], pending_sent[trial, number])
+                copy_array(entries[trial, p], pending_entries[trial, number])
+                copy_array(sent[trial, p], pending_sent[trial, number])
         count = 0
         for age in range(ring - 1, -1, -1):  # the oldest first
             first = (n - age) % ring * participants

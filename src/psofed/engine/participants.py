@@ -47,7 +47,7 @@ class Choice(Table):
     Attributes
     ----------
     participants : int array (T, L, P)
-        The participants; places that stay empty hold client 0.
+        The participants; places that stay empty hold different clients that are not available.
     reached : bool array (T, L, P), or empty
         Whether there is an available client in each place; empty if all clients are available.
     asked : int array (T, L)
@@ -110,14 +110,15 @@ def _fill(first: int, choice: Choice) -> None:
                 asked[t, trial] = min(participants, size)
             if not in_lanes:
                 _choose(word, gamma, size, numbers, swapped, out[t, trial])
+            if only_present and size < participants:  # each client at most once, also in places that stay empty
+                for k in range(numbers.size):
+                    if not present[t, k >> shift, trial + (k & mask)]:
+                        if size < participants:
+                            out[t, trial, size] = k
+                        size += 1
             for p in range(participants if present.size else 0):
-                if only_present:
-                    reached[t, trial, p] = p < size
-                    if p >= size:
-                        out[t, trial, p] = 0
-                else:
-                    client: Any = np.int64(out[t, trial, p])
-                    reached[t, trial, p] = present[t, client >> shift, trial + (client & mask)]
+                client: Any = np.int64(out[t, trial, p])
+                reached[t, trial, p] = present[t, client >> shift, trial + (client & mask)]
 
 
 @kernel_part
@@ -160,19 +161,6 @@ def _choose_in_lanes(n: int, lanes: WordArray, scratch: WordArray, size: int, ou
     for trial in range(trials):
         for c in range(count):
             out[trial, c] = scratch[2, c, trial]
-
-
-@compiled
-def fill_places(present: BoolArray, shift: int, mask: int, num_clients: int, counts: IntArray, out: IndexArray) -> None:
-    """Put different clients that are not ``present`` (T, V, 16) into places of ``out`` (T, L, P) beyond ``counts``."""
-    iterations, trials, participants = out.shape
-    for t in range(iterations):
-        for trial in range(trials):
-            place = counts[t, trial]
-            for k in range(num_clients):
-                if place < participants and not present[t, k >> shift, trial + (k & mask)]:
-                    out[t, trial, place] = k
-                    place += 1
 
 
 class AvailableClients:

@@ -17,7 +17,7 @@ from psofed.engine.learning import Sampling
 from psofed.engine.network import weigh_by_delay
 from psofed.engine.normals import normals_at, uniform_at
 from psofed.engine.server import mix_and_aggregate
-from psofed.engine.state import Uploads, copy
+from psofed.engine.state import Uploads, copy_array
 from psofed.engine.tables import KernelTable, Table, call
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
@@ -234,7 +234,7 @@ def _read_uploads(n: int, rival: RivalSide, count: int) -> None:
         numbers, sign = rival.decoded, -1.0
     if momenta.values.size:
         take_in(momenta, uploads.clients, count, numbers, sign)
-        copy(momenta.values, read.sent)
+        copy_array(momenta.values, read.sent)
         return
     for trial in range(read.sent.shape[0]):
         read.rows[trial], read.asked[trial] = count, uploads.asked[trial]

@@ -223,7 +223,7 @@ class Setup:
 
 
 @kernel_part
-def copy(source: NDArray[Any], out: NDArray[Any]) -> None:
+def copy_array(source: NDArray[Any], out: NDArray[Any]) -> None:
     """Copy an array of the same shape; assigning it takes Numba seconds to compile."""
     numbers, copies = part_of(source, 0, (source.size,)), part_of(out, 0, (out.size,))
     for i in range(numbers.size):
