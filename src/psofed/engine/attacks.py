@@ -20,9 +20,9 @@ from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Method, options_of, padded
 from psofed.engine.normals import Index, normal_at, uniform_at
 from psofed.engine.participants import draw_participants
-from psofed.engine.state import SEES_OTHERS, copy_array, entry_at, gather, release
+from psofed.engine.state import SEES_OTHERS, column, copy_array, entry_at, gather, release
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import Table, call, fields
+from psofed.engine.tables import Table, call
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
 from psofed.parts.plain import check_memory
@@ -250,12 +250,12 @@ def corrupt(n: int, attack: AttackSide) -> None:
 def _corrupt_alone(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
     """Frame of attackers who see only their own upload."""
     attackers, base, server = attack.attackers, attack.base, attack.server
-    clients, entries, sent, rows, _ = fields(attack.uploads)
+    clients, entries, sent = attack.uploads.clients, attack.uploads.entries, attack.uploads.sent
     is_byzantine, stream, knows_server = attackers.is_byzantine, attackers.stream, attack.levels[g] > 0
     (trials, _, shared), dimension, one_mask = sent.shape, base.size, entries.shape[1] == 1
     for trial in range(trials):
         row = g * trials + trial
-        for p in range(rows[trial]):
+        for p in range(attack.uploads.rows[trial]):
             client: Any = np.int64(clients[trial, p])
             # NaN: the client is not available.
             if not is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
@@ -399,13 +399,14 @@ def _poison(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
 
 def _remember(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
     """Frame of what attackers remember after the local step; of all clients where the set is redrawn."""
-    attackers, target, models, (_, shift, mask) = attack.attackers, attack.target, attack.models, fields(attack.layout)
+    attackers, target, models = attack.attackers, attack.target, attack.models
     is_byzantine, model = attackers.is_byzantine, np.empty(target.size)
     trials = is_byzantine.shape[0] // attackers.probability.size
     for client in range(is_byzantine.shape[1]):
         for trial in range(trials):
             row = g * trials + trial
             if attackers.is_redrawn or is_byzantine[row, client]:
+                v, lane = column(attack.layout, client, trial)
                 for i in range(target.size):
-                    model[i] = target[i] - models[client >> shift, i, trial + (client & mask)]
+                    model[i] = target[i] - models[v, i, lane]
                 method(attack.options[g], _memory_of(attackers, g, row, client), Moment(model, client, n))
