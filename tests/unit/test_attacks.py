@@ -23,7 +23,8 @@ from psofed.parts.attacks import (
     ScaledUpdate,
     SignFlip,
 )
-from psofed.parts.plain import corrupt_uploads, poison_sample
+from psofed.parts.contexts import Sample
+from psofed.parts.plain import corrupt_uploads
 from psofed.scenario.changes import with_values
 from reference.shocks import draw_shocks
 from reference.sides import attack_once
@@ -146,7 +147,7 @@ SAMPLES = [
 @pytest.mark.parametrize(("attack", "x", "y"), SAMPLES, ids=lambda value: getattr(value, "kind", ""))
 def test_a_poisoned_sample_is_what_was_worked_out_by_hand(attack: Attack, x: list, y: float) -> None:
     clean = np.array([1.0, -1.0])
-    inputs, label = poison_sample(attack, clean, 3.0, normals=np.array([0.5, -1.0]), client=0, iteration=0)
+    inputs, label = attack.poison(Sample(clean, 3.0, np.array([0.5, -1.0]), client=0, iteration=0))
     assert np.allclose(inputs, x)
     assert label == y
     assert clean.tolist() == [1.0, -1.0]
@@ -159,7 +160,7 @@ def test_the_poison_hook_keeps_the_noise_that_belongs_to_the_sample(kind: type[A
     x, noise = np.array([[[0.5], [-1.0], [2.0]]]), np.array([[0.1]])
     normals = draw_shocks(attack, stream, byzantine, 5, 3).normals[4, 0]
     label = float(TARGET @ x[0, :, 0]) + 0.1
-    expected_x, expected_y = poison_sample(attack, x[0, :, 0], label, normals=normals, client=0, iteration=4)
+    expected_x, expected_y = attack.poison(Sample(x[0, :, 0], label, normals, client=0, iteration=4))
     attack_once(attack, byzantine, stream, TARGET, 4, sample=x, residual=noise)
     assert np.allclose(x[0, :, 0], expected_x)
     assert np.allclose(noise[0, 0], expected_y - TARGET @ expected_x)

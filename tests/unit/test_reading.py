@@ -140,14 +140,16 @@ def test_clients_with_too_few_rows_or_a_constant_target_are_left_out_with_a_note
         read_data(frame, "who", "y", leave_out=["nobody"])
 
 
-def test_repeated_rows_are_counted_and_rows_that_go_back_in_time_are_noted() -> None:
+def test_rows_that_go_back_in_time_are_noted() -> None:
     frame = make_frame()
-    twice = pandas.concat([frame, frame.iloc[[3, 5]]])
-    data = read_data(twice, "who", "y")
-    assert data.table.duplicates == 2
-    notes = " ".join(data.notes())
-    assert "2 rows repeat an earlier one in every column" in notes
+    notes = " ".join(read_data(pandas.concat([frame, frame.iloc[[3, 5]]]), "who", "y").notes())
     assert "by time those of b go back in time" in notes
+
+
+def test_columns_without_a_name_are_left_out_however_many(tmp_path) -> None:
+    rows = "".join(f"a,2024-05-01,t,{n},{n % 7}\n" for n in range(60))
+    table = read_table(write(tmp_path, "who,,,x,y\n" + rows), "who", "y")
+    assert (table.features, table.left_out) == (("x",), {"(unnamed)": "no name"})
 
 
 def test_a_code_for_missing_values_is_noted() -> None:

@@ -127,21 +127,6 @@ class Attack(Part):
         marked = [name for name, field in cls.options().items() if option_of(field).strength]
         return marked[-1] if marked else "probability"
 
-    @classmethod
-    def poisons_samples(cls) -> bool:
-        """Tell whether it changes the samples that clients learn from, instead of their uploads."""
-        return cls.poison is not Attack.poison
-
-    @classmethod
-    def remembers_models(cls) -> bool:
-        """Tell whether it sees its clients' models after every local step."""
-        return cls.remember is not Attack.remember
-
-    @classmethod
-    def crafts_vectors(cls) -> bool:
-        """Tell whether it changes uploads as vectors, instead of entry by entry."""
-        return cls.craft is not Attack.craft
-
     @property
     def is_idle(self) -> bool:
         """Whether it has no effect: no Byzantine clients, or probability 0."""

@@ -80,11 +80,6 @@ class Learner(Part):
         """Return how many numbers a client keeps: the length of :meth:`initial_memory`."""
         return len(self.initial_memory(dimension))
 
-    @classmethod
-    def steps_along_input(cls) -> bool:
-        """Whether it has :meth:`gain` instead of :meth:`learn`."""
-        return cls.gain is not Learner.gain
-
 
 class InputStream(Part):
     """Where the inputs of the clients come from.
@@ -253,11 +248,6 @@ class Algorithm(Part):
             return most
         return scenario.num_clients
 
-    @classmethod
-    def decodes(cls) -> bool:
-        """Tell whether it decodes updates, before or after they are combined."""
-        return cls.decode is not Algorithm.decode
-
 
 class Aggregation(Part):
     """Rule by which the server combines the uploads.
@@ -314,7 +304,7 @@ class Aggregation(Part):
         if code is None:
             return
         names, is_entries = code.co_varnames[1 : code.co_argcount], cls.over == "entries"
-        remembers = cls.memory_size is not Aggregation.memory_size
+        remembers = cls.defines("memory_size")
         if takes_memory(cls.combine) != remembers or len(names) - remembers not in ((1,) if is_entries else (1, 2)):
             wanted = ["numbers" if is_entries else "updates", *["memory"] * remembers, *["[out]"] * (not is_entries)]
             raise PsofedError(

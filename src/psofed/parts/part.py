@@ -89,14 +89,24 @@ class Part(Settings):
     @classmethod
     def check_methods(cls) -> None:
         """Refuse a class that has none of its family's methods, or lacks one that every part of the family needs."""
-        base, family = cls._family_base(), cls.family.replace("_", "-")
-        missing = [name for name in (*cls.methods, *cls.also_needs) if getattr(cls, name) is getattr(base, name)]
-        if cls.methods and set(cls.methods) <= set(missing):
-            wanted = " or ".join(cls.methods)
-            raise PsofedError(f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {wanted}; it has none.')
+        what = f'{cls.family.replace("_", "-")} "{cls.kind}" ({cls.__qualname__}) needs a method'
+        if cls.methods and not any(map(cls.defines, cls.methods)):
+            raise PsofedError(f"{what} {' or '.join(cls.methods)}; it has none.")
         for name in cls.also_needs:
-            if name in missing:
-                raise PsofedError(f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {name}.')
+            if not cls.defines(name):
+                raise PsofedError(f"{what} {name}.")
+
+    @classmethod
+    def defines(cls, method: str) -> bool:
+        """Return whether it has its own method of this name, instead of the family's.
+
+        Examples
+        --------
+        >>> from psofed.parts.attacks import Gaussian
+        >>> Gaussian.defines("corrupt"), Gaussian.defines("poison")
+        (True, False)
+        """
+        return getattr(cls, method) is not getattr(cls._family_base(), method)
 
     @classmethod
     def _family_base(cls) -> Any:
