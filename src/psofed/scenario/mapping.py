@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
-from psofed.common.options import option_of
+from psofed.common.options import default_of, option_of
 from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.learners.built_in import LMS
@@ -149,15 +149,13 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
     for family, table in NAMED.items():
         options = _table(table, values.pop(table, {}))
         if family in values or options:
-            default = Scenario.options()[family].default_factory
-            kind = values.get(family, default.kind)  # type: ignore[union-attr]
+            kind = values.get(family, default_of(Scenario.options()[family]).kind)
             if isinstance(kind, Mapping):
                 raise InvalidValueError(family, kind, f"a name; its options go into [{table}]")
             values[family] = find_part(family, kind, family).from_mapping(options)
     if "data" in values:
         values["data"] = _data(_table("data", values["data"]), folder, opening)
     values = fitted_to(values["data"].rows if "data" in values else None, values)
-    Scenario.check_names(values)
     return Scenario(**values)
 
 
