@@ -172,6 +172,16 @@ def test_names_of_clients_stay_as_they_stand(tmp_path) -> None:
 
 
 HOSTILE = {
+    "empty": ("", "is empty"),
+    "no rows": ("who,x,y\n", "there is a header but no rows"),
+    "repeated column": ("who,x,x,y\na,1,2,3\n", "column x appears 2 times"),
+    "no feature": ("who,y\n" + "a,2\n" * 50, "no column is left for features"),
+    "no number": ("who,x,y\na,1,2\na,one,3\n", "row 3, column x: 'one' is not a number"),
+    "infinity": ("who,x,y\na,1,2\na,inf,3\n", "row 3, column x: 'inf' is not finite"),
+    "open quote": ('who,x,y\na,1,"2\n', "row 2 is not CSV"),
+    "missing field": ("who,x,y\na,1,2\na,3\n", "row 3 has 2 fields, the header has 3"),
+    "few rows": ("who,x,y\na,1,2\nb,1,\n", "cannot take part: it has 1 row with y, and at least 30 are needed"),
+    "constant": ("who,x,y\n" + "a,1,2\n" * 50, "client a cannot take part: its y never changes"),
     "nul": (b"who,x,y\na,1,2\n\0\n", "row 3 contains a NUL byte"),
     "latin-1": ("who,x,y\nZürich,1,2\n".encode("latin-1"), r"not UTF-8 text \(byte 0xfc in row 2\)"),
     "endless line": (b"who,x,y\n" + b"a" * (2**20 + 1), "row 2 is not CSV"),
