@@ -222,11 +222,6 @@ class AttackGroups(Attack):
         """Whether no group ever attacks."""
         return all(attack.is_idle for attack in self.groups)
 
-    @property
-    def has_names(self) -> bool:
-        """Whether some clients are named instead of numbered; then only your own data can tell who they are."""
-        return any(isinstance(client, str) for attack in self.groups for client in attack.clients)
-
     def byzantine_mask(self, num_clients: int, names: Sequence[str] = ()) -> "NDArray[np.bool_]":
         """Return who is Byzantine, shape (K,); refuse clients that two groups claim."""
         import numpy as np
