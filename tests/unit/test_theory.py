@@ -16,7 +16,7 @@ from psofed.cli import app
 from psofed.explore.answers import Side, sentence
 from psofed.explore.exports import as_command
 from psofed.explore.steps import theory_steps
-from psofed.scenario.changes import attack_from_mapping
+from psofed.scenario.accepted import as_part
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.theory, pytest.mark.takes(21)]
 
 
 def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
+    return as_part("attack", options)
 
 
 RUNNER = CliRunner()
