@@ -219,12 +219,16 @@ def _of_papers_theory(model: "TheoryModel") -> Checks:
     """Check what the paper's theory leaves out."""
     if model.theory != "paper":
         return
-    is_covered = model.is_papers and model.scenario.algorithm.holds_models and model.fleet.target_offsets is None
     yield (
-        not is_covered or (model.attacks and not model.is_additive),
+        not model.is_papers or not model.scenario.algorithm.holds_models or model.fleet.target_offsets is not None,
         "the paper's theory covers its own iteration: PSO-Fed with LMS, one stepsize and one target for all clients, "
         "one attack of mean zero, independent between clients, perfect links without delay, and clients that are "
         'always available; use theory = "exact"',
+    )
+    yield (
+        model.attacks and not model.is_additive,
+        "the paper's theory covers attacks of mean zero that are independent between clients, not attack.kind = "
+        f'"{_kind(model.scenario.attack)}"; use theory = "exact"',
     )
 
 
