@@ -48,7 +48,8 @@ class _WatchedLink(MqttLink):
 
 def run_node(options: ClientOptions) -> None:
     """Work until interrupted; a PsofedError says what only the operator can repair."""
-    endpoint, identity = Endpoint.parse(options.broker, options.authority), Identity(options.certificate)
+    endpoint = Endpoint.parse(options.broker, options.authority, options.federation)
+    identity = Identity(options.certificate)
     if options.byzantine and options.attack is not None and (attack := attack_of(options)) is not None:
         check_rehearsal(attack)
     feed = None
