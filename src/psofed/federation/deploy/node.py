@@ -69,6 +69,11 @@ def run_node(options: ClientOptions) -> None:
         if feed is not None:
             feed.start(f"psofed-{identity.name}")
             stack.callback(feed.stop)
+        if options.predict_port is not None:
+            from psofed.federation.deploy.predictions import PATH, serve_predictions
+
+            port = stack.enter_context(serve_predictions(home.folder, options.predict_port))
+            _log.info("Predictions at http://127.0.0.1:%d%s", port, PATH)
         node = ready_made_node(identity.name, options, home.folder / "state")
         link = _WatchedLink(endpoint, identity, home)
         notify("READY=1")

@@ -71,6 +71,9 @@ class ClientOptions(NodeOptions):
     home: Path | None = option(
         group=_CONNECTION, default=None, metavar="DIR", text="folder of this node; by default psofed-NAME"
     )
+    predict_port: int | None = option(
+        group=_CONNECTION, default=None, low=0, high=65535, text="serve predictions on this port of 127.0.0.1"
+    )
 
     @property
     def folder(self) -> Path:
