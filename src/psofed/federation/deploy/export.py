@@ -20,9 +20,10 @@ from psofed.common.files import read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.online import read_stream
+from psofed.federation.client.ready_made import RUN_FILE
 from psofed.federation.client.sources import Position, TableSource
 from psofed.federation.client.state import ClientState, NodeMemory
-from psofed.federation.deploy.home import RUN_FILE, Home
+from psofed.federation.deploy.home import Home
 from psofed.federation.protocol.layout import ColumnNames, listed
 from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.run_settings import RunSettings
@@ -121,8 +122,8 @@ def read_memory(node: Path) -> NodeMemory:
 def client_model(node: Path, memory: NodeMemory, client: str) -> ExportedModel:
     """Return the own model and scaling of a client of the node that works in this folder."""
     state, settings = memory.clients[client], None
-    if (node / RUN_FILE).exists():
-        run = RunDescription.from_bytes((node / RUN_FILE).read_bytes())
+    if (path := node / "state" / RUN_FILE).exists():
+        run = RunDescription.from_bytes(path.read_bytes())
         settings = run.settings if run.session == memory.session else None
     return replace(_model_of(state, memory.session, settings), scaling=read_stream(state.records).scaling)
 
