@@ -17,11 +17,11 @@ from typing import Any
 
 from psofed._version import __version__
 from psofed.common.errors import PsofedError, missing_package
-from psofed.common.files import write_atomically
+from psofed.common.files import atomic_path, write_atomically
 from psofed.common.notices import notify
 from psofed.common.types import ProgressCallback
-from psofed.common.validation import check_integer
 from psofed.parts.registry import plugin_files
+from psofed.simulation.blocks import Stopped
 from psofed.simulation.parcels import sending
 from psofed.studies.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
 
@@ -50,26 +50,15 @@ class CellStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder: Path = Path(folder)
         self.damaged: list[Path] = []
-        self._made: list[Path] = []
         for place in (self.folder, *self.folder.parents):
             if place.exists() and not place.is_dir():
                 raise PsofedError(f"{place}: this is a file; the store needs a folder")
 
     def check_writable(self) -> None:
         """Refuse a folder in which nothing can be kept, before anything is computed for it."""
-        self._made = [place for place in (self.folder, *self.folder.parents) if not place.exists()]
-        probe = self.folder / "writable"
-        try:
-            write_atomically(probe, b"")
-            probe.unlink(missing_ok=True)
-        except PsofedError as error:
-            raise PsofedError(str(error).replace(str(probe), str(self.folder))) from None
-
-    def remove_if_empty(self) -> None:
-        """Remove the folders made for cells of which none could be kept."""
-        with contextlib.suppress(OSError):  # not empty
-            for place in self._made:
-                place.rmdir()
+        probe = self.folder / "writable" if self.folder.exists() else self.folder
+        with contextlib.suppress(Stopped), atomic_path(probe):
+            raise Stopped  # so that neither the file nor its folders stay
 
     def path(self, cell: Cell) -> Path:
         """Return the file of a cell, whether it exists or not."""
@@ -140,7 +129,7 @@ def run_cells(
     >>> first is second
     True
     """
-    threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
+    threads = threads or os.cpu_count() or 1
     unique = {cell.key: cell for cell in cells}
     loaded = {} if store is None else {key: store.load(cell) for key, cell in unique.items()}
     results = {key: result for key, result in loaded.items() if result is not None}
@@ -165,10 +154,6 @@ def run_cells(
             if store is not None:
                 store.save(cell, result)
             results[cell.key] = result
-    except PsofedError:
-        if store is not None:
-            store.remove_if_empty()
-        raise
     except KeyboardInterrupt:
         # One may have been saved and not been counted when the signal came.
         left = (cell for cell in missing.values() if cell.key not in results)
@@ -236,10 +221,6 @@ class SweepInterrupted(KeyboardInterrupt):
         self.is_kept: bool = is_kept
 
 
-class _Stopped(Exception):  # noqa: N818 (it is no error)
-    """Ends a cell nobody waits for any more."""
-
-
 def _compute(
     cells: list[Cell], threads: int, executor: Executor | None, report: ProgressCallback
 ) -> Iterator[tuple[Cell, CellResult]]:
@@ -270,7 +251,7 @@ def _compute(
 def _watch(cell: Cell, partly: dict[str, float], stop: threading.Event) -> ProgressCallback:
     def update(done: float, total: int) -> None:
         if stop.is_set():
-            raise _Stopped
+            raise Stopped
         partly[cell.key] = min(done / total, 0.99)
 
     return update
