@@ -160,8 +160,9 @@ def _move(axis: Any, start: float, end: float) -> None:
 
 
 def _empty_figure(x_label: str, x_log: bool) -> Any:
+    """Return a figure without curves; one whose title begins empty might never show another."""
     plot: Any = figure(
-        title="", x_axis_label=x_label, y_axis_label="dB (lower is better)", height=330, min_width=240,
+        title=x_label, x_axis_label=x_label, y_axis_label="dB (lower is better)", height=330, min_width=240,
         sizing_mode="stretch_width", tools="pan,wheel_zoom,box_zoom,reset,save", toolbar_location="right",
         x_axis_type="log" if x_log else "linear", x_range=Range1d(start=1 if x_log else 0, end=10),
         y_range=Range1d(start=-20, end=0),
