@@ -8,9 +8,10 @@ import hashlib
 import itertools
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -170,10 +171,12 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         return
     try:
         import distributed
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         raise missing_package("--cluster", "Dask", "cluster") from None
     try:
-        _knock(address)  # a client that nobody answers stays behind, with its thread
+        # A client that nobody answers stays behind, with its thread.
+        socket.create_connection(get_address_host_port(address), timeout=10).close()
         # Not the default of the process, which may have a client already.
         client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
@@ -189,21 +192,6 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         client.close()
 
 
-def _knock(address: str) -> None:
-    """See that a scheduler listens at `address` (OSError or ValueError if not)."""
-    import asyncio
-
-    from distributed.comm.core import connect as open_comm
-
-    async def open_and_close() -> None:
-        comm: Any = await open_comm(address, timeout=10)  # type: ignore[no-untyped-call]
-        await comm.close()
-
-    # In a separate thread, because a notebook's thread already runs an event loop.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(open_and_close())).result()
-
-
 class SweepInterrupted(KeyboardInterrupt):
     """A sweep was stopped by hand; its text says what is kept.
 
@@ -216,8 +204,6 @@ class SweepInterrupted(KeyboardInterrupt):
     def __init__(self, done: int, total: int, is_kept: bool) -> None:
         after = "kept; run again to continue" if is_kept else "were finished, but not kept (there is no store)"
         super().__init__(f"interrupted: {done} of {total} points {after}")
-        self.done: int = done
-        self.total: int = total
         self.is_kept: bool = is_kept
 
 
