@@ -66,10 +66,9 @@ def sweep_chart(
     positions, names, is_log = _abscissa(axes[layout.x])
     ticks = None if names is None else tuple(zip(positions.tolist(), names, strict=True))
     scales = Scale(log=is_log, ticks=ticks), Scale(limits=_limits([curve for panel in panels for curve in panel]))
-    has_titles = [layout.col is not None and (place < columns or layout.row is None) for place in range(len(panels))]
+    titles = _titles(axes, layout.col, 34)
     charts: list[Chart | None] = [
-        Chart(_named(axes, layout.col, place % columns, 34) if has_titles[place] else "", *scales, panel)
-        for place, panel in enumerate(panels)
+        Chart(titles[place] if place < len(titles) else "", *scales, panel) for place, panel in enumerate(panels)
     ]
     across = columns
     if layout.row is None and columns > _MOST_COLUMNS:
@@ -84,7 +83,7 @@ def sweep_chart(
         x=field_title(axes[layout.x].name),
         y=f"steady-state {result.titles[metric]}{f' ({unit})' if unit else ''}",
         legend=", ".join(field_title(axes[number].name) for number in layout.hue),
-        right=() if layout.row is None else tuple(_named(axes, layout.row, at, 30) for at in range(rows)),
+        right=_titles(axes, layout.row, 30),
         size=(size[0] * across + 0.5, size[1] * down + 0.6),
     )
 
@@ -219,9 +218,12 @@ def _abscissa(axis: "Axis") -> tuple[FloatArray, list[str] | None, bool]:
     return x, None, bool(log.max() / log.min() < linear.max() / linear.min())
 
 
-def _named(axes: "Sequence[Axis]", number: int | None, place: int, longest: int) -> str:
-    axis = axes[number or 0]
-    return shortened(f"{field_title(axis.name)} = {_text(axis.labels[place])}", longest)
+def _titles(axes: "Sequence[Axis]", number: int | None, longest: int) -> tuple[str, ...]:
+    """Return a title for each value of an axis; none without an axis."""
+    if number is None:
+        return ()
+    name = field_title(axes[number].name)
+    return tuple(shortened(f"{name} = {_text(label)}", longest) for label in axes[number].labels)
 
 
 def _text(label: Any) -> str:
