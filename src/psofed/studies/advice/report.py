@@ -301,9 +301,9 @@ def _next_step(advice: "Advice") -> NextStep | None:
 def _gains(title: str, rows: Sequence[tuple[str, Gain]], starred: frozenset[int] = frozenset()) -> RowChart:
     values, low, high = 100 * np.array([(gain.value, *gain.interval) for _, gain in rows]).T
     is_far = np.isfinite(values) & (values < -100.0)  # the rest could not be told apart
-    limits = (-100.0, max(float(np.nanmax(high)), 10.0)) if is_far.any() else None
+    limits = (-100.0, float(np.nanmax(high[~is_far], initial=10.0))) if is_far.any() else None
     names = tuple(shortened(name, 40) for name, _ in rows)
-    scale = Scale("reduction of the error (%), 95 % intervals", limits=limits)
+    scale = Scale("error reduction (%), 95 % intervals", limits=limits)
     return RowChart(title, scale, names, values, low, high, starred)
 
 
