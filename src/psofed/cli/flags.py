@@ -134,29 +134,35 @@ def flag_of(field: "dataclasses.Field[Any]") -> str:
 def words_of(command: str, *given: Settings | Given[Any]) -> str:
     """Return the words by which a command, such as ``psofed tune FILE``, is given these settings.
 
-    Settings that it has not, or that have another default there, as the trials of ``advise``, are left out.
+    Left out are settings that it has not, that have another default there, as the trials of ``advise``, or that the
+    command gives itself.
     """
     verb = command.split()[1]
     hints = typing.get_type_hints(getattr(import_module(f"psofed.cli.{verb}"), verb), include_extras=True)
     groups = filter(None, map(_settings_in, hints.values()))
     known = {name: field.default for kind, _ in groups for name, field in kind.options().items()}
-    positional, options = [], []
+    positional: list[str] = []
+    options: list[str] = []
     for settings in given:
         fields = (settings.kind if isinstance(settings, Given) else settings).options()
         typed = settings.values if isinstance(settings, Given) else vars(settings)
         for name, field in fields.items():
-            about, value = option_of(field), typed.get(name, field.default)
+            about, value, flag = option_of(field), typed.get(name, field.default), flag_of(field)
             if about.flag is None or value == field.default or known.get(name, given) != field.default:
                 continue
             if about.positional:
                 positional.append(str(value))
-            elif isinstance(value, bool):
-                options.append(flag_of(field) if value else f"--no-{flag_of(field)[2:]}")
             elif about.repeat:
-                options += [word for entry in value for word in (flag_of(field), str(entry))]
+                entries = (str(entry) for entry in value)
+                kept = (entry for entry in entries if f" {flag} {entry.partition('=')[0]}=" not in command)
+                options += [word for entry in kept for word in (flag, entry)]
+            elif f" {flag} " in f"{command} ":
+                continue
+            elif isinstance(value, bool):
+                options.append(flag if value else f"--no-{flag[2:]}")
             else:
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value).removesuffix(".0")
-                options += [flag_of(field), text]
+                options += [flag, text]
     return shlex.join([*positional, *options])
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from psofed.cli.flags import Given, words_of
-from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
 from psofed.common.settings import Settings, call_with
 
@@ -75,10 +74,7 @@ class PlotOutput(ReportOutput):
         if self.plot is not None:
             from psofed.render.style import check_picture_format
 
-            try:
-                check_picture_format(self.plot)
-            except InvalidValueError as error:
-                raise error.renamed("--plot") from None
+            check_picture_format(self.plot, "plot")
 
     def present(self, result: Any, *given: Settings | Given[Any], out: Path | None = None, **about: Any) -> None:
         """Save and draw a result where that was asked for, and print it, also if a file cannot be written."""

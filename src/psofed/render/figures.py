@@ -133,15 +133,16 @@ def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure
         raise InvalidValueError("ax", axes, "axes of Matplotlib, such as those of plt.subplots()")
     if width is not None:
         raise InvalidValueError("width", width, "absent where ax is given: the axes have their size")
+    alone: Any = chart
     if isinstance(chart, Panels):
-        [[alone, *others], *rows] = chart.charts
-        if others or rows or not isinstance(alone, Chart):
-            count = sum(panel is not None for row in chart.charts for panel in row)
-            raise InvalidValueError("ax", "one Axes", f"absent: the picture has {count} panels")
-        chart = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
+        every = [panel for row in chart.charts for panel in row if panel is not None]
+        if len(every) > 1:
+            raise InvalidValueError("ax", "one Axes", f"absent: the picture has {len(every)} panels")
+        alone = every[0]
+        alone = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
     with styled():
-        draw_any(axes, chart)
-        handles = legend_of((axes,), (chart,))
+        draw_any(axes, alone)
+        handles = legend_of((axes,), (alone,))
         if handles:
             axes.legend(handles=handles)
     figure: Any = axes.get_figure(root=True)

@@ -14,7 +14,6 @@ import base64
 import html
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -61,10 +60,10 @@ class NextStep:
         Examples
         --------
         >>> step = NextStep("Predict", "predict(scenario)", "psofed predict FILE --set stepsize=0.1")
-        >>> step.to_text("s.toml --set num_shared=2 --set stepsize=0.5")
+        >>> step.to_text("s.toml --set num_shared=2")
         'Predict: psofed predict s.toml --set num_shared=2 --set stepsize=0.1'
         """
-        command = _said_once(self.command.replace("FILE", file)) if file and self.command else ""
+        command = self.command.replace("FILE", file) if file else ""
         line = f"{self.purpose}: {command or self.call}"
         if len(line) <= width:
             return line
@@ -263,21 +262,3 @@ def print_report(
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     colour = is_terminal and not os.environ.get("NO_COLOR")
     print(report.to_text(width=width, rows=rows, colour=colour, file=file, wide=wide), file=out)
-
-
-def _said_once(command: str) -> str:
-    """Return a command without the options that a later one replaces, and with one list of clients to leave out."""
-    words = shlex.split(command)
-    options: dict[tuple[str, str], list[str]] = {}
-    kept = []
-    while words:
-        word = words.pop(0)
-        if not word.startswith("--"):
-            kept.append(word)
-            continue
-        value = words.pop(0) if words and not words[0].startswith("--") else ""
-        key = word, value.partition("=")[0] if word in ("--set", "--plugin") else ""
-        before = options.pop(key, None)
-        text = f"{before[1]},{value}" if before and word == "--leave-out" else value
-        options[key] = [word, text] if value else [word]
-    return shlex.join([*kept, *(word for option in options.values() for word in option)])

@@ -290,12 +290,14 @@ def _next_step(advice: "Advice") -> NextStep | None:
     federation = advice.federation
     if len(advice.stations) == 1 or federation.stepsize is None:
         return None
-    left_out = f"--leave-out {shlex.quote(','.join(advice.left_out))} " if advice.left_out else ""
+    rows = advice.scenario.own_data
+    left_out = "" if rows is None else ",".join(rows.settings.leave_out)
+    words = f"--leave-out {shlex.quote(left_out)} " if left_out else ""
     changes = (
         f"--set num_shared={federation.num_shared} --set stepsize={federation.stepsize:.3g} "
         f"--set num_participants={advice.scenario.num_participants}"
     )
-    return NextStep("Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {left_out}{changes}")
+    return NextStep("Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {words}{changes}")
 
 
 def _gains(title: str, rows: Sequence[tuple[str, Gain]], starred: frozenset[int] = frozenset()) -> RowChart:
