@@ -37,7 +37,7 @@ from psofed.parts import Metric as Metric
 from psofed.parts import Model as Model
 from psofed.parts import Pattern as Pattern
 from psofed.parts import PreAggregation as PreAggregation
-from psofed.parts import TrialState as TrialState
+from psofed.parts.contexts import TrialState as TrialState
 from psofed.parts import load_plugin as load_plugin
 from psofed.parts import option as option
 from psofed.results import DefenceRecord as DefenceRecord

@@ -117,7 +117,7 @@ def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path, psof
     compared = ["simulate", scenario_file, "--versus", other, "--trials", 4]
     drawn = psofed_command(*compared, "--plot", tmp_path / "difference.svg")
     assert drawn.returncode == 0, drawn.stderr
-    assert "pairs" in (tmp_path / "difference.svg").read_text()
+    assert "difference (dB)" in (tmp_path / "difference.svg").read_text()
     refused = psofed_command(*compared, "--out", tmp_path / "both.nc")
     assert refused.returncode == 2
     assert "--versus makes two" in refused.stderr

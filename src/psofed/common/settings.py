@@ -221,7 +221,7 @@ def _name_arguments(cls: type[Settings]) -> None:
                 if name not in known:
                     raise UnknownArgumentError(name, tuple(known), f"argument of {cls.__name__}")
             if len(arguments) > len(positional):
-                example = ", ".join(f"{name}=…" for name in list(known)[:2])
+                example = ", ".join(f"{name}=…" for name in sorted(known, key=lambda name: name not in required)[:2])
                 raise TypeError(f"{cls.__name__} takes arguments by name: {cls.__name__}({example})")
             for name in required:
                 if name not in named and name not in positional[: len(arguments)]:

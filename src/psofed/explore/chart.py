@@ -67,7 +67,7 @@ class AxisChart:
 
     @property
     def caption(self) -> str:
-        """What the marks mean that are drawn."""
+        """Meaning of the marks that are drawn."""
         words = {
             "band": "Band: up to the worst additive attack of the same power.",
             "line": "Line: exact theory.",
