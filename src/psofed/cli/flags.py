@@ -69,6 +69,7 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function whose parameters are the fields of the settings that `function` takes."""
     hints = typing.get_type_hints(function, include_extras=True)
     groups = {name: group for name in hints if (group := _settings_in(hints[name])) is not None}
+    arguments: list[inspect.Parameter] = []
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in groups:
@@ -77,7 +78,9 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
         kind, is_deferred = groups[name]
         for field in kind.options().values():
             if option_of(field).flag is not None:
-                parameters.append(_parameter(kind, field, is_deferred))
+                places = arguments if option_of(field).positional else parameters
+                places.append(_parameter(kind, field, is_deferred))
+    parameters = [*arguments, *parameters]  # as they are typed
     names = [parameter.name for parameter in parameters]
     assert len(set(names)) == len(names), f"two settings of {function.__name__} have the same name"
 
@@ -99,8 +102,6 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
         except InvalidValueError as error:
             raise _named(error, [kind for kind, _ in groups.values()]) from None
 
-    # Click keeps the order of the signature: arguments first, as they are typed.
-    parameters.sort(key=lambda parameter: not _is_argument(parameter))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
@@ -233,8 +234,3 @@ def _settings_in(hint: Any) -> tuple[type[Settings], bool] | None:
     if typing.get_origin(hint) is Given:
         return typing.get_args(hint)[0], True
     return (hint, False) if isinstance(hint, type) and issubclass(hint, Settings) else None
-
-
-def _is_argument(parameter: inspect.Parameter) -> bool:
-    info = next(iter(getattr(parameter.annotation, "__metadata__", ())), None)
-    return isinstance(info, typer.models.ArgumentInfo)

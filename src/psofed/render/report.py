@@ -12,14 +12,11 @@ Steady state
 
 import base64
 import html
-import os
 import re
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from psofed.common.equality import same_values
 from psofed.common.errors import InvalidValueError
@@ -238,27 +235,3 @@ class Reported:
 
     def _repr_html_(self) -> str:
         return self.report().to_html(rows=FEW_ROWS)
-
-
-def print_report(
-    report: Report, *, file: str = "", rows: int = MOST_ROWS, wide: bool = False, out: TextIO | None = None
-) -> None:
-    """Print a report, in bold where the terminal can, wrapped to its width.
-
-    Parameters
-    ----------
-    report : Report
-    file : str
-        The scenario's file, for the command to try next.
-    rows : int
-        Rows shown of each table.
-    wide : bool
-        Whether tables have all their columns, however wide they are.
-    out : text stream, optional
-        Standard output by default.
-    """
-    out = out or sys.stdout
-    is_terminal = out.isatty()
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    colour = is_terminal and not os.environ.get("NO_COLOR")
-    print(report.to_text(width=width, rows=rows, colour=colour, file=file, wide=wide), file=out)
