@@ -246,7 +246,7 @@ def broken(text: str, inches: float) -> str:
     # A number stays with its unit or noun.
     paragraphs = re.sub(r" (?=[=%(])|(?<=[=\d]) ", "\N{NO-BREAK SPACE}", text).split("\n")
     lines = (textwrap.wrap(line, longest, break_on_hyphens=False) for line in paragraphs)
-    return with_symbols("\n".join(itertools.chain.from_iterable(lines)))
+    return with_symbols("\n".join(itertools.chain.from_iterable(lines)).replace("\N{NO-BREAK SPACE}", " "))
 
 
 def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
