@@ -78,9 +78,10 @@ def _data_headline(result: "SimulationResult", mse: float) -> str:
             f"learning alone {significant(alone)}, where forecasting the mean has {significant(average)} (lower is "
             f"better); try stepsize {significant(safe, 2)}."
         )
+    joint = "; it is" if (mse <= alone) == (2 * better > judged) else ", but"
     return (
         f"The federation's MSE is {significant(mse)}, {percent(abs(1 - mse / alone))} "
-        f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}); it is better for "
+        f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}){joint} better for "
         f"{better} of {counted(judged, 'client')}."
     )
 
