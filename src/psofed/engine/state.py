@@ -46,7 +46,7 @@ class Layout(NamedTuple):
 
 
 @register_jitable
-def column(layout: Layout, client: int, trial: int) -> tuple[int, int]:
+def column(layout: Layout, client: Any, trial: int) -> tuple[int, int]:
     """Return the vector and the lane of a client in a trial."""
     return client >> layout.shift, trial + (client & layout.mask)
 
