@@ -8,7 +8,7 @@ of attack are compared on the same occasions.
 import copy
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
@@ -19,20 +19,15 @@ from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Method, options_of, padded
 from psofed.engine.normals import Index, normal_at, uniform_at
-from psofed.engine.participants import draw_participants
-from psofed.engine.state import SEES_OTHERS, column, copy_array, entry_at, gather, release
+from psofed.engine.state import SEES_OTHERS, Setup, column, copy_array, entry_at, gather, release
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.tables import Table, call
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
 from psofed.parts.plain import check_memory
 
-if TYPE_CHECKING:
-    from psofed.engine.state import Setup
-
-# Words from here on are for what is common to all clients, and for redrawing the Byzantine set.
+# Words from here on are for what is common to all clients.
 _COMMON = np.uint64(1 << 62)
-_REDRAWN = np.uint64(1 << 63)
 
 _NOTHING, _NOBODY = np.zeros(0), np.zeros(0, np.int64)
 
@@ -88,7 +83,7 @@ class Attackers(Table):
         self.memory_sizes = memory_sizes
 
 
-def make_attackers(setup: "Setup") -> Attackers:
+def make_attackers(setup: Setup) -> Attackers:
     """Return the attackers of a block of trials, unless they remember too much."""
     scenario = setup.scenario
     dimensions = [_entries_of(attack, setup) for attack in scenario.attacks]
@@ -104,17 +99,11 @@ def make_attackers(setup: "Setup") -> Attackers:
     return Attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients)
 
 
-def _entries_of(attack: Attack, setup: "Setup") -> int:
+def _entries_of(attack: Attack, setup: Setup) -> int:
     """Return how many entries what an attack changes has."""
     if attack.poisons_samples() or setup.scenario.algorithm.holds_models:
         return setup.scenario.dimension
     return setup.numbers
-
-
-def draw_byzantine(attack: Attack, stream: Stream, first: Index, count: int, clients: int) -> IndexArray:
-    """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, L, |S_B|)."""
-    stream = Stream(stream.key + _REDRAWN * stream.gamma, stream.gamma)
-    return draw_participants(stream, first, count, clients, attack.num_byzantine)
 
 
 @kernel_part
@@ -204,7 +193,7 @@ class AttackSide(Table):
         Scratch.
     """
 
-    def __init__(self, setup: "Setup", attackers: Attackers, sample: FloatArray, residual: FloatArray) -> None:
+    def __init__(self, setup: Setup, attackers: Attackers, sample: FloatArray, residual: FloatArray) -> None:
         state, attacks = setup.state, setup.scenario.attacks
         self.on_uploads, self.on_samples, self.remember = np.zeros((3, len(attacks)), np.int64)
         self.levels = np.array([KNOWLEDGE.index(attack.knows) for attack in attacks], np.int64)

@@ -5,7 +5,6 @@ another, and each step here loops over the trials of a block. The server's model
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numba.extending import register_jitable
@@ -26,9 +25,7 @@ from psofed.engine.step import StepScratch, Tally, WordSource
 from psofed.engine.tables import Table, call
 from psofed.parts.base import Metric
 from psofed.parts.contexts import TrialState
-
-if TYPE_CHECKING:
-    from psofed.parts.watching import WatchPlan
+from psofed.parts.watching import WatchPlan
 
 # What a call of the kernel does: what precedes learning, learning, what follows; threads may share the second.
 BEFORE, LEARN, AFTER = 1, 2, 4
@@ -63,7 +60,7 @@ class TrialBlock(Table):
         self,
         setup: Setup,
         samples: TrialSamples | None,
-        plan: "WatchPlan | None",
+        plan: WatchPlan | None,
         metrics: Sequence[Metric],
         keeps_errors: bool,
         keeps_squares: bool,

@@ -16,21 +16,18 @@ if TYPE_CHECKING:
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
-# Shapes of covariances, see InputModel.
-WHITE, EXPONENTIAL, GENERAL = 0, 1, 2
-
 # The engine's own step; a step along the input, v ← a v + g x; any change.
 LMS, ALONG_INPUT, ANY = 0, 1, 2
 
 
 class InputModel(Table):
-    """Factors of the covariances R_k of inputs x ~ N(0, R_k), in the cheapest of three shapes.
+    """Factors of the covariances R_k of inputs x ~ N(0, R_k).
+
+    With factors, x = C_k z with R_k = C_k C_kᵀ, C_k lower triangular. Without, x_i = ρ x_{i−1} + ς_k √(1−ρ²) z_i, so
+    R_k = ς_k² ρ^|i−j|; white inputs are the case ρ = 0.
 
     Attributes
     ----------
-    shape : int
-        WHITE: x = ς_k z. EXPONENTIAL: x_i = ρ x_{i−1} + ς_k √(1−ρ²) z_i, so R_k = ς_k² ρ^|i−j|.
-        GENERAL: x = C_k z with R_k = C_k C_kᵀ, C_k lower triangular.
     scale : array (K,)
         ς_k.
     correlation : float
@@ -43,7 +40,6 @@ class InputModel(Table):
 
     def __init__(self, fleet: "Fleet", draws: bool = True) -> None:
         covariances = fleet.explicit_covariances
-        self.shape = GENERAL if covariances is not None else WHITE if fleet.is_white else EXPONENTIAL
         self.scale: FloatArray = np.sqrt(fleet.input_variance)
         self.correlation = 0.0 if covariances is not None else float(fleet.correlation)
         # Skipped where no inputs are drawn.

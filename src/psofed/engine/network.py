@@ -9,20 +9,19 @@ from numba.extending import register_jitable
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import kernel_part
-from psofed.engine.hooks import Method, options_of, padded, run_method
+from psofed.engine.hooks import Method, options_of, padded
 from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.normals import counter_at, fill_draws, uniform_at
-from psofed.engine.state import Uploads, column, copy_array, entry_at, has_arrived
-from psofed.engine.streams import Stream, WordArray
+from psofed.engine.state import Setup, Uploads, column, copy_array, entry_at, has_arrived
+from psofed.engine.streams import WordArray
 from psofed.engine.tables import Table, call
-from psofed.parts.contexts import Departure, Transmission
-from psofed.parts.network import Channel, Delay
+from psofed.parts.contexts import Transmission
+from psofed.parts.network import Channel
 from psofed.parts.plain import check_size
 from psofed.parts.vectors import part_of
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
-    from psofed.engine.state import Setup
 
 # What a channel may draw for every value.
 _DRAWS = ("none", "normals", "uniforms")
@@ -107,7 +106,7 @@ class ChannelSide(Table):
         Scratch.
     """
 
-    def __init__(self, setup: "Setup", direction: str, messages: Uploads, target: FloatArray) -> None:
+    def __init__(self, setup: Setup, direction: str, messages: Uploads, target: FloatArray) -> None:
         links, clients, trials = setup.scenario.channel, setup.scenario.num_clients, len(setup.trials)
         channels: tuple[Channel, ...] = () if links is None else getattr(links, direction)
         entries = setup.scenario.dimension if setup.scenario.algorithm.holds_models else setup.numbers
@@ -200,7 +199,7 @@ class DelaySide(Table):
         Scratch: number of arrivals by delay, 0 between calls.
     """
 
-    def __init__(self, setup: "Setup") -> None:
+    def __init__(self, setup: Setup) -> None:
         delay, trials = setup.scenario.delay, len(setup.trials)
         participants, numbers, ring = setup.participants, setup.numbers, 0
         if delay is not None:
@@ -271,37 +270,3 @@ def weigh_by_delay(side: DelaySide, server: FloatArray, uploads: Uploads) -> Non
                 sent[trial, p, m] = own + factor * (sent[trial, p, m] - own)
         for p in range(count):
             tally[ages[trial, p]] = 0
-
-
-class Delays:
-    """Draws how long uploads are on their way, in several trials."""
-
-    def __init__(self, delay: Delay, stream: Stream, num_clients: int, dimension: int) -> None:
-        size = delay.memory_size(dimension)
-        check_size(f'delay.kind = "{delay.kind}"', num_clients * size)
-        self._delay, self._stream = delay, np.array(stream)
-        self._memory = np.zeros((stream.key.size, num_clients, size))
-
-    def draw(self, first: int, uploaders: IndexArray, asked: IntArray) -> IntArray:
-        """Return the delays of uploads (T, L, P) made from iteration `first` on, negative if they are lost.
-
-        ``asked`` (T, L) says how many of the ``uploaders`` are asked; later places are lost.
-        """
-        durations: IntArray = np.full(uploaders.shape, -1)
-        run_method(
-            self._delay, "duration", _draw_durations, first, stream=self._stream, clients=uploaders, asked=asked,
-            memory=self._memory, durations=durations,
-        )  # fmt: skip
-        return np.minimum(durations, self._delay.longest_delay())
-
-
-def _draw_durations(method: Method, first: int, k: int, g: int, table: Any) -> None:
-    stream, clients, memory, out = table.stream, table.clients, table.memory, table.durations
-    num_clients = memory.shape[1]
-    for t in range(out.shape[0]):
-        n = first + t
-        for trial in range(out.shape[1]):
-            for p in range(table.asked[t, trial]):
-                client: Any = np.int64(clients[t, trial, p])
-                departure = Departure(client, n, uniform_at(stream, trial, n * num_clients + client))
-                out[t, trial, p] = method(table.options, memory[trial, client], departure)

@@ -18,7 +18,7 @@ from psofed.engine.learning import Sampling
 from psofed.engine.network import weigh_by_delay
 from psofed.engine.normals import normals_at, uniform_at
 from psofed.engine.server import mix_and_aggregate
-from psofed.engine.state import Uploads, copy_array
+from psofed.engine.state import Setup, Uploads, copy_array
 from psofed.engine.tables import KernelTable, Table, call
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
@@ -27,7 +27,6 @@ from psofed.parts.vectors import scale
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
-    from psofed.engine.state import Setup
 
 
 class Momenta(Table):
@@ -90,7 +89,7 @@ class RivalSide(Table):
         What the rule joins: J numbers of each participant, or the momenta of all clients.
     """
 
-    def __init__(self, setup: "Setup", received: Uploads) -> None:
+    def __init__(self, setup: Setup, received: Uploads) -> None:
         scenario, algorithm, clients = setup.scenario, setup.scenario.algorithm, setup.scenario.num_clients
         count, is_on = len(setup.trials), not algorithm.holds_models
         exchange = algorithm.exchange(scenario) if is_on else Exchange(numbers=0)

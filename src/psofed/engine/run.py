@@ -20,11 +20,10 @@ from psofed.engine.state import Layout, Setup, make_layout
 from psofed.engine.step import SUM_BLOCK, StepScratch
 from psofed.engine.tables import KernelTable, stage_address
 from psofed.parts.base import Metric
-from psofed.parts.watching import WatchPlan
+from psofed.parts.watching import Watching, WatchPlan
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
-    from psofed.parts.watching import Watching
     from psofed.scenario import Scenario
 
 # Fewer clients than this are not worth waking a thread for.
@@ -146,7 +145,7 @@ class Run:
         return self._drawer.upload_counts
 
     @property
-    def watching(self) -> "Watching | None":
+    def watching(self) -> Watching | None:
         """Memory of the defence; None without one."""
         defence = self._block.defence
         return defence.watching if defence.address else None

@@ -24,13 +24,12 @@ from psofed.engine.hooks import Hooks, Method, run_method
 from psofed.engine.lanes import WIDTH, fma, load, spread, store
 from psofed.engine.learning import InputModel, Sampling
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.state import make_layout
+from psofed.engine.state import Setup, make_layout
 from psofed.engine.step import WordSource, draw_samples
 from psofed.engine.streams import Stream
 from psofed.parts.base import Function
 
 if TYPE_CHECKING:
-    from psofed.engine.state import Setup
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
@@ -317,7 +316,7 @@ def draw_clean_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream, cou
     return rows
 
 
-def draw_test_set(setup: "Setup") -> ServerSamples:
+def draw_test_set(setup: Setup) -> ServerSamples:
     """Draw the trials' test sets in the cheaper of the two forms."""
     rows = draw_test_instances(setup.scenario, setup.fleet, setup.stream("test"))
     count, width, _ = rows.shape
@@ -331,7 +330,7 @@ def draw_test_set(setup: "Setup") -> ServerSamples:
     return ServerSamples(np.ascontiguousarray(rows.transpose(2, 0, 1)), is_gram, 1.0 / count)
 
 
-def draw_root_data(setup: "Setup") -> ServerSamples:
+def draw_root_data(setup: Setup) -> ServerSamples:
     """Draw the root data of the scenario's rule, as y = wᵀx + ν: there are none for given samples."""
     scenario, rule = setup.scenario, setup.scenario.aggregation
     if not rule.has_root_data:

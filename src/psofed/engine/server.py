@@ -4,7 +4,7 @@ Defences judge uploads as :mod:`psofed.parts.watching` says.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
@@ -14,7 +14,7 @@ from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import Frame, Hooks, Method, options_of, teach
 from psofed.engine.normals import uniform_at
 from psofed.engine.samples import NO_SERVER_SAMPLES, draw_root_data, own_step
-from psofed.engine.state import Uploads, Work, entry_at, gather, has_arrived, release
+from psofed.engine.state import Setup, Uploads, Work, entry_at, gather, has_arrived, release
 from psofed.engine.tables import KernelTable, Table, call
 from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Aggregation, PreAggregation
@@ -22,9 +22,6 @@ from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
 from psofed.parts.plain import LARGEST, check_size
 from psofed.parts.vectors import middle, part_of
 from psofed.parts.watching import LARGEST_SCORE, WatchPlan, find_deviations, learn_variances, make_watching, take_note
-
-if TYPE_CHECKING:
-    from psofed.engine.state import Setup
 
 _NOT_WATCHED = WatchPlan(0.0, np.zeros((0, 0)))
 
@@ -50,7 +47,7 @@ class DefenceSide(Table):
         Scratch.
     """
 
-    def __init__(self, setup: "Setup", plan: WatchPlan | None) -> None:
+    def __init__(self, setup: Setup, plan: WatchPlan | None) -> None:
         defence, clients = setup.scenario.defence, setup.scenario.num_clients
         assert (plan is None) == (defence is None), "a defence needs its plan"
         self.address, self.options = 0, np.zeros(0) if defence is None else options_of(defence)
@@ -183,7 +180,7 @@ class RuleSide(Table):
                 frame = _join_vectors if rule.writes_change() else _join_returned_vectors
             self.address = hooks.add(rule, "combine", frame, self)
 
-    def mix_before(self, pre: PreAggregation, setup: "Setup") -> None:
+    def mix_before(self, pre: PreAggregation, setup: Setup) -> None:
         """Let a pre-aggregation mix uploads before the rule joins them."""
         scenario, entries, trials = setup.scenario, setup.most_numbers, len(setup.trials)
         joined = scenario.most_uploads
@@ -197,7 +194,7 @@ class RuleSide(Table):
         self.mix_address = setup.hooks.add(pre, "weigh", _mix, self)
 
 
-def make_rule_side(setup: "Setup", uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
+def make_rule_side(setup: Setup, uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
     """Return rule and pre-aggregation of several trials; ``server`` (L, any) is what they change."""
     scenario = setup.scenario
     side = RuleSide(scenario.aggregation, uploads, server, target, scenario.num_clients, setup.work, setup.hooks)

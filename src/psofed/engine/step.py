@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, filled, fma, load, pick, spread, store
-from psofed.engine.learning import ALONG_INPUT, ANY, GENERAL, LMS, Learning, Sampling
+from psofed.engine.learning import ALONG_INPUT, ANY, LMS, Learning, Sampling
 from psofed.engine.normals import mix_word, normal_pair
 from psofed.engine.state import Layout
 from psofed.engine.streams import Stream, WordArray
@@ -178,7 +178,7 @@ def _draw_sample(n: int, k: int, sampling: Sampling, s: int) -> None:
     size, at = sample.shape[1], s * sample.shape[1] * WIDTH
     if sampling.address != 0:
         call(sampling.address, n, k, s, sampling)
-    elif inputs.shape == GENERAL:
+    elif inputs.factors.size:
         for i in range(size):
             total = spread(0.0)
             for j in range(i + 1):
@@ -190,7 +190,6 @@ def _draw_sample(n: int, k: int, sampling: Sampling, s: int) -> None:
         x = scale * convert(load(normals, 0), _f64)
         store(sample, at, x)
         for i in range(1, size):
-            # White inputs are the case ρ = 0, exactly.
             x = fma(x, correlation, fresh * (scale * convert(load(normals, i * WIDTH), _f64)))
             store(sample, at + i * WIDTH, x)
     noise = inputs.noise_deviation[k] * convert(load(normals, size * WIDTH), _f64)
