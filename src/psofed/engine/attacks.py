@@ -89,7 +89,7 @@ def make_attackers(setup: Setup) -> Attackers:
     dimensions = [_entries_of(attack, setup) for attack in scenario.attacks]
     for attack, dimension in zip(scenario.attacks, dimensions, strict=True):
         check_memory(attack, scenario.num_clients, dimension)
-        if attack.remembers_models() and not scenario.algorithm.holds_models:
+        if attack.defines("remember") and not scenario.algorithm.holds_models:
             raise NotCoveredError(
                 f'attack.kind = "{attack.kind}" remembers the models of its clients, which hold none with '
                 f'algorithm = "{scenario.algorithm.kind}"; use algorithm = "pso-fed"'
@@ -101,7 +101,7 @@ def make_attackers(setup: Setup) -> Attackers:
 
 def _entries_of(attack: Attack, setup: Setup) -> int:
     """Return how many entries what an attack changes has."""
-    if attack.poisons_samples() or setup.scenario.algorithm.holds_models:
+    if attack.defines("poison") or setup.scenario.algorithm.holds_models:
         return setup.scenario.dimension
     return setup.numbers
 
@@ -206,11 +206,11 @@ class AttackSide(Table):
         self.server, self.base, self.target = state.known, state.base, state.target
         self.sample, self.residual, self.models, self.layout = sample, residual, state.models, setup.layout
         for g, attack in enumerate(attacks):
-            if attack.remembers_models():
+            if attack.defines("remember"):
                 self.remember[g] = setup.hooks.add(attack, "remember", _remember, self)
-            if attack.poisons_samples():
+            if attack.defines("poison"):
                 self.on_samples[g] = setup.hooks.add(attack, "poison", _poison, self)
-            elif attack.crafts_vectors():
+            elif attack.defines("craft"):
                 self.on_uploads[g] = setup.hooks.add(attack, "craft", _craft, self)
             else:
                 frame = _corrupt_together if attack.knows in SEES_OTHERS else _corrupt_alone

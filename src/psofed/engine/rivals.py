@@ -94,7 +94,7 @@ class RivalSide(Table):
         count, is_on = len(setup.trials), not algorithm.holds_models
         exchange = algorithm.exchange(scenario) if is_on else Exchange(numbers=0)
         participants, dimension = (setup.participants, scenario.dimension) if is_on else (0, 0)
-        decodes, numbers = is_on and algorithm.decodes(), exchange.numbers
+        decodes, numbers = is_on and algorithm.defines("decode"), exchange.numbers
         decode_each = decodes and not exchange.decode_joined
         size, remembers = dimension if decode_each else numbers, exchange.server_momentum is not None
         self.is_on, self.sends_model, self.fresh = is_on, exchange.sends_model, exchange.fresh

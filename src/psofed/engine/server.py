@@ -21,7 +21,7 @@ from psofed.parts.base import Aggregation, PreAggregation
 from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
 from psofed.parts.plain import LARGEST, check_size
 from psofed.parts.vectors import middle, part_of
-from psofed.parts.watching import LARGEST_SCORE, WatchPlan, find_deviations, learn_variances, make_watching, take_note
+from psofed.parts.watching import LARGEST_SCORE, Watching, WatchPlan, find_deviations, learn_variances, take_note
 
 _NOT_WATCHED = WatchPlan(0.0, np.zeros((0, 0)))
 
@@ -53,7 +53,7 @@ class DefenceSide(Table):
         self.address, self.options = 0, np.zeros(0) if defence is None else options_of(defence)
         self.excludes_downloads = defence is not None and not defence.excluded_download
         self.server, self.uploads, self.work = setup.state.known, setup.uploads, setup.work
-        self.watching = make_watching(defence, plan or _NOT_WATCHED, clients, len(setup.trials) if plan else 0)
+        self.watching = Watching(defence, plan or _NOT_WATCHED, clients, len(setup.trials) if plan else 0)
         if defence is not None:
             functions: Any = (find_deviations, take_note, learn_variances)
             for function in functions:

@@ -221,7 +221,7 @@ class Setup:
             scenario.pre_aggregation is not None
             or scenario.aggregation.over == "vectors"
             or scenario.defence is not None
-            or any(attack.crafts_vectors() or attack.knows in SEES_OTHERS for attack in scenario.attacks)
+            or any(attack.defines("craft") or attack.knows in SEES_OTHERS for attack in scenario.attacks)
         )
         joined = max(scenario.most_uploads, self.participants)
         return Work(joined, self.most_numbers, dimension, over_vectors)

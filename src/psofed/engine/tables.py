@@ -86,7 +86,7 @@ class KernelTable:
                 assert value.flags.c_contiguous, "a table's arrays are contiguous"
                 words += [value.ctypes.data, *value.shape]
                 members.append((name, _array_type(value.dtype, value.ndim)))
-            elif isinstance(value, tuple | Table):
+            elif isinstance(value, tuple) or hasattr(value, "__dict__"):
                 part = None if previous is None else previous._parts[place]
                 if part is None or part.values is not value:
                     part = KernelTable(value, part)
