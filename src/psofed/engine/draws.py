@@ -217,14 +217,14 @@ def draw_masks(scenario: Scenario, stream: WordArray, first: int, count: int, cl
 
 
 def _draw_masks(method: Method, first: int, k: int, g: int, table: Any) -> None:
-    stream, clients, coordinated, out = table.stream, table.clients, table.coordinated, table.entries
+    stream, coordinated, out = table.stream, table.coordinated, table.entries
     num_clients, (iterations, trials, rows, shared) = table.num_clients, out.shape
     uniforms, chosen = np.empty(shared), np.zeros(shared, np.int64)
     for t in range(iterations):
         n = first + t
         for trial in range(trials):
             for p in range(rows):
-                client: Any = 0 if coordinated else np.int64(clients[t, trial, p])
+                client: Any = 0 if coordinated else np.int64(table.clients[t, trial, p])
                 number = n if coordinated else n * num_clients + client
                 for m in range(shared):
                     uniforms[m] = half_uniform_at(stream, trial, number * shared + m)
@@ -361,9 +361,8 @@ def _fill(first: int, choice: Choice) -> None:
                     size += int(present[t, v, lane])
                 choice.asked[t, trial] = min(participants, size)
             _choose(word, gamma, size, numbers, choice.swapped, out[t, trial])
-            for k in range(
-                numbers.size if only_present and size < participants else 0
-            ):  # others stand in places that stay empty
+            # Others stand in places that stay empty.
+            for k in range(numbers.size if only_present and size < participants else 0):
                 v, lane = column(layout, k, trial)
                 if size < participants and not present[t, v, lane]:
                     out[t, trial, size] = k

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
+# Words that are hashed ahead of the normals made of them: one loop for both would run out of registers.
+AHEAD = 8
+
 # The engine's own step; a step along the input, v ← a v + g x; any change.
 LMS, ALONG_INPUT, ANY = 0, 1, 2
 
@@ -70,8 +73,8 @@ class Sampling(Table):
         What the stream remembers of each client.
     inputs : InputModel
         Covariances of the inputs.
-    normals : array (2J, 16)
-        Standard normals of a client in an iteration.
+    hashed, normals : arrays (any, 16), (2J, 16)
+        Hashed words, and the standard normals of a client in an iteration.
     numbers : array (2, d)
         Scratch: those of one trial, and the input made of them.
     offsets : array (K, D, 16), or empty
@@ -91,6 +94,7 @@ class Sampling(Table):
         self.address, self.options = 0, options_of(stream)
         self.memory = np.zeros(shape)
         self.inputs = inputs
+        self.hashed: NDArray[np.uint64] = empty_lanes(AHEAD, WIDTH, dtype=np.uint64)
         self.normals: NDArray[np.float32] = empty_lanes(2 * ((entries + 2) // 2), WIDTH, dtype=np.float32)
         self.numbers = np.empty((2, size))
         self.offsets = np.zeros((0, 0, 0))
