@@ -22,7 +22,7 @@ from psofed.data.own_data import DataSource
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.scenario.changes import with_values
 from psofed.studies.advice import ways
-from psofed.studies.advice.ways import Runner, tuned_federation
+from psofed.studies.advice.ways import tuned_federation
 from psofed.studies.sweeps.cell import Cell
 
 pytestmark = [pytest.mark.data, pytest.mark.scenario, pytest.mark.takes(12)]
@@ -287,12 +287,16 @@ def test_the_explorer_opens_at_what_advice_finds_best_for_all_clients(scenario) 
 
 
 def test_large_tables_are_tuned_on_a_budget(scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "_MOST_UPDATES", 1)
-    monkeypatch.setattr(ways, "_FEWEST_SAMPLES", 30)
     seen = []
-    monkeypatch.setattr(ways, "Runner", lambda s, how: seen.append((s.iterations, how.trials)) or Runner(s, how))
-    assert tuned_federation(scenario.replace(attack=None)).stepsize < scenario.stepsize
-    assert seen == [(ROWS, 16), (30, 1)]
+    original = ways.run_federation
+    monkeypatch.setattr(ways, "run_federation", lambda *given: seen.append(given[2]) or original(*given))
+    plain = scenario.replace(attack=None)
+    assert tuned_federation(plain).stepsize < scenario.stepsize
+    assert set(seen) == {16}
+    monkeypatch.setattr(ways, "_MOST_UPDATES", 1)
+    seen.clear()
+    assert tuned_federation(plain).stepsize < scenario.stepsize
+    assert set(seen) == {1}
 
 
 def test_rows_travel_to_processes_once(scenario, monkeypatch: pytest.MonkeyPatch) -> None:

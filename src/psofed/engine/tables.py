@@ -25,7 +25,6 @@ from numba.extending import (
     infer_getattr,
     lower_getattr_generic,
     models,
-    overload,
     register_model,
     typeof_impl,
     unbox,
@@ -177,25 +176,6 @@ def _read(context, builder, kind, words, name):
     array.nitems = builder.sdiv(stride, size)
     array.meminfo, array.parent = array.meminfo.type(None), array.parent.type(None)
     return array._getvalue()
-
-
-def fields(table: Any) -> Any:
-    """Return all fields of a table as a tuple; compiled, those that are not used cost nothing."""
-    return tuple(_fields_of(table).values())
-
-
-@overload(fields, jit_options={"forceinline": True})
-def _fields(table):
-    return lambda table: _unpack(table)
-
-
-@instruction
-def _unpack(typing_context, table):
-    def emit(context, builder, sig, args):
-        values = [_read(context, builder, table, args[0], name) for name in table.places]
-        return context.make_tuple(builder, sig.return_type, values)
-
-    return types.Tuple([member for _, member in table.places.values()])(table), emit
 
 
 def _is_set(builder, value):

@@ -4,10 +4,12 @@ What is to be done is in the run description. What concerns one machine comes fr
 starts a run can name a file on somebody else's machine, or make it run code.
 """
 
+import contextlib
 import re
 from pathlib import Path
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.files import write_atomically
 from psofed.federation.client.gateway import Gateway, Rehearsal
 from psofed.federation.client.node import Node
 from psofed.federation.client.node_options import NodeOptions
@@ -20,10 +22,21 @@ from psofed.parts.base import Attack
 from psofed.parts.channels.built_in import Private
 from psofed.scenario.accepted import as_part
 
+RUN_FILE = "run.json"
+"""In the folder of a node's memory: the description of its run."""
+
 
 def ready_made_node(name: str, options: NodeOptions, folder: Path | None = None) -> Node:
     """Return a node that learns from the samples that `options` name, and keeps its memory in `folder`."""
-    return Node(name, lambda run: prepare(run, options), folder, READY_MADE_ENTRIES)
+
+    def begin(run: RunDescription) -> Gateway:
+        gateway = prepare(run, options)
+        if folder is not None:
+            with contextlib.suppress(PsofedError):  # a full disk; only predictions with features need it
+                write_atomically(folder / RUN_FILE, run.to_bytes())
+        return gateway
+
+    return Node(name, begin, folder, READY_MADE_ENTRIES)
 
 
 def prepare(run: RunDescription, options: NodeOptions) -> Gateway:
