@@ -27,6 +27,8 @@ from psofed.scenario.tables import Links
 from psofed.settings.data import DataSettings
 
 _TABLES = (*TABLE_NAMES, *PART_TABLES)
+# Tables that may be lists of tables.
+_LISTS = ("attack", *CHANNEL_TABLES)
 
 
 def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
@@ -94,15 +96,11 @@ def _open_tables(
     """Return the tables to write a field into: one, or each of a list that has the field."""
     holder, name = _holder(changed, table)
     value = holder.get(name, {})
-    if isinstance(value, list) and (table == "attack" or table in CHANNEL_TABLES):
-        tables = holder[name] = [_opened(table, entry) for entry in value]
-        if number is None:
-            return [values for values in tables if _has_option(PART_TABLES[table], values, key)] or tables
-    else:
-        tables = [_opened(table, value)]
-        holder[name] = tables[0]
-        if number is None:
-            return tables
+    is_list = isinstance(value, list) and table in _LISTS
+    tables = [_opened(table, entry) for entry in (value if is_list else [value])]
+    holder[name] = tables if is_list else tables[0]
+    if number is None:
+        return [values for values in tables if not is_list or _has_option(PART_TABLES[table], values, key)] or tables
     if number >= len(tables):
         allowed = f"a field of {table}, which has {len(tables)} entries (numbered from 0)"
         raise InvalidValueError(dotted, number, allowed)
@@ -165,7 +163,7 @@ def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[
             others[f"{dotted}.kind"] = value
         elif dotted == "channel" and isinstance(value, Links):
             changed[dotted] = value.to_mapping()
-        elif isinstance(value, list | tuple) and dotted in ("attack", *CHANNEL_TABLES):
+        elif isinstance(value, list | tuple) and dotted in _LISTS:
             holder, name = _holder(changed, dotted)
             holder[name] = [plain_value(part) for part in value]
         elif not isinstance(value, Part):
