@@ -51,6 +51,7 @@ REFUSED = [
     ({"algorithm": "cs-fed", "algorithm_options.rows": 7}, 'options.rows must be .*"cs-fed" has no such option'),
     ({"algorithm": "rosdhb", **LATE}, "delay must be left out .* what is sent here is not a model; got 'fixed'"),
     # The network.
+    ({"availability.probability": [0.5, 0.5]}, r"availability.probability must be one number, or 7 numbers \(num_cl"),
     ({"availability.probability": 1.2}, "availability.probability must be between 0 and 1; got 1.2."),
     (
         {"availability": "bernoulli"},
