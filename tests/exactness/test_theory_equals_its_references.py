@@ -8,21 +8,17 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
-from psofed.scenario.accepted import as_part
+from psofed import Data, Scenario, Selection
 from psofed.theory.iteration import NO_SOURCES, Sources
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
+from reference.attacks import make_attack
 
 sys.path.insert(0, str(Path(__file__).parent))
 from dense_matrices import dense_data_matrices, dense_selection_matrices
 from paper_operators import PaperOperators, as_matrix
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(18)]
-
-
-def make_attack(**options) -> Attack:
-    return as_part("attack", options)
 
 
 MEASURED = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])
