@@ -34,15 +34,7 @@ from psofed.theory.metrics import METRICS, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.solve import Solver
-from psofed.theory.stepsize import (
-    AS_GOOD_AS_ZERO,
-    Aim,
-    NoStableStepsizeError,
-    has_optimum,
-    is_at_edge,
-    minimise,
-    stable_range,
-)
+from psofed.theory.stepsize import AS_GOOD_AS_ZERO, Aim, NoStableStepsizeError, has_optimum, is_at_edge, stable_range
 
 if TYPE_CHECKING:
     import pandas
@@ -267,12 +259,12 @@ def _affordable(scenario: Scenario, counts: Sequence[int], budget: int) -> list[
 def _best_design(scenario: Scenario, search: TuningSettings, guess: float) -> TuningPoint:
     """Return the best point for a number of shared parameters; a budget leaves the number of participants open."""
     if search.budget is None:
-        return _Found.of(scenario, search, guess).point(search)
+        return _Design.of(scenario, search, guess).point(search)
     participants = min(scenario.num_clients, int(search.budget / values_sent(scenario, num_participants=1)))
-    best = _Found.of(scenario.replace(num_participants=participants), search, guess)
+    best = _Design.of(scenario.replace(num_participants=participants), search, guess)
     while participants > 1:
         participants //= 2
-        other = _Found.of(scenario.replace(num_participants=participants), search, best.stepsize)
+        other = _Design.of(scenario.replace(num_participants=participants), search, best.stepsize)
         if not other.error < best.error:
             break
         best = other
@@ -296,8 +288,8 @@ def settling_time(solver: Solver, stepsize: float, steady: float, longest: int =
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The best stepsize of a design, and the error there."""
+class _Design:
+    """A scenario with the best stepsize and the error there; without them where no stepsize is stable."""
 
     scenario: Scenario
     aim: Aim
@@ -306,16 +298,13 @@ class _Found:
     error: float = math.inf
 
     @classmethod
-    def of(cls, scenario: Scenario, search: TuningSettings, guess: float) -> "_Found":
+    def of(cls, scenario: Scenario, search: TuningSettings, guess: float) -> "_Design":
         aim = _aim(scenario, search)
-        # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
-        coarse = not aim.solver.model.fleet.is_white
-        try:
-            limit = stable_range(aim.solver, 1e-2 if coarse else 1e-4)
+        try:  # with correlated inputs, digits cost
+            limit = stable_range(aim.solver, 1e-4 if aim.solver.model.fleet.is_white else 1e-2)
         except NoStableStepsizeError:
             return cls(scenario, aim)
-        is_flat = coarse or aim.horizon is not None
-        stepsize = minimise(aim.error, limit, 3e-2 if is_flat else 2e-5, guess if is_flat else 0.0)
+        stepsize = aim.best(limit, guess)
         return cls(scenario, aim, limit, stepsize, aim.error(stepsize))
 
     def point(self, search: TuningSettings) -> TuningPoint:
