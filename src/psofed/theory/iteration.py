@@ -309,14 +309,14 @@ class Iteration:
     def _add_common_noise(self, second: FloatArray, attack: float) -> None:
         """Add the noise that attackers share to E[δ_k δ_lᵀ] of two of them."""
         presence, first = self.law.presence, self._models + self._groups
-        for noise in self.law.common_noise:
-            weight = presence.mean[3] + presence.mean[4]
-            sent = np.outer(weight, weight)
-            for strength, vector in presence.swings:
-                sent = sent + strength * np.outer(vector[3] + vector[4], vector[3] + vector[4])
-            both = noise.pair_factor * np.outer(noise.chance, noise.chance) * sent
-            scale = attack * self.law.delay_weight**2
-            second[:, first:, :, first:] += scale * both[:, None, :, None] * noise.covariance[:, None]
+        sent = sum(
+            strength * np.outer(weight, weight)
+            for strength, vector in ((1.0, presence.mean), *presence.swings)
+            for weight in [vector[3] + vector[4]]
+        )
+        for covariance, both in self.law.common_noise:
+            scale = attack * self.law.delay_weight**2 * both * sent
+            second[:, first:, :, first:] += scale[:, None, :, None] * covariance[:, None]
 
     # The matrices X_q
 

@@ -89,6 +89,11 @@ class TuningPoint:
     horizon_error: float | None = None
     at_edge: bool = False
 
+    def error(self, metric: str) -> float:
+        """Return the error that was minimised."""
+        error: float = getattr(self, METRICS[metric])
+        return error if self.horizon_error is None else self.horizon_error
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuning(Reported):
@@ -202,7 +207,7 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     True
     """
     scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
-    horizon, progress = settings.horizon, settings.progress
+    horizon, progress = settings.horizon, settings.progress or (lambda done, total: None)
     _ = scenario.common_stepsize  # what is tuned is one number
     counts: Sequence[int] = settings.shared or range(1, scenario.dimension + 1)
     for count in counts:
@@ -217,12 +222,10 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     search = replace(settings, horizon=horizon)
     points: list[TuningPoint] = []
     for count in counts:
-        if progress is not None:
-            progress(len(points), len(counts))
+        progress(len(points), len(counts))
         guess = points[-1].stepsize if points else 0.0
         points.append(_best_design(scenario.replace(num_shared=count), search, guess))
-    if progress is not None:
-        progress(len(counts), len(counts))
+    progress(len(counts), len(counts))
     recommended, reason = _recommend(tuple(points), search)
     return Tuning(metric, tuple(points), recommended, reason, horizon, scenario, theory, settings.budget)
 
@@ -231,14 +234,6 @@ def _aim(scenario: Scenario, search: "TuningSettings | Tuning") -> Aim:
     """Return the error of a design that a search minimises."""
     model = TheoryModel(scenario, search.theory, by_honesty=search.metric == "honest")
     return Aim(Solver(model), search.metric, search.horizon)
-
-
-def metric_of(point: TuningPoint, metric: str) -> float:
-    """Return the error of a point that was minimised."""
-    if point.horizon_error is not None:
-        return point.horizon_error
-    error: float = getattr(point, METRICS[metric])
-    return error
 
 
 def values_sent(scenario: Scenario, **changes: int) -> float:
@@ -334,10 +329,10 @@ class _Design:
 
 def _recommend(points: tuple[TuningPoint, ...], search: TuningSettings) -> tuple[TuningPoint, str]:
     metric, horizon, budget = search.metric, search.horizon, search.budget
-    best = min(points, key=lambda point: metric_of(point, metric))
+    best = min(points, key=lambda point: point.error(metric))
     if best.max_stepsize == 0.0:
         raise NoStableStepsizeError
-    close = [p for p in points if metric_of(p, metric) <= _NEARLY_AS_GOOD * metric_of(best, metric)]
+    close = [point for point in points if point.error(metric) <= _NEARLY_AS_GOOD * best.error(metric)]
     chosen = min(close, key=lambda point: point.numbers_per_iteration)
     title = LABELS[METRICS[metric]].title
     what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon:,} iterations"
@@ -345,7 +340,7 @@ def _recommend(points: tuple[TuningPoint, ...], search: TuningSettings) -> tuple
         return best, f"this gives the lowest {what} with at most {budget:,} values sent per iteration."
     if chosen is best:
         return chosen, f"this gives the lowest {what}."
-    lost = to_decibels(metric_of(chosen, metric) / metric_of(best, metric))
+    lost = to_decibels(chosen.error(metric) / best.error(metric))
     return chosen, (
         f"the {what} is only {fixed(lost)} dB above the lowest (M = {best.num_shared}, stepsize "
         f"{significant(best.stepsize)}), and {chosen.numbers_per_iteration:,} values are sent per iteration instead of "
