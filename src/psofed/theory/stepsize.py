@@ -108,8 +108,6 @@ class Aim:
         else:
             # Over correlated inputs digits cost, and the minimum is flat.
             level = (solver if solver.model.fleet.is_white else solver.rough).level(stepsize)
-            if level.excess < 0.0 or level.server < 0.0:
-                return math.inf  # among sampled offsets, some diverge at this stepsize
         metrics = metrics_of(solver.model, level.excess, level.server, level.honest)
         error: float = getattr(metrics, METRICS[self.metric])
         if math.isnan(error) and not math.isnan(level.server):
