@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 
 from psofed.common.errors import NotCoveredError
+from psofed.common.validation import check_choice
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, check_metric, metrics_of
+from psofed.theory.metrics import METRICS, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
@@ -68,7 +69,7 @@ def optimal_stepsize(scenario: Scenario | str | Path, theory: str = "exact", met
     >>> 0.02 < optimal_stepsize(Scenario(num_clients=50, dimension=5, attack=attack)) < 0.06
     True
     """
-    check_metric(metric)
+    check_choice("metric", metric, tuple(METRICS))
     scenario = as_scenario(scenario)
     check_metric_covered(scenario, metric)
     solver = Solver(TheoryModel(scenario, theory, by_honesty=metric == "honest"))

@@ -309,7 +309,7 @@ class _Design:
             # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.
             known = None if solver.model.is_sampled else solver
             scenario = self.scenario.replace(stepsize=self.stepsize)
-            best = Prediction(scenario, search.theory, shared=known, known_stable=True)
+            best = Prediction(scenario, search.theory, shared=known)
             metrics = best.metrics._asdict()
             if self.stepsize > AS_GOOD_AS_ZERO * self.limit:  # else it takes far longer than is computed
                 longest = _LONGEST if search.horizon is None else max(search.horizon, _FIRST_LOOK)
