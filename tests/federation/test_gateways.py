@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 import pytest
-from nodes import change_reply, fast_time, make_node, run
+from nodes import FaultyHub, change_reply, fast_time, make_node, run
 from stations import STATIONS, federate, gateway, rows_of, settings_of, write_table
 
 from psofed.common.errors import PsofedError
@@ -68,7 +68,7 @@ def hub_of(rosters, tamper=None, step=1.0, fails=()):
         names = clients if clients is None or callable(clients) else lambda: clients
         return make_node(name, counting(fails, step), clients=names)
 
-    return InProcessHub({name: node(name, clients) for name, clients in rosters.items()}, tamper)
+    return FaultyHub({name: node(name, clients) for name, clients in rosters.items()}, tamper)
 
 
 def start(hub, rounds=6, leave_out=(), **options):

@@ -177,7 +177,10 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
         if options.broker:
             endpoint = Endpoint.parse(options.broker, options.authority, options.federation)
         else:
-            _check_named(options.host, certificates, home)
+            if options.host not in (*ALL_ADDRESSES, *certificates.records()[BROKER].hosts):  # which none could verify
+                maker = home.command(f"certs --host {shlex.quote(options.host)}")
+                problem = "the broker's certificate does not name it; add it with"
+                raise PsofedError(f"--host {options.host}: {problem} {maker}")
             port = int(before.get("port", DEFAULT_PORT)) if options.port is None else options.port
             broker = Mosquitto(
                 home.logs, certificates, port or free_port(), options.host,
@@ -192,19 +195,11 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
                     "nodes' machines reach it.", endpoint.port, certificates.authority,
                 )  # fmt: skip
         probe(endpoint, certificates)
-        identity = Identity(certificates.bundle(SERVER))
-        hub = MqttHub(endpoint, identity, certificates.names)
+        hub = MqttHub(endpoint, Identity(certificates.bundle(SERVER)), certificates.names)
         stack.callback(hub.close)
         about = {"broker": str(endpoint), "federation": endpoint.federation, "port": endpoint.port}
         write_json(home.server_info, about)
         yield FederationServer(home, hub, certificates, broker)
-
-
-def _check_named(host: str, certificates: Certificates, home: Home) -> None:
-    """Refuse an address that nodes, and this server, could not verify."""
-    if host not in (*ALL_ADDRESSES, *certificates.records()[BROKER].hosts):
-        maker = home.command(f"certs --host {shlex.quote(host)}")
-        raise PsofedError(f"--host {host}: the broker's certificate does not name it; add it with {maker}")
 
 
 def free_port() -> int:

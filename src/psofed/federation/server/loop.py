@@ -9,7 +9,7 @@ import itertools
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,8 @@ class Server:
         self._asked_to_stop = attend or (lambda: False)
         self._attendance = Attendance(self.rounds, self._attend)
         self._is_news = OncePerChange()
+        self._config: Mapping[str, Any] = {}
+        self._sequences = itertools.count(int(scheduler().new_id()[:13], 16))  # differ for every instruction
         self._started = self._attended = -math.inf  # when the last round began, and when `attend` was called
 
     def run(
@@ -194,12 +196,12 @@ class Server:
         state = self._begin(initial)
         hub.publish(run=RunDescription(state.session, self.settings).to_bytes())
         _log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._fixed().items()))
-        sequences = itertools.count(int(scheduler().new_id()[:13], 16))
-        done = state.round_number
+        self._config = config or {}
+        first = state.round_number + 1
         try:
-            for n in range(done + 1, num_rounds + 1) if num_rounds else itertools.count(done + 1):
+            for n in range(first, num_rounds + 1) if num_rounds else itertools.count(first):
                 self._sleep(self._started + self.rounds.interval - scheduler().monotonic())
-                self._round(state, hub, n, deadline, config or {}, sequences)
+                self._round(state, hub, n, deadline)
                 metrics = evaluate(n, state.layout.restore(state.model, state.kept)) if evaluate else None
                 if metrics is not None:
                     state.history[-1]["evaluation"] = finite_metrics(metrics)
@@ -262,27 +264,18 @@ class Server:
 
     # --- one round --------------------------------------------------------------------------------
 
-    def _round(
-        self, state: ServerState, hub: Hub, n: int, deadline: float, config: Mapping[str, Any], sequences: Iterator[int]
-    ) -> None:
+    def _round(self, state: ServerState, hub: Hub, n: int, deadline: float) -> None:
         """Draw the participants S_n, send each its entries S_{k,n}, and join what they send back."""
         clients = self._attendance.take(hub, state.session, n, self.registry, self.strikes)
         available = {client.number: client for client in clients}
         drawn = draw_participants(self.sharing.seed, n, available, self.num_participants or len(available))
         participants = [available[number] for number in drawn]
         self._started = scheduler().monotonic()
-        questions = self._ask(state, n, participants, config, sequences)
+        questions = self._ask(state, n, participants)
         frames = exchange(hub, questions, deadline, self.limits, self._attend)
         self._join(state, n, questions, frames)
 
-    def _ask(
-        self,
-        state: ServerState,
-        n: int,
-        participants: list[Client],
-        config: Mapping[str, Any],
-        sequences: Iterator[int],
-    ) -> list[NodeQuestion]:
+    def _ask(self, state: ServerState, n: int, participants: list[Client]) -> list[NodeQuestion]:
         """Return the questions that let participants learn, one to each node."""
         layout = state.layout
         masks = self.sharing.derived(layout.dimension)
@@ -303,12 +296,11 @@ class Server:
             tasks = {local: task for local, (_, task) in asked.items()}
             is_known = all(task.kind == messages.PART for task in tasks.values())
             instruction = Instruction(
-                state.session, n, node, masks, layout.digest, tuple(tasks.values()), state.epoch, next(sequences),
-                None if is_known else layout, tuple(self.registry.refused.get(node, ())), config,
+                state.session, n, node, masks, layout.digest, tuple(tasks.values()), state.epoch, next(self._sequences),
+                None if is_known else layout, tuple(self.registry.refused.get(node, ())), self._config,
             )  # fmt: skip
             clients = {local: client for local, (client, _) in asked.items()}
-            frame = encode_instruction(instruction)
-            questions.append(NodeQuestion(node, instruction.sequence, frame, clients, tasks))
+            questions.append(NodeQuestion(node, instruction.sequence, encode_instruction(instruction), clients, tasks))
         return questions
 
     def _join(self, state: ServerState, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
