@@ -7,7 +7,7 @@ from psofed import Scenario
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.protocol.run_settings import RunSettings
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.server.ready_made import run_ready_made
 
 STATIONS = [f"s{k}" for k in range(6)]
 NAMED = {"features": ("a", "b"), "target_column": "y"}
@@ -40,9 +40,8 @@ def settings_of(clients, rounds, **changes):
 def federate(settings, nodes, folder=None, **options):
     """Run ready-made nodes, given their options by name; return the hub and the server."""
     hub = FaultyHub({name: ready_made_node(name, given, folder) for name, given in nodes.items()})
-    server = ready_made_server(settings, **options)
     with fast_time():
-        run_ready_made(server, hub, settings)
+        server = run_ready_made(settings, hub, **options)
     return hub, server
 
 

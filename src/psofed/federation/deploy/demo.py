@@ -18,7 +18,8 @@ from psofed.federation.deploy.home import FINISHED, Home
 from psofed.federation.deploy.options import DemoOptions
 from psofed.federation.deploy.runs import FederationRun, RunStatus, submit
 from psofed.federation.protocol.run_settings import RunSettings
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.transport.hub import Hub
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.parts.aggregations.by_entry import Mean
@@ -109,10 +110,11 @@ def unprotected_curve(settings: RunSettings) -> list[float]:
     scenario, curve = settings.scenario, list[float]()
     changed = scenario.replace(defence=None, aggregation=Mean(), num_shared=scenario.dimension)
     unprotected = settings.replace(scenario=changed)
-    server = ready_made_server(
-        unprotected, on_round=lambda state: curve.append(state.history[-1]["evaluation"]["server-msd"])
-    )
-    run_ready_made(server, in_process_hub(unprotected), unprotected)
+
+    def note(state: ServerState) -> None:
+        curve.append(state.history[-1]["evaluation"]["server-msd"])
+
+    run_ready_made(unprotected, in_process_hub(unprotected), on_round=note)
     return curve
 
 

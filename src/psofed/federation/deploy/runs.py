@@ -17,7 +17,7 @@ from psofed.federation.deploy.result import build_result, latest_errors, standin
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.clients import KINDS
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.server.step import with_threshold
 from psofed.federation.transport.hub import Hub
 
@@ -134,15 +134,16 @@ class FederationRun:
             saved = store.load()
             self.status.values |= standing(saved, settings)
             awaited = max(1, awaited - self._revoked(saved))
-        server = ready_made_server(
+        server = run_ready_made(
             settings.replace(resume=continues, min_nodes=awaited),
+            hub,
             checkpoint=store,
             clients_allowed=self.clients_allowed,
             on_round=lambda state: self._note(state, settings),
             attend=self.attend,
         )
-        state = run_ready_made(server, hub, settings)
-        if state.round_number and (not server.was_stopped or not settings.num_rounds):
+        assert server.state is not None
+        if server.state.round_number and (not server.was_stopped or not settings.num_rounds):
             # A run without an end has its result when it is stopped.
             write_result(self.home, settings, self.status.values["began"])
         return STOPPED if server.was_stopped else FINISHED

@@ -17,7 +17,6 @@ from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest, add_
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
 from psofed.federation.deploy.runs import FederationRun, RunStatus, acknowledge_stop
 from psofed.federation.deploy.status import serve_metrics
-from psofed.federation.protocol.messages import Announcement
 from psofed.federation.transport.broker import ALL_ADDRESSES, Mosquitto, probe
 from psofed.federation.transport.certificates import BROKER, SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import Endpoint, MqttHub
@@ -55,7 +54,6 @@ class FederationServer:
         self._tended = self._looked = -1e9
         self._admission: tuple[frozenset[str], object] = frozenset(), None
         self._audited: set[tuple[str, str]] = set()
-        self._problems: dict[bytes, str] = {}
         self._request: RunRequest | None = None
 
     def work(self) -> None:
@@ -114,11 +112,7 @@ class FederationServer:
             self._admission = admission
 
     def _nodes(self) -> list[dict[str, Any]]:
-        present = self.hub.present()
-        bodies = {presence.body for presence in present.values()}
-        known = self._problems
-        problems = self._problems = {body: known[body] if body in known else _problem_in(body) for body in bodies}
-        revoked, values = self.certificates.revoked(), self.status.values
+        present, revoked, values = self.hub.present(), self.certificates.revoked(), self.status.values
         # A name that a gateway's client has as well was seen there.
         elsewhere = {client for clients in values.get("gateways", {}).values() for client in clients}
         return [
@@ -129,7 +123,7 @@ class FederationServer:
                 "expiry": record.until.timestamp(),
                 "clients_allowed": record.clients,
                 "last_round": 0 if name in elsewhere else values.get("seen", {}).get(name, 0),
-                "problem": problems[present[name].body] if name in present else "",
+                "problem": present[name].announcement.problem if name in present else "",
             }
             for name, record in sorted(self.certificates.records().items())
             if name in self.certificates.names() | revoked
@@ -207,13 +201,6 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def _problem_in(announcement: bytes) -> str:
-    try:
-        return Announcement.from_bytes(announcement).problem
-    except ValueError as error:
-        return f"announces itself wrongly: {error}"
 
 
 def _audit_refusal(home: Home, line: str) -> None:
