@@ -23,6 +23,12 @@ from psofed.federation.transport.hub import Hub
 
 _log = logging.getLogger("psofed.federation")
 
+OnRound = Callable[[dict[str, Any]], object]
+"""Called with the values of the status after a round."""
+
+Say = Callable[[str], object]
+"""Tells a person a line."""
+
 _ACCIDENTS = ("no-reply", "error")
 _LOOK_EVERY = 0.2  # seconds
 _STOP_SECONDS = 60.0  # a round that is being written to a slow disk ends within this time
@@ -91,7 +97,7 @@ class FederationRun:
     request: RunRequest
     attend: Callable[[], bool] = lambda: False
     clients_allowed: Callable[[str], int] | None = None
-    on_round: Callable[[dict[str, Any]], object] = lambda _: None
+    on_round: OnRound = lambda _: None
     _errors: dict[str, float] = field(default_factory=dict)
     _sampled: dict[str, float] = field(default_factory=dict)
 
@@ -214,10 +220,8 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> RunRequ
         _check_idle(home, before)
         left = [path for path in (home.result, home.checkpoint) if disk().exists(path)]
         if left and not force:
-            raise PsofedError(
-                f"{left[0]} belongs to an earlier run: continue it with {home.command('resume')}, "
-                "or replace it with --force"
-            )
+            fix = f"continue it with {home.command('resume')}, or replace it with --force"
+            raise PsofedError(f"{left[0]} belongs to an earlier run: {fix}")
         home.result.unlink(missing_ok=True)
         session = CheckpointStore(home.checkpoint).session()
         if disk().exists(home.checkpoint) and session is None:
@@ -297,9 +301,7 @@ def rollback(home: Home, to_round: int) -> int:
     return state.round_number
 
 
-def follow(
-    home: Home, request: RunRequest, on_progress: Callable[[dict[str, Any]], None], say: Callable[[str], None]
-) -> dict[str, Any]:
+def follow(home: Home, request: RunRequest, on_progress: OnRound, say: Say) -> dict[str, Any]:
     """Wait until a run has ended and return its result; a PsofedError says why there is none.
 
     A server that is not running, or ends meanwhile, is waited for: whoever starts it again continues the run.

@@ -306,10 +306,9 @@ class CheckpointStore:
         before = state.layout.columns
         if layout.columns != before and state.layout == replace(layout, columns=before):
             named = "columns without names" if before is None else f"the columns {before}"
-            raise PsofedError(
-                f"{self.path} belongs to a run with {named}; got {layout.columns or 'columns without names'}: "
-                "a resumed run must keep its columns"
-            )
+            given = layout.columns or "columns without names"
+            problem = f"{self.path} belongs to a run with {named}; got {given}"
+            raise PsofedError(f"{problem}: a resumed run must keep its columns")
         if state.layout != layout:
             raise PsofedError(f"{self.path} holds another model than the one given")
         if changed := [name for name, value in settings.items() if state.settings.get(name) != value]:

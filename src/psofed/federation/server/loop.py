@@ -21,14 +21,7 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol import messages
 from psofed.federation.protocol.layout import Arrays, ColumnNames, ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
-from psofed.federation.protocol.messages import (
-    BadReplyError,
-    ClientTask,
-    Instruction,
-    Reply,
-    RunDescription,
-    encode_instruction,
-)
+from psofed.federation.protocol.messages import BadReplyError, ClientTask, Reply
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import dropped_lines, finite_metrics, round_entry, sort_replies
@@ -194,7 +187,7 @@ class Server:
         check_number("deadline", deadline, 0, open_low=True)
         self._attendance.is_endless = num_rounds == 0
         state = self._begin(initial)
-        hub.publish(run=RunDescription(state.session, self.settings).to_bytes())
+        hub.publish(run=messages.RunDescription(state.session, self.settings).to_bytes())
         _log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._fixed().items()))
         self._config = config or {}
         first = state.round_number + 1
@@ -295,12 +288,13 @@ class Server:
         for node, asked in nodes.items():
             tasks = {local: task for local, (_, task) in asked.items()}
             is_known = all(task.kind == messages.PART for task in tasks.values())
-            instruction = Instruction(
+            instruction = messages.Instruction(
                 state.session, n, node, masks, layout.digest, tuple(tasks.values()), state.epoch, next(self._sequences),
                 None if is_known else layout, tuple(self.registry.refused.get(node, ())), self._config,
             )  # fmt: skip
             clients = {local: client for local, (client, _) in asked.items()}
-            questions.append(NodeQuestion(node, instruction.sequence, encode_instruction(instruction), clients, tasks))
+            frame = messages.encode_instruction(instruction)
+            questions.append(NodeQuestion(node, instruction.sequence, frame, clients, tasks))
         return questions
 
     def _join(self, state: ServerState, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
@@ -315,14 +309,14 @@ class Server:
             if reply.values is not None
         }
         outcome = step.take(n, state.model, uploads)
-        seconds = scheduler().monotonic() - self._started
-        suspects = None if step.suspects is None else outcome.suspects
-        entry = round_entry(state, n, questions, valid, bad, suspects, seconds)
+        entry = round_entry(state, n, questions, valid, bad)
+        entry["seconds"] = round(scheduler().monotonic() - self._started, 3)
         state.round_number, state.model, state.memory = n, outcome.model, step.memory
         self._note_bad(n, bad)
         self._note_valid(state, n, valid)
         state.strikes, state.clients = self.strikes.to_mapping(), self.registry.to_mapping()
         if step.suspects is not None:
+            entry["left_out"] = sorted(outcome.suspects)
             before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
             state.suspects = step.suspects.to_mapping()
             for name in outcome.suspects.keys() - before:
