@@ -87,7 +87,7 @@ class NodeMemory:
         """Return the memory as the content of a file."""
         layouts: dict[str, int] = {}
         clients = {
-            name: {**vars(state), "layout": layouts.setdefault(state.layout.to_text(), len(layouts))}
+            name: {**vars(state), "layout": layouts.setdefault(state.layout.text, len(layouts))}
             for name, state in self.clients.items()
         }
         about = {KIND: STATE_FORMAT, "session": self.session, "node": self.node}

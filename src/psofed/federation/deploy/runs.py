@@ -101,10 +101,8 @@ class FederationRun:
     _errors: dict[str, float] = field(default_factory=dict)
     _sampled: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def home(self) -> Home:
-        """Its files."""
-        return self.status.home
+    def __post_init__(self) -> None:
+        self.home: Home = self.status.home
 
     def carry_out(self, hub: Hub) -> str:
         """Run the rounds, and return how the run has ended; whatever goes wrong is a status."""

@@ -181,7 +181,7 @@ def encode_instruction(instruction: Instruction) -> bytes:
         "digest": instruction.digest,
     }
     if instruction.layout is not None:
-        header["layout"] = instruction.layout.to_text()
+        header["layout"] = instruction.layout.text
     if instruction.refused:
         header["refused"] = list(instruction.refused)
     if instruction.config:

@@ -361,8 +361,7 @@ class CheckpointStore:
 
 def _document(state: ServerState) -> dict[str, Any]:
     fields = {name: value for name, value in vars(state).items() if name != "history"}
-    layout, memory = state.layout.to_text(), vars(state.memory)
-    return {"checkpoint": CHECKPOINT_FORMAT, **fields, "layout": layout, "memory": memory}
+    return {"checkpoint": CHECKPOINT_FORMAT, **fields, "layout": state.layout.text, "memory": vars(state.memory)}
 
 
 def _read(path: Path) -> ServerState:
