@@ -167,14 +167,11 @@ def load_model(path: Path) -> ExportedModel:
     try:
         scaling, columns = document.get("scaling"), document["columns"]
         return ExportedModel(
-            np.array(document["model"][_ARRAY], dtype=np.float64),
-            int(document["round"]),
-            str(document["session"]),
-            None if scaling is None else Standardiser.from_mapping(scaling),
-            None if columns is None else ColumnNames.from_mapping(columns),
-            document.get("inputs"),
-            document.get("features"),
-        )
+            np.array(document["model"][_ARRAY], dtype=np.float64), int(document["round"]), str(document["session"]),
+            scaling=None if scaling is None else Standardiser.from_mapping(scaling),
+            columns=None if columns is None else ColumnNames.from_mapping(columns),
+            inputs=document.get("inputs"), kind=document.get("features"),
+        )  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PsofedError(f"{path} is not an exported model: {error}") from None
 

@@ -14,6 +14,7 @@ from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.home import ENDED, FAILED, FINISHED, RUNNING, STOPPED, Home, RunRequest, add_record
 from psofed.federation.deploy.result import build_result, latest_errors, standing
+from psofed.federation.protocol.names import MAX_CLIENTS
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.clients import KINDS
@@ -96,7 +97,7 @@ class FederationRun:
     status: RunStatus
     request: RunRequest
     attend: Callable[[], bool] = lambda: False
-    clients_allowed: Callable[[str], int] | None = None
+    clients_allowed: Callable[[str], int] = lambda _: MAX_CLIENTS
     on_round: OnRound = lambda _: None
     _errors: dict[str, float] = field(default_factory=dict)
     _sampled: dict[str, float] = field(default_factory=dict)
@@ -137,9 +138,11 @@ class FederationRun:
         if continues := self.home.has_begun(self.request):
             saved = store.load()
             self.status.values |= standing(saved, settings)
-            awaited = max(1, awaited - self._revoked(saved))
+            # Clients whose node has lost its certificate meanwhile are not awaited.
+            owners = saved.clients.get("owners", {})
+            awaited -= sum(not self.clients_allowed(owners.get(name, name)) for name in saved.seen)
         server = run_ready_made(
-            settings.replace(resume=continues, min_nodes=awaited),
+            settings.replace(resume=continues, min_nodes=max(1, awaited)),
             hub,
             checkpoint=store,
             clients_allowed=self.clients_allowed,
@@ -151,13 +154,6 @@ class FederationRun:
             # A run without an end has its result when it is stopped.
             write_result(self.home, settings, self.status.values["began"])
         return STOPPED if server.was_stopped else FINISHED
-
-    def _revoked(self, state: ServerState) -> int:
-        """Return how many clients of an interrupted run have lost their node's certificate: they are not awaited."""
-        if self.clients_allowed is None:
-            return 0
-        owners = state.clients.get("owners", {})
-        return sum(not self.clients_allowed(owners.get(name, name)) for name in state.seen)
 
     def _note(self, state: ServerState, settings: RunSettings) -> None:
         entry, now = state.history[-1], scheduler().monotonic()

@@ -4,7 +4,7 @@ import datetime
 import logging
 import shlex
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -71,7 +71,8 @@ class FederationServer:
                 attend = partial(self._is_superseded, done)
                 FederationRun(self.status, request, attend, self.certificates.clients_allowed).carry_out(self.hub)
             else:
-                self._guarded("stop", partial(acknowledge_stop, self.status, request))
+                with self._guarded("stop"):
+                    acknowledge_stop(self.status, request)
 
     def _is_superseded(self, number: str) -> bool:
         """Return whether the operator wants something else than the current run."""
@@ -83,21 +84,20 @@ class FederationServer:
         if now - self._tended < _TEND_EVERY:
             return
         self._tended = now
-        self._guarded("request", self._read_request)
+        with self._guarded("request"):
+            self._request = self.home.read_request()
         if now - self._looked >= _LOOK_EVERY:
             self._looked = now
             if self.broker is not None:
                 self.broker.attend()
-            self._guarded("certificates", self._look_at_certificates)
+            with self._guarded("certificates"):
+                self._look_at_certificates()
             for name, reason in self.hub.dropped.keys() - self._audited:
                 self._audited.add((name, reason))
                 add_record(self.home.audit, "refused", node=name, reason=reason)
             self.status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
             self.home.beat()
         self.status.write()
-
-    def _read_request(self) -> None:
-        self._request = self.home.read_request()
 
     def _look_at_certificates(self) -> None:
         """Take up revoked, renewed and new certificates, and shut out nodes that flood."""
@@ -136,10 +136,11 @@ class FederationServer:
                 _log.warning("%s", warning)
         return warnings
 
-    def _guarded(self, subject: str, action: Callable[[], None]) -> None:
-        """Act; whatever the disk or a damaged file refuses is said once, and tried again."""
+    @contextmanager
+    def _guarded(self, subject: str) -> Iterator[None]:
+        """Let a block act; whatever the disk or a damaged file refuses is said once, and tried again."""
         try:
-            action()
+            yield
             self._is_news(subject, "")
         except (PsofedError, OSError) as error:
             if self._is_news(subject, str(error)):

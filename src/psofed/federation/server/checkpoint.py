@@ -19,7 +19,7 @@ import numpy as np
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import reason_of, remove_leftovers, replace_by_link, write_atomically
+from psofed.common.files import reason_of, refusal, remove_leftovers, replace_by_link, write_atomically
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.archive import read_archive, to_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
@@ -80,11 +80,9 @@ class RoundHistory:
         if not disk().exists(path):
             write_atomically(path, data)
         else:
-            try:
+            with refusal(path):
                 disk().append(path, data)
                 disk().sync(path)
-            except OSError as error:
-                raise PsofedError(f"{path}: cannot be written ({reason_of(error)})") from error
         self._saved = state.session, state.round_number
 
     def load_recent(self, state: "ServerState") -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from psofed.federation.protocol import messages
 from psofed.federation.protocol.layout import Arrays, ColumnNames, ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
 from psofed.federation.protocol.messages import BadReplyError, ClientTask, Reply
+from psofed.federation.protocol.names import MAX_CLIENTS
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import dropped_lines, finite_metrics, round_entry, sort_replies
@@ -110,7 +111,7 @@ class Server:
         checkpoint: str | Path | CheckpointStore | None = None,
         resume: bool = False,
         columns: ColumnNames | None = None,
-        clients_allowed: Callable[[str], int] | None = None,
+        clients_allowed: Callable[[str], int] = lambda _: MAX_CLIENTS,
         settings: Mapping[str, Any] | None = None,
         on_round: Callable[[ServerState], None] | None = None,
         attend: Callable[[], bool] | None = None,
@@ -123,8 +124,7 @@ class Server:
         self.num_participants: int | None = num_participants
         self.limits: ReplyLimits = limits or ReplyLimits()
         self.strikes: Strikes = Strikes(self.limits)
-        most, allowed = self.limits.max_clients, clients_allowed
-        self._allowed = (lambda node: most) if allowed is None else (lambda node: min(most, allowed(node)))
+        self._allowed = lambda node: min(self.limits.max_clients, clients_allowed(node))
         self.registry: ClientRegistry = ClientRegistry(self._allowed)
         watching: Defence | None = None if defence is None else as_part("defence", defence)
         if watching is not None and watching.kind == "none":
