@@ -276,6 +276,9 @@ def test_the_table_has_errors_what_contributes_and_designs() -> None:
     level = to_decibels(psofed.predict(FLEET).network_mse)
     assert cells["network MSE"] == (f"{level:.2f} dB".replace("-", "−"),)
     assert cells["under the worst attack of the same power"][0].endswith(" dB")
+    present = Point(0.1, {"network_mse": ErrorLevel(0.1), "test_mse": ErrorLevel(float("nan"))})
+    _, rows = table(PageState({}, FLEET, theory=Theory(present)))
+    assert "test MSE" not in {row.title for row in rows}  # of a table of one's own there is none
 
 
 def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
