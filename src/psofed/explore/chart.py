@@ -68,7 +68,7 @@ class AxisChart:
 
     @property
     def caption(self) -> str:
-        """What the marks mean that are drawn."""
+        """The meaning of each kind of mark that is drawn."""
         words = {
             "band": "Band: up to the worst additive attack of the same power.",
             "line": "Line: exact theory.",
