@@ -67,7 +67,8 @@ def simulate(
         if other is not None:
             second = compute("simulating the second", run_simulation, other, run)
     if other is not None:
-        difference = (result - second).named(*_names(source))
+        first = "the data's own scenario" if source.file is None else str(source.file)
+        difference = (result - second).named(first, str(source.versus))
 
         def both() -> dict[str, Any]:
             return {**result.to_json(), "versus": second.to_json(), "difference": difference.to_json()}
@@ -83,8 +84,3 @@ def simulate(
         return with_remedy(result.report(), scenario)
 
     output.present(result, source, reading, run, cluster, out=output.out, report=answer)
-
-
-def _names(source: SimulatedScenario) -> tuple[str, str]:
-    first = "the data's own scenario" if source.file is None else str(source.file)
-    return first, str(source.versus)

@@ -68,7 +68,7 @@ class AxisChart:
 
     @property
     def caption(self) -> str:
-        """The meaning of each kind of mark that is drawn."""
+        """Meaning of the marks that are drawn."""
         words = {
             "band": "Band: up to the worst additive attack of the same power.",
             "line": "Line: exact theory.",

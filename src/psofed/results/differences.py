@@ -22,6 +22,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.numbers import json_object, to_decibels
 from psofed.common.types import FloatArray
 from psofed.render import Report, Reported
+from psofed.render.numbers import shortened
 from psofed.results.estimates import CONFIDENCE, is_heavy_tailed, is_unfair, sign_test_rank, students_factor
 from psofed.results.metrics import label_of
 from psofed.scenario.describe import dotted_fields
@@ -258,10 +259,8 @@ def difference(a: "SimulationResult", b: "SimulationResult") -> Difference:
     Parameters
     ----------
     a, b : SimulationResult
-        Of any two scenarios. Equal seeds and fleets make the trials pairs on equal draws.
-    paired : bool, optional
-        True refuses results that are not pairs; False takes them as unrelated; by default pairs are used where there
-        are some, and otherwise `Difference.reasons` says why not.
+        Of any two scenarios with equal seeds and fleets, so that their trials are pairs on equal draws; others are
+        refused by name.
 
     Returns
     -------
@@ -333,8 +332,7 @@ def name_by_settings(first: "Scenario", second: "Scenario") -> tuple[str, str]:
 
 
 def _plain(value: Any) -> str:
-    text = "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 24 else f"{text[:23]}…"
+    return shortened("none" if value is None else f"{value:g}" if isinstance(value, float) else str(value), 24)
 
 
 def check_pairs(first: "Scenario", second: "Scenario") -> None:

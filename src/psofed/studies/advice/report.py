@@ -290,20 +290,22 @@ def _next_step(advice: "Advice") -> NextStep | None:
     federation = advice.federation
     if len(advice.stations) == 1 or federation.stepsize is None:
         return None
-    left_out = f"--leave-out {shlex.quote(','.join(advice.left_out))} " if advice.left_out else ""
+    rows = advice.scenario.own_data
+    left_out = "" if rows is None else ",".join(rows.settings.leave_out)
+    words = f"--leave-out {shlex.quote(left_out)} " if left_out else ""
     changes = (
         f"--set num_shared={federation.num_shared} --set stepsize={federation.stepsize:.3g} "
         f"--set num_participants={advice.scenario.num_participants}"
     )
-    return NextStep("Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {left_out}{changes}")
+    return NextStep("Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {words}{changes}")
 
 
 def _gains(title: str, rows: Sequence[tuple[str, Gain]], starred: frozenset[int] = frozenset()) -> RowChart:
     values, low, high = 100 * np.array([(gain.value, *gain.interval) for _, gain in rows]).T
     is_far = np.isfinite(values) & (values < -100.0)  # the rest could not be told apart
-    limits = (-100.0, max(float(np.nanmax(high)), 10.0)) if is_far.any() else None
+    limits = (-100.0, float(np.nanmax(high[~is_far], initial=10.0))) if is_far.any() else None
     names = tuple(shortened(name, 40) for name, _ in rows)
-    scale = Scale("reduction of the error (%), 95 % intervals", limits=limits)
+    scale = Scale("error reduction (%), 95 % intervals", limits=limits)
     return RowChart(title, scale, names, values, low, high, starred)
 
 
