@@ -380,6 +380,23 @@ def test_worker_processes(tmp_path: Path) -> None:
         worker.close()
 
 
+def test_a_worker_that_was_closed_starts_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of the server, its processes end before the threads that listen to them."""
+    worker = Worker.__new__(Worker)
+    worker._closed, calls = False, []
+
+    class Connection:
+        def poll(self, seconds: float) -> bool:
+            worker.close()
+            raise EOFError
+
+    worker._connection = Connection()
+    for name in ("_start", "_end"):
+        monkeypatch.setattr(worker, name, lambda name=name: calls.append(name), raising=False)
+    worker._listen()
+    assert calls == ["_end"]
+
+
 def test_without_panel_one_line_says_what_to_install() -> None:
     code = "import sys; sys.modules['panel'] = None; from psofed.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "explore", "--no-browser"], capture_output=True, text=True)
