@@ -22,6 +22,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.numbers import json_object, to_decibels
 from psofed.common.types import FloatArray
 from psofed.render import Report, Reported
+from psofed.render.charts import RowChart, Scale
 from psofed.render.numbers import shortened
 from psofed.results.estimates import CONFIDENCE, is_heavy_tailed, is_unfair, sign_test_rank, students_factor
 from psofed.results.metrics import label_of
@@ -30,7 +31,6 @@ from psofed.scenario.describe import dotted_fields
 if TYPE_CHECKING:
     import pandas
 
-    from psofed.render.charts import RowChart
     from psofed.results.simulation import SimulationResult
     from psofed.scenario import Scenario
 
@@ -246,11 +246,14 @@ class Difference(Reported):
         ]
         return pandas.DataFrame(rows)
 
-    def chart(self) -> "RowChart":
+    def chart(self) -> RowChart:
         """Return the difference of every metric with its interval."""
-        from psofed.results.reports.difference import difference_chart
-
-        return difference_chart(self)
+        values = self.metrics.values()
+        middle, low, high = np.array([(value.decibels, *value.interval) for value in values]).T
+        names = tuple(label_of(metric).title for metric in self.metrics)
+        scale = Scale("difference (dB), negative is better; 95 % intervals")
+        size = (7.2, 1.2 + 0.4 * len(names))
+        return RowChart(" − ".join(self.names), scale, names, middle, low, high, size=size)
 
 
 def difference(a: "SimulationResult", b: "SimulationResult") -> Difference:

@@ -342,7 +342,7 @@ class SimulationResult(Reported):
         save_dataset(self.to_dataset(), path)
 
     def report(self) -> Report:
-        """Return what was found: a headline, tables, notes, charts and what to try next."""
+        """Return what was found: a headline, tables, notes, a chart and what to try next."""
         from psofed.results.reports.simulation import simulation_report
 
         return simulation_report(self)

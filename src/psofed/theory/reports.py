@@ -76,7 +76,7 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
         (table, _stepsizes(prediction)) if stepsizes else (table,),
         (*notes, *assumptions(scenario)),
         _prediction_step(prediction) if stepsizes or not prediction.is_stable else _check(prediction),
-        lambda: (prediction_chart(prediction),),
+        prediction.chart,
     )
 
 

@@ -79,7 +79,7 @@ def tuning_report(tuning: "Tuning") -> Report:
             f"psofed.simulate(scenario.replace({', '.join(f'{name}={value}' for name, value in design.items())}))",
             "psofed simulate FILE" + "".join(f" --set {name}={value}" for name, value in design.items()),
         ),
-        lambda: (tuning_chart(tuning),),
+        tuning.chart,
     )
 
 

@@ -3,10 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
-from psofed.render.charts import RowChart, Scale
 from psofed.render.numbers import fixed, percent, sentence_case, significant
 from psofed.results.differences import MetricDifference
 from psofed.results.metrics import label_of
@@ -48,7 +45,7 @@ def difference_report(compared: "Difference") -> Report:
         (table,),
         (),
         step,
-        lambda: (difference_chart(compared),),
+        compared.chart,
     )
 
 
@@ -90,13 +87,3 @@ def describe_difference(
     near, far = sorted((abs(low), abs(high)))
     reach = f"{fixed(far)} dB" if math.isfinite(far) else "∞"
     return f"The {title} of {first} is {size} (95 % interval: {fixed(near)} to {reach}).{tail}"
-
-
-def difference_chart(compared: "Difference") -> RowChart:
-    """Return the difference of every metric with its interval."""
-    first, second = compared.names
-    values = compared.metrics.values()
-    middle, low, high = np.array([(value.decibels, *value.interval) for value in values]).T
-    names = tuple(label_of(metric).title for metric in compared.metrics)
-    scale = Scale("difference (dB), negative is better; 95 % intervals")
-    return RowChart(f"{first} − {second}", scale, names, middle, low, high, size=(7.2, 1.2 + 0.4 * len(names)))
