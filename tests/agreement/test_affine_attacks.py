@@ -12,13 +12,13 @@ from scipy.optimize import brentq
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection, Uniform
-from psofed.scenario.changes import attack_from_mapping
+from psofed.scenario.accepted import as_part
 
 pytestmark = [pytest.mark.theory, pytest.mark.simulation, pytest.mark.takes(20)]
 
 
 def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
+    return as_part("attack", options)
 
 
 SYSTEMS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))

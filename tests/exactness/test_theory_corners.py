@@ -10,7 +10,7 @@ import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.attacks import SignFlip
 from psofed.drifts import RandomWalk
-from psofed.scenario.changes import attack_from_mapping
+from psofed.scenario.accepted import as_part
 from psofed.theory.iteration import Sources
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.theory, pytest.mark.takes(41)]
 
 
 def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
+    return as_part("attack", options)
 
 
 def scattered(**changes) -> Scenario:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Data, Scenario, Selection, draw_fleet
-from psofed.scenario.changes import attack_from_mapping
+from psofed.scenario.accepted import as_part
 from psofed.theory.prediction import Prediction
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.theory, pytest.mark.takes(28)]
 
 
 def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
+    return as_part("attack", options)
 
 
 SYSTEMS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))

@@ -9,7 +9,7 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Scenario, Selection
-from psofed.scenario.changes import attack_from_mapping
+from psofed.scenario.accepted import as_part
 from psofed.theory.iteration import NO_SOURCES, Sources
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.theory, pytest.mark.takes(18)]
 
 
 def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
+    return as_part("attack", options)
 
 
 MEASURED = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])

@@ -8,7 +8,7 @@ import pytest
 
 import psofed
 from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
-from psofed.scenario.changes import attack_from_mapping
+from psofed.scenario.accepted import as_part
 from psofed.theory import model, solve
 from psofed.theory.groups import gauss_rule, group_clients
 from psofed.theory.iteration import Sources
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.theory, pytest.mark.takes(28)]
 
 
 def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
+    return as_part("attack", options)
 
 
 ATTACKS = [

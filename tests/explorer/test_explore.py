@@ -257,6 +257,7 @@ def test_what_theory_does_not_cover_waits_for_simulate_and_then_has_values() -> 
     assert sentence(state, "network_mse").endswith("with stepsize 0.1: not simulated yet.")
     assert 'not "median"' in note(state)
     assert note(state).endswith("Press Simulate.")
+    assert [row.title for row in table(state)[1]] == ["values sent per iteration"]
     state.simulating = True
     assert (state.name, note(state).endswith("Simulating, 0 % …")) == ("simulating", True)
     point = Point(0.1, {"network_mse": ErrorLevel(0.1, 0.09, 0.11)}, trials=16)
@@ -285,12 +286,30 @@ def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
     chart.show(state_of(FLEET), "network_mse")
     assert len(chart._sources["present"].data["x"]) == 1
     assert chart.caption.startswith("Band: up to the worst additive attack")
+    line, band = (
+        {*zip(data["x"], data["y"], strict=True)} for data in (chart._sources[n].data for n in ("line", "band"))
+    )
+    assert len(band) > 0.8 * len(line)  # along the curve, also between the points whose worst attack is known
+    assert band <= line
     moved = state_of(FLEET)
     moved.theory = Theory()  # a setting has changed, and there is no answer yet
     for state in (moved, state_of(FLEET.replace(stepsize=3.0))):
         chart.show(state, "network_mse")
         assert chart._sources["present"].data["x"] == []
         assert len(chart._sources["line"].data["x"]) > 5
+
+
+def test_an_answer_to_a_page_that_was_closed_is_dropped() -> None:
+    """Otherwise the thread that listens to the process ends, and the process does not."""
+    pytest.importorskip("panel", reason="the explorer's extra is not installed")
+    from bokeh.document import Document
+
+    from psofed.explore.page import Session
+
+    session = Session.__new__(Session)
+    session._document = Document()
+    session._document.callbacks.destroy()
+    session._hear(1, Theory())
 
 
 # Files

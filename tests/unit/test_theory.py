@@ -13,10 +13,10 @@ import psofed
 from psofed import Attack, Data, Scenario, Selection
 from psofed.availabilities import Bernoulli
 from psofed.cli import app
-from psofed.explore.answers import Side, sentence
+from psofed.explore.answers import PageState, sentence
 from psofed.explore.exports import as_command
 from psofed.explore.steps import theory_steps
-from psofed.scenario.changes import attack_from_mapping
+from psofed.scenario.accepted import as_part
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.theory, pytest.mark.takes(21)]
 
 
 def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
+    return as_part("attack", options)
 
 
 RUNNER = CliRunner()
@@ -430,8 +430,8 @@ def test_a_delay_line_is_predicted_under_the_independence_assumption_if_asked(tm
     file.write_text(scenario.to_toml(), encoding="utf-8")
     printed = RUNNER.invoke(app, ["predict", str(file), "--theory", "independence", "--json"]).stdout
     assert json.loads(printed)["theory_title"] == "theory under the independence assumption"
-    side = Side({}, scenario, theory=next(theory_steps(scenario)))
-    assert sentence(side, "network_mse").startswith("Under the independence assumption, sharing 1 of 2")
+    state = PageState({}, scenario, theory=next(theory_steps(scenario)))
+    assert sentence(state, "network_mse").startswith("Under the independence assumption, sharing 1 of 2")
     assert "--theory independence" in as_command(scenario, (), is_predictable=True)
 
 

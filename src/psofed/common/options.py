@@ -133,6 +133,11 @@ def is_required(field: "dataclasses.Field[Any]") -> bool:
     return field.default is MISSING and field.default_factory is MISSING
 
 
+def default_of(field: "dataclasses.Field[Any]") -> Any:
+    """Return the default of a field that has one."""
+    return field.default_factory() if callable(field.default_factory) else field.default
+
+
 def check_option(name: str, field: "dataclasses.Field[Any]", value: Any, owner: Any = None) -> Any:
     """Return a clean `value` for a field, or raise an error that calls it `name`.
 

@@ -16,7 +16,7 @@ from psofed.engine.hooks import Method, run_method
 from psofed.engine.lanes import WIDTH
 from psofed.engine.network import Delays
 from psofed.engine.normals import fill_standard_normal, half_uniform_at, normals_at
-from psofed.engine.participants import NO_PRESENCE, AvailableClients, Choice, fill_places
+from psofed.engine.participants import NO_PRESENCE, AvailableClients, Choice
 from psofed.engine.streams import Stream
 from psofed.engine.tables import Table
 from psofed.parts.base import Drift
@@ -147,8 +147,6 @@ class Drawer:
             up = Choice(self._uplink, first, count, self._most, layout, present, knows)
         downloads, uploads, asked = down.reached, up.reached, up.asked
         if (exchanges < self._most).any():
-            if knows:
-                fill_places(present, layout.shift, layout.mask, layout.clients, asked, down.participants)
             is_asked = np.arange(self._most) < exchanges[:, None, None]
             downloads = uploads = np.broadcast_to(is_asked, down.participants.shape) & (
                 downloads if downloads.size else True

@@ -21,9 +21,9 @@ from psofed.engine.network import ChannelSide, DelaySide, weigh_by_delay
 from psofed.engine.rivals import RivalSide
 from psofed.engine.samples import NO_SERVER_SAMPLES, TrialSamples, draw_test_set, measure
 from psofed.engine.server import DefenceSide, aggregate, make_rule_side, mix_and_aggregate
-from psofed.engine.state import Setup, Uploads, copy
+from psofed.engine.state import Setup, Uploads, column, copy_array
 from psofed.engine.step import StepScratch, Tally, WordSource
-from psofed.engine.tables import Table, call, fields
+from psofed.engine.tables import Table, call
 from psofed.parts.base import Metric
 from psofed.parts.contexts import TrialState
 
@@ -122,7 +122,7 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
             if draws.byzantine.size:
                 set_byzantine(draws.byzantine, t, block.attack.attackers)
             if draws.learns.size:
-                copy(draws.learns[t], block.state.learns)
+                copy_array(draws.learns[t], block.state.learns)
             if stages.download == 0:
                 _download(t, block)
             elif exchanges[t] > 0:
@@ -160,7 +160,7 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
 def _download(t: int, block: TrialBlock) -> None:
     """Let all participants download their entries."""
     participants, entries = block.draws.participants, block.draws.downloaded
-    server, models, (_, shift, mask) = block.state.server, block.state.models, fields(block.layout)
+    server, models = block.state.server, block.state.models
     rows, shared, count = entries.shape[2], entries.shape[3], participants.shape[2]
     for trial in range(server.shape[0]):
         for r in range(rows):
@@ -168,34 +168,32 @@ def _download(t: int, block: TrialBlock) -> None:
                 i = entries[t, trial, r, m]
                 own = server[trial, i]
                 for p in range(r, count if rows == 1 else r + 1):
-                    k = np.int64(participants[t, trial, p])
-                    models[k >> shift, i, trial + (k & mask)] = own
+                    v, lane = column(block.layout, np.int64(participants[t, trial, p]), trial)
+                    models[v, i, lane] = own
 
 
 @kernel_part
 def _upload(t: int, block: TrialBlock) -> None:
     """Let the uploaders send their entries; NaN where a client is not reached."""
-    draws, models, (_, shift, mask) = block.draws, block.state.models, fields(block.layout)
-    uploaders, uploaded, reached, all_asked = draws.uploaders, draws.uploaded, draws.uploads, draws.asked
-    clients, entries, sent, rows, asked = fields(block.uploads)
+    models, uploads = block.state.models, block.uploads
+    uploaders, uploaded, reached = block.draws.uploaders, block.draws.uploaded, block.draws.uploads
+    clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
     _, trials, count = uploaders.shape
     masks, masks_sent, shared = uploaded.shape[2], entries.shape[1], uploaded.shape[3]
     for trial in range(trials):
-        rows[trial], asked[trial] = count, all_asked[t, trial]
-        for p in range(min(count, masks_sent)):
-            for m in range(shared):
-                entries[trial, p, m] = uploaded[t, trial, p if masks > 1 else 0, m]
+        uploads.rows[trial] = count
+        uploads.asked[trial] = block.draws.asked[t, trial]
         for p in range(count):
             k, r = np.int64(uploaders[t, trial, p]), p if masks > 1 else 0
             clients[trial, p] = k
+            v, lane = column(block.layout, k, trial)
             for m in range(shared):
-                sent[trial, p, m] = models[k >> shift, uploaded[t, trial, r, m], trial + (k & mask)]
-    if reached.size:
-        for trial in range(trials):
-            for p in range(count):
-                for m in range(shared):
-                    if not reached[t, trial, p]:
-                        sent[trial, p, m] = np.nan
+                i = uploaded[t, trial, r, m]
+                if p < masks_sent:
+                    entries[trial, p, m] = i
+                sent[trial, p, m] = models[v, i, lane]
+                if reached.size and not reached[t, trial, p]:
+                    sent[trial, p, m] = np.nan
 
 
 def aggregate_in_general(n: int, t: int, g: int, block: TrialBlock) -> None:
@@ -240,7 +238,8 @@ def _note_honest(t: int, block: TrialBlock) -> None:
         total, count = 0.0, 0
         for k in range(layout.clients):
             if not _is_byzantine(is_byzantine, trials, trial, k):
-                own = errors[k >> layout.shift, trial + (k & layout.mask)]
+                v, lane = column(layout, k, trial)
+                own = errors[v, lane]
                 total, count = fma(own, own, total), count + 1
         metrics[t, HONEST_MSE, trial] = total / count if count else np.nan
 
@@ -268,7 +267,7 @@ def _measure(method: Method, n: int, t: int, q: int, block: TrialBlock) -> None:
         for i in range(dimension):
             target[i] += moves[t, i, trial] if moves.size else 0.0
         for k in range(layout.clients):
-            v, lane = k >> layout.shift, trial + (k & layout.mask)
+            v, lane = column(layout, k, trial)
             own_errors[k] = errors[v, lane]
             if inputs.size and not inputs[t, k, :, 0].any():  # it has no sample
                 own_errors[k] = np.nan

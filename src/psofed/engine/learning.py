@@ -146,7 +146,7 @@ class Learning(Table):
         shape, first, keep, dimension = LMS, np.zeros(0), np.ones(stepsizes.size), scenario.dimension
         if learner.kind != "lms":
             first = np.asarray(learner.initial_memory(dimension), np.float64)
-            shape = ALONG_INPUT if learner.steps_along_input() else ANY
+            shape = ALONG_INPUT if learner.defines("gain") else ANY
         if shape == ALONG_INPUT:
             distinct, place = np.unique(stepsizes, return_inverse=True)
             keep = np.array([learner.keep(float(stepsize)) for stepsize in distinct])[place]

@@ -12,12 +12,12 @@ from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Method, options_of, padded, run_method
 from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.normals import counter_at, fill_draws, uniform_at
-from psofed.engine.state import Uploads, copy
+from psofed.engine.state import Uploads, column, copy_array, entry_at, has_arrived
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import Table, call, fields
+from psofed.engine.tables import Table, call
 from psofed.parts.contexts import Departure, Transmission
 from psofed.parts.network import Channel, Delay
-from psofed.parts.plain import LARGEST, check_size
+from psofed.parts.plain import check_size
 from psofed.parts.vectors import part_of
 
 if TYPE_CHECKING:
@@ -35,53 +35,48 @@ MOST_PENDING = 2_000_000
 @register_jitable
 def read_server(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: write what each participant receives from the server into ``block.down.messages``, NaN if nothing."""
-    draws, down, server, models = block.draws, block.down, block.state.server, block.state.models
-    participants, entries, reached = draws.participants, draws.downloaded, draws.downloads
-    clients, message_entries, received, _, _ = fields(down.messages)
-    receiver, target, has_channels = down.receiver, down.target, down.addresses.size > 0
-    left, (_, shift, mask) = block.defence.watching.left, fields(block.layout)
-    hold_models, excludes = not block.rival.is_on, block.defence.excludes_downloads
+    draws, down, models, reached = block.draws, block.down, block.state.models, block.draws.downloads
+    entries, received = down.messages.entries, down.messages.sent
+    has_channels, hold_models = down.addresses.size > 0, not block.rival.is_on
     trials, count, shared = received.shape
     for trial in range(trials):
         for p in range(count):
-            k = np.int64(participants[t, trial, p])
-            clients[trial, p] = k
+            k = np.int64(draws.participants[t, trial, p])
+            down.messages.clients[trial, p] = k
             takes = reached.size == 0 or reached[t, trial, p]
-            takes = takes and not (excludes and left[trial, k] != 0)
-            row = p if message_entries.shape[1] > 1 else 0
+            if block.defence.excludes_downloads:
+                takes = takes and block.defence.watching.left[trial, k] == 0
+            row, (v, lane) = p if entries.shape[1] > 1 else 0, column(block.layout, k, trial)
             for m in range(shared):
-                i = entries[t, trial, row, m] if hold_models else m
-                message_entries[trial, row, m] = i
-                received[trial, p, m] = server[trial, i] if takes else np.nan
+                i = draws.downloaded[t, trial, row, m] if hold_models else m
+                entries[trial, row, m] = i
+                received[trial, p, m] = block.state.server[trial, i] if takes else np.nan
                 if has_channels:
-                    receiver[trial, p, m] = models[k >> shift, i, trial + (k & mask)] if hold_models else target[i]
+                    down.receiver[trial, p, m] = models[v, i, lane] if hold_models else down.target[i]
     _transmit_all(n, down)
 
 
 def download_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: let the participants that are reached, and not excluded, download their entries."""
     read_server(n, t, g, block)
-    models, (_, shift, mask) = block.state.models, fields(block.layout)
-    clients, entries, received, _, _ = fields(block.down.messages)
+    messages, received = block.down.messages, block.down.messages.sent
     for trial in range(received.shape[0]):
         for p in range(received.shape[1]):
-            k = np.int64(clients[trial, p])
+            v, lane = column(block.layout, np.int64(messages.clients[trial, p]), trial)
             for m in range(received.shape[2]):
-                i, value = entries[trial, p if entries.shape[1] > 1 else 0, m], received[trial, p, m]
+                value = received[trial, p, m]
                 if value == value:
-                    models[k >> shift, i, trial + (k & mask)] = value
+                    block.state.models[v, entry_at(messages, trial, p, m), lane] = value
 
 
 def deliver(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: pass uploads through channels, and send them on their way."""
-    uploads, server, receiver = block.uploads, block.state.known, block.up.receiver
+    uploads, receiver = block.uploads, block.up.receiver
     if block.up.addresses.size:
-        entries, rows = uploads.entries, uploads.rows
         for trial in range(receiver.shape[0]):
-            for p in range(rows[trial]):
+            for p in range(uploads.rows[trial]):
                 for m in range(receiver.shape[2]):
-                    i = entries[trial, p if entries.shape[1] > 1 else 0, m]
-                    receiver[trial, p, m] = server[trial, i]
+                    receiver[trial, p, m] = block.state.known[trial, entry_at(uploads, trial, p, m)]
         _transmit_all(n, block.up)
     if block.delay.is_on:
         _pass_time(n, block.draws.durations[t], block.delay, block.state.server, uploads)
@@ -145,25 +140,25 @@ def _transmit_all(n: int, side: ChannelSide) -> None:
 def _transmit(method: Method, n: int, k: int, c: int, side: ChannelSide) -> None:
     stream, draws, memory, num_clients = side.streams[c], side.draws[c], side.memory, side.num_clients
     target, receiver, words, numbers, places = side.target, side.receiver, side.words, side.numbers, side.places
-    clients, entries, sent, rows, _ = fields(side.messages)
+    messages, clients, sent = side.messages, side.messages.clients, side.messages.sent
     trials, most, size = sent.shape
     width, padded_size = target.size + 1, numbers.size - 3 * size
     values, own = part_of(numbers, padded_size, (size,)), part_of(numbers, padded_size + size, (size,))
     out = part_of(numbers, padded_size + 2 * size, (size,))
     for trial in range(trials if draws else 0):
-        for p in range(rows[trial]):
+        for p in range(messages.rows[trial]):
             # The first word is the message's own.
             first = (n * num_clients + np.int64(clients[trial, p])) * width + 1
             for m in range(size):
-                i = entries[trial, p if entries.shape[1] > 1 else 0, m]
-                words[(trial * most + p) * size + m] = counter_at(stream, trial, first + i)
+                word = counter_at(stream, trial, first + entry_at(messages, trial, p, m))
+                words[(trial * most + p) * size + m] = word
     if draws:
         fill_draws(draws == _NORMALS, words, trials * most * size, numbers)
     for trial in range(trials):
-        for p in range(rows[trial]):
+        for p in range(messages.rows[trial]):
             is_sent = False
             for m in range(size):
-                i, value = entries[trial, p if entries.shape[1] > 1 else 0, m], sent[trial, p, m]
+                i, value = entry_at(messages, trial, p, m), sent[trial, p, m]
                 is_sent = is_sent or value == value
                 places[m] = i
                 values[m], own[m] = target[i] - value, target[i] - receiver[trial, p, m]
@@ -238,14 +233,12 @@ def _pass_time(n: int, durations: IntArray, side: DelaySide, server: FloatArray,
     participants = pending // ring
     for trial in range(trials):
         for p in range(participants):
-            is_sent, number = False, n % ring * participants + p
-            for m in range(shared if p < uploads.rows[trial] else 0):
-                is_sent = is_sent or abs(sent[trial, p, m]) <= LARGEST
+            is_sent, number = p < uploads.rows[trial] and has_arrived(sent[trial, p]), n % ring * participants + p
             ages[trial, number] = durations[trial, p] if is_sent else -1
             if is_sent:
                 pending_clients[trial, number] = clients[trial, p]
-                copy(entries[trial, p], pending_entries[trial, number])
-                copy(sent[trial, p], pending_sent[trial, number])
+                copy_array(entries[trial, p], pending_entries[trial, number])
+                copy_array(sent[trial, p], pending_sent[trial, number])
         count = 0
         for age in range(ring - 1, -1, -1):  # the oldest first
             first = (n - age) % ring * participants

@@ -11,7 +11,7 @@ import numpy as np
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import Method, run_method
-from psofed.engine.lanes import WIDTH, empty_lanes, filled, load, pick, spread, store
+from psofed.engine.lanes import WIDTH, empty_lanes, filled, load, store
 from psofed.engine.normals import bounded, mix_word, unit_uniform
 from psofed.engine.state import Layout
 from psofed.engine.step import WordSource
@@ -20,11 +20,6 @@ from psofed.engine.tables import KernelTable, Table
 from psofed.parts.contexts import Presence
 from psofed.parts.network import Availability
 from psofed.parts.plain import check_size
-
-# Up to this many participants are drawn for sixteen trials at once.
-_FEW = 12
-
-_32 = np.uint64(32)
 
 NO_PRESENCE: BoolArray = np.zeros((0, 0, 0), np.bool_)
 
@@ -47,15 +42,13 @@ class Choice(Table):
     Attributes
     ----------
     participants : int array (T, L, P)
-        The participants; places that stay empty hold client 0.
+        The participants; places that stay empty hold different clients that are not available.
     reached : bool array (T, L, P), or empty
         Whether there is an available client in each place; empty if all clients are available.
     asked : int array (T, L)
         How many participants are asked to upload.
     numbers, swapped : int arrays (K,) and (P,)
         Scratch.
-    lanes, scratch : arrays (2, 16) and (3, P, 16)
-        The streams as lanes, and scratch to draw few participants of many trials.
     """
 
     def __init__(
@@ -73,9 +66,6 @@ class Choice(Table):
         self.present, self.only_present = present, only_present and present.size > 0
         self.numbers = np.arange(layout.clients, dtype=np.int32)
         self.swapped = np.empty(most, np.int64)
-        self.lanes: WordArray = filled(0, 2, WIDTH, dtype=np.uint64)
-        self.lanes[:, : stream.shape[1]] = stream[:, :WIDTH]
-        self.scratch: WordArray = empty_lanes(3, most if most <= _FEW else 0, WIDTH, dtype=np.uint64)
         self.participants: IndexArray = np.empty(shape, np.int32)
         self.reached = np.empty(shape if present.size else (0, 0, 0), np.bool_)
         self.asked = np.full(shape[:2], most)
@@ -94,10 +84,7 @@ def _fill(first: int, choice: Choice) -> None:
     out, reached, asked, only_present = choice.participants, choice.reached, choice.asked, choice.only_present
     shift, mask = choice.layout.shift, choice.layout.mask
     iterations, trials, participants = out.shape
-    in_lanes = participants <= _FEW and 1 < trials <= WIDTH and not only_present
     for t in range(iterations):
-        if in_lanes:
-            _choose_in_lanes(first + t, choice.lanes, choice.scratch, numbers.size, out[t])
         for trial in range(trials):
             gamma = stream[1, trial]
             word = stream[0, trial] + np.uint64((first + t) * participants) * gamma
@@ -108,16 +95,16 @@ def _fill(first: int, choice: Choice) -> None:
                     numbers[size] = k
                     size += int(present[t, k >> shift, trial + (k & mask)])
                 asked[t, trial] = min(participants, size)
-            if not in_lanes:
-                _choose(word, gamma, size, numbers, swapped, out[t, trial])
+            _choose(word, gamma, size, numbers, swapped, out[t, trial])
+            if only_present and size < participants:  # each client at most once, also in places that stay empty
+                for k in range(numbers.size):
+                    if not present[t, k >> shift, trial + (k & mask)]:
+                        if size < participants:
+                            out[t, trial, size] = k
+                        size += 1
             for p in range(participants if present.size else 0):
-                if only_present:
-                    reached[t, trial, p] = p < size
-                    if p >= size:
-                        out[t, trial, p] = 0
-                else:
-                    client: Any = np.int64(out[t, trial, p])
-                    reached[t, trial, p] = present[t, client >> shift, trial + (client & mask)]
+                client: Any = np.int64(out[t, trial, p])
+                reached[t, trial, p] = present[t, client >> shift, trial + (client & mask)]
 
 
 @kernel_part
@@ -134,45 +121,6 @@ def _choose(
         out[c] = numbers[c]
     for c in range(count - 1, -1, -1):
         numbers[c], numbers[swapped[c]] = numbers[swapped[c]], numbers[c]
-
-
-@kernel_part
-def _choose_in_lanes(n: int, lanes: WordArray, scratch: WordArray, size: int, out: IndexArray) -> None:
-    """Do the same for sixteen trials at once, whose streams are ``lanes`` (2, 16), without an array to swap in.
-
-    What stands in a place is followed through the swaps before: ``scratch`` (3, P, 16) has the place that each of them
-    swapped with, what it put there, and what was chosen.
-    """
-    trials, count = out.shape
-    gamma, last = load(lanes, WIDTH), count * WIDTH
-    word = load(lanes, 0) + np.uint64(n * count) * gamma
-    for c in range(count):
-        place = np.uint64(c) + (((mix_word(word) >> _32) * np.uint64(size - c)) >> _32)
-        chosen, displaced = place, spread(np.uint64(c))
-        word = word + gamma
-        for earlier in range(c):
-            swapped, moved = load(scratch, earlier * WIDTH), load(scratch, last + earlier * WIDTH)
-            chosen = pick(swapped ^ place, chosen, moved)
-            displaced = pick(swapped ^ spread(np.uint64(c)), displaced, moved)
-        store(scratch, c * WIDTH, place)
-        store(scratch, last + c * WIDTH, displaced)
-        store(scratch, 2 * last + c * WIDTH, chosen)
-    for trial in range(trials):
-        for c in range(count):
-            out[trial, c] = scratch[2, c, trial]
-
-
-@compiled
-def fill_places(present: BoolArray, shift: int, mask: int, num_clients: int, counts: IntArray, out: IndexArray) -> None:
-    """Put different clients that are not ``present`` (T, V, 16) into places of ``out`` (T, L, P) beyond ``counts``."""
-    iterations, trials, participants = out.shape
-    for t in range(iterations):
-        for trial in range(trials):
-            place = counts[t, trial]
-            for k in range(num_clients):
-                if place < participants and not present[t, k >> shift, trial + (k & mask)]:
-                    out[t, trial, place] = k
-                    place += 1
 
 
 class AvailableClients:

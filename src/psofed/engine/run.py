@@ -43,7 +43,7 @@ def is_plain(scenario: "Scenario") -> bool:
         and scenario.drift is None
         and scenario.learner.kind == "lms"
         and scenario.algorithm.holds_models
-        and not any(attack.poisons_samples() for attack in scenario.attacks)
+        and not any(attack.defines("poison") for attack in scenario.attacks)
     )
 
 

@@ -45,6 +45,12 @@ class Layout(NamedTuple):
         return ((self.clients - 1) >> self.shift) + 1
 
 
+@register_jitable
+def column(layout: Layout, client: Any, trial: int) -> tuple[int, int]:
+    """Return the vector and the lane of a client in a trial."""
+    return client >> layout.shift, trial + (client & layout.mask)
+
+
 def make_layout(clients: int, over_clients: bool) -> Layout:
     """Return the layout with clients as lanes, or with trials as lanes."""
     return Layout(clients, 4, WIDTH - 1) if over_clients else Layout(clients, 0, 0)
@@ -84,9 +90,12 @@ class Work(Table):
     ----------
     numbers, flags : array (any,)
         Numbers by upload or entry, and which of them were sent.
-    row_of, entry_of, counts : int array (D,), (any,), (any,)
-        Where each entry stands among those shared, −1 between calls, and back; how many numbers there are of each, or
-        which uploads: 0 between calls.
+    row_of, entry_of : int array (D,), (any,)
+        Where each entry stands among those shared, −1 between calls, and back.
+    counts : int array (D,)
+        How many numbers there are of each entry: 0 between calls.
+    order : int array (P,)
+        Uploads, or whose they are.
     """
 
     def __init__(self, participants: int, shared: int, dimension: int, over_vectors: bool = True) -> None:
@@ -97,7 +106,8 @@ class Work(Table):
         self.flags = np.empty(participants * most if over_vectors else 0, np.bool_)
         self.row_of = np.full(dimension, -1)
         self.entry_of = np.empty(most, np.int64)
-        self.counts = np.zeros(max(dimension, participants), np.int64)
+        self.counts = np.zeros(dimension, np.int64)
+        self.order = np.empty(participants, np.int64)
 
 
 class State(Table):
@@ -211,7 +221,7 @@ class Setup:
             scenario.pre_aggregation is not None
             or scenario.aggregation.over == "vectors"
             or scenario.defence is not None
-            or any(attack.crafts_vectors() or attack.knows in SEES_OTHERS for attack in scenario.attacks)
+            or any(attack.defines("craft") or attack.knows in SEES_OTHERS for attack in scenario.attacks)
         )
         joined = max(scenario.most_uploads, self.participants)
         return Work(joined, self.most_numbers, dimension, over_vectors)
@@ -223,7 +233,7 @@ class Setup:
 
 
 @kernel_part
-def copy(source: NDArray[Any], out: NDArray[Any]) -> None:
+def copy_array(source: NDArray[Any], out: NDArray[Any]) -> None:
     """Copy an array of the same shape; assigning it takes Numba seconds to compile."""
     numbers, copies = part_of(source, 0, (source.size,)), part_of(out, 0, (out.size,))
     for i in range(numbers.size):
@@ -235,6 +245,15 @@ def entry_at(uploads: Uploads, trial: int, p: int, m: int) -> int:
     """Return the entry of an upload's m-th number."""
     entry: int = uploads.entries[trial, p if uploads.entries.shape[1] > 1 else 0, m]
     return entry
+
+
+@register_jitable
+def has_arrived(numbers: FloatArray) -> bool:
+    """Tell whether any number of an upload is sent, and not too large."""
+    arrived = False
+    for number in numbers:
+        arrived = arrived or abs(number) <= LARGEST
+    return arrived
 
 
 @register_jitable

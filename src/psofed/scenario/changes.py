@@ -8,10 +8,9 @@ from typing import Any
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
 from psofed.common.suggest import closest
 from psofed.common.toml import parse_toml
-from psofed.parts.base import Attack
 from psofed.parts.part import Part
 from psofed.parts.registry import find_part
-from psofed.scenario.accepted import DEFAULT_KIND, as_part, plain_value
+from psofed.scenario.accepted import DEFAULT_KIND, plain_value
 from psofed.scenario.mapping import (
     CHANNEL_TABLES,
     NAMED,
@@ -129,21 +128,6 @@ def _part_of(family: str, values: Mapping[str, Any], key: str = "kind") -> Any:
 def _has_option(family: str, values: Mapping[str, Any], key: str) -> bool:
     part = _part_of(family, values)
     return part is None or key in ("kind", "strength") or key in part.options()
-
-
-def attack_from_mapping(values: Mapping[str, Any]) -> Attack:
-    """Make an attack from the fields of an ``[attack]`` table; a strength replaces the value it addresses.
-
-    Examples
-    --------
-    >>> attack_from_mapping({"kind": "sign-flip", "num_byzantine": 1, "scale": 1.0, "strength": 3.0}).scale
-    3.0
-    """
-    fields = dict(values)
-    if "strength" in fields:
-        fields = set_values({"attack": fields}, {"attack.strength": fields["strength"]})["attack"]
-    attack: Attack = as_part("attack", fields)
-    return attack
 
 
 def parse_setting(text: str, option: str = "--set") -> tuple[str, Any]:

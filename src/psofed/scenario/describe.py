@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from psofed.common.options import option_of
+from psofed.common.options import default_of, option_of
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.part import Part
 from psofed.render import Column, Report, Table
@@ -97,8 +97,7 @@ def changed_fields(value: Any, **defaults: Any) -> dict[str, Any]:
     changed = {}
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
-        default = field.default_factory() if callable(field.default_factory) else field.default
-        if field.repr and field.init and not _same(content, defaults.get(field.name, default)):
+        if field.repr and field.init and not _same(content, defaults.get(field.name, default_of(field))):
             changed[field.name] = content
     return changed
 

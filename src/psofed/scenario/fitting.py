@@ -110,7 +110,8 @@ def _check_attack(scenario: "Scenario") -> None:
         for place, client in enumerate(attack.clients):
             if not isinstance(client, str):  # names can only be checked against data
                 check_integer(f"{table}.clients[{place}]", client, 0, num_clients - 1, "num_clients - 1")
-    if isinstance(scenario.attack, AttackGroups) and not scenario.attack.has_names:
+    has_names = any(isinstance(client, str) for attack in scenario.attacks for client in attack.clients)
+    if isinstance(scenario.attack, AttackGroups) and not has_names:
         scenario.attack.byzantine_mask(num_clients)  # refuses clients that two groups claim
 
 

@@ -175,7 +175,7 @@ def trials_with_attacks(scenario: Scenario, tail: int) -> float:
     """
     rate = 0.0
     for attack in scenario.attacks:
-        share = 1.0 if attack.poisons_samples() else scenario.participation_probability
+        share = 1.0 if attack.defines("poison") else scenario.participation_probability
         rate += attack.num_byzantine * attack.probability * share
     return _FEWEST_ATTACKED / -math.expm1(-rate * tail) if rate > 0.0 else 0.0
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import PsofedError
+from psofed.common.logs import OncePerChange
 from psofed.federation.client.state import ClientState, MemoryStore
 from psofed.federation.protocol import messages
 from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload
@@ -29,7 +30,6 @@ _log = logging.getLogger("psofed.federation")
 
 MISSED, CURRENT = "missed", "current"
 PRIVACY = "psofed.privacy"
-DIVERGED = "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class Gateway:
     privacy: Private | None = None
     corruption: Corruption | None = None
     arrived: Callable[[MemoryStore], None] | None = None
-    _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    _is_news: OncePerChange = field(default_factory=OncePerChange, init=False, repr=False, compare=False)
 
     def names(self) -> tuple[str, ...] | None:
         """Return the clients of a gateway; None if the node is not a gateway."""
@@ -165,13 +165,11 @@ class Gateway:
         reports it, and the others continue; where one is asked, the exception is raised to the caller.
         """
         names = self.names()
-        if refused := sorted(set(instruction.refused) - self._refused):
+        if self._is_news("refused", refused := listed(instruction.refused)) and refused:
             _log.warning(
                 "the server refuses clients that belong to other nodes, or are more than this node may have: %s",
-                listed(refused),
+                refused,
             )
-        self._refused.clear()
-        self._refused.update(instruction.refused)
         memory = store.recall(instruction.session, instruction.node)
         replies: list[Reply] = []
         changed: dict[str, ClientState] = {}
@@ -221,7 +219,7 @@ class Gateway:
 
         if self.catch_up and elapsed > 1:
             missed = train(MISSED, model.copy(), kept, records)
-            model, kept, records = _finite(missed.model), missed.kept, missed.records
+            model, kept, records = check_finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
         assert task.values is not None  # decode_instruction gives values with every kind
         indices, whole = _indices(instruction, task, n), task.kind == messages.FULL
@@ -237,7 +235,7 @@ class Gateway:
         if self.privacy is not None:
             spent = records.get(PRIVACY) or {"secret": secrets.token_hex(32), "uploads": 0}
             records = {**records, PRIVACY: {**spent, "uploads": spent["uploads"] + 1}}
-        model = _finite(learned.model)
+        model = check_finite(learned.model)
         following = ClientState(
             instruction.epoch, n, layout, model, learned.kept, examples, metrics, records, downloaded
         )
@@ -307,9 +305,12 @@ def _indices(instruction: Instruction, task: ClientTask, n: int) -> Indices:
     return instruction.masks.indices(n, client_number(node_number(instruction.node), task.client))
 
 
-def _finite(model: Vector) -> Vector:
+def check_finite(model: Vector) -> Vector:
+    """Return a model, or raise a PsofedError if training has diverged."""
     if not np.isfinite(model).all():
-        raise PsofedError(DIVERGED)
+        raise PsofedError(
+            "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
+        )
     return model
 
 

@@ -147,8 +147,8 @@ class Node:
 TEND_EVERY = 0.2  # seconds
 
 
-def serve(node: Node, link: Link, ended: threading.Event) -> None:
-    """Work until `ended` is set; nothing that a server sends ends a node."""
+def serve(node: Node, link: Link, ended: threading.Event, beat: Callable[[], None] = lambda: None) -> None:
+    """Work until `ended` is set, and `beat` as a sign of life; nothing that a server sends ends a node."""
     announced, tended = b"", -TEND_EVERY
     try:
         while not ended.is_set():
@@ -163,6 +163,7 @@ def serve(node: Node, link: Link, ended: threading.Event) -> None:
             now = scheduler().monotonic()
             if now - tended >= TEND_EVERY:
                 tended = now
+                beat()
                 node.tend()
                 body = node.announcement()
                 if body != announced:

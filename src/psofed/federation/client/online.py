@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
-from psofed.federation.client.gateway import CURRENT, DIVERGED, MISSED, TrainingRequest, TrainingResult
+from psofed.federation.client.gateway import CURRENT, MISSED, TrainingRequest, TrainingResult, check_finite
 from psofed.federation.client.sources import (
     Position,
     Samples,
@@ -117,10 +117,8 @@ class OnlineRegression:
             return None
         model = state.model.copy()
         stream = self._learn(model, stream, pending)
-        if not np.isfinite(model).all():
-            raise PsofedError(DIVERGED)
         stream = replace(stream, errors=stream.errors[-_ERRORS_KEPT:])
-        return replace(state, model=model, records={**state.records, STREAM: stream})
+        return replace(state, model=check_finite(model), records={**state.records, STREAM: stream})
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
         if self._chosen is None or self._chosen[0] != columns:
@@ -295,17 +293,13 @@ def read_stream(records: Mapping[str, Any]) -> ClientStream:
 
 
 def _report(errors: NDArray[np.float64], rounds: int, n: int, phase: str) -> dict[str, Any]:
-    report: dict[str, Any] = {}
+    """Return the metrics of a phase that has lasted some `rounds`, the last of which is n."""
     if not len(errors):
-        return report
+        return {}
     squared = np.square(errors)
-    mean = float(squared.mean())
-    report["squared-errors"] = [mean]
-    if rounds > 1:
-        # As many samples belong to each round, but for one more or less in a stream that does not keep time.
-        parts = np.array_split(squared, min(rounds, len(squared)))  # rounds beyond the samples would have none
-        report["squared-errors"] = [float(part.mean()) for part in parts][-_ERRORS_REPORTED:]
+    # As many samples belong to each round, but for one more or less in a stream that does not keep time.
+    parts = np.array_split(squared, min(rounds, len(squared)))  # rounds beyond the samples would have none
+    report: dict[str, Any] = {"squared-errors": [float(part.mean()) for part in parts][-_ERRORS_REPORTED:]}
     if phase == CURRENT:
-        report["mse"] = mean
-        report["last-round"] = n
+        report |= {"mse": float(squared.mean()), "last-round": n}
     return report

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -108,18 +108,9 @@ class Source(Protocol):
         ...
 
 
-@runtime_checkable
-class NamedSource(Source, Protocol):
-    """A source that knows whether its columns have names, and finds those of a run."""
-
-    def choose(self, columns: ColumnNames | None) -> Source:
-        """Return the same source with the run's columns in the run's order, or refuse; None: they have no names."""
-        ...
-
-
 def source_of_run(source: Source, columns: ColumnNames | None) -> Source:
     """Return `source` with the columns of a run; a PsofedError says what does not fit."""
-    if isinstance(source, NamedSource):
+    if isinstance(source, TableSource):
         return source.choose(columns)
     if columns is not None:
         raise PsofedError(f"this node's columns have no names; the run's columns are {columns}")

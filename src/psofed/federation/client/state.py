@@ -14,7 +14,7 @@ from typing import Any
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
-from psofed.federation.protocol.archive import from_archive, read_file, to_archive
+from psofed.federation.protocol.archive import from_archive, read_archive, to_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.names import node_number
 
@@ -96,7 +96,15 @@ class NodeMemory:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "NodeMemory":
         """Read what :meth:`to_bytes` gave; a PsofedError says what is wrong with it."""
-        document, _ = from_archive(data, where, KIND, STATE_FORMAT)
+        return cls._of(from_archive(data, where, KIND, STATE_FORMAT), where)
+
+    @classmethod
+    def load(cls, path: Path) -> "NodeMemory":
+        """Read a file; a PsofedError says what is wrong with it."""
+        return cls._of(read_archive(path, KIND, STATE_FORMAT), str(path))
+
+    @classmethod
+    def _of(cls, document: Mapping[str, Any], where: str) -> "NodeMemory":
         try:
             layouts = [ModelLayout.from_text(text) for text in document["layouts"]]
             clients = {
@@ -106,11 +114,6 @@ class NodeMemory:
             return cls(str(document["session"]), str(document["node"]), clients)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise PsofedError(f"{where} is not a client's state: {error}") from None
-
-    @classmethod
-    def load(cls, path: Path) -> "NodeMemory":
-        """Read a file; a PsofedError says what is wrong with it."""
-        return cls.from_bytes(read_file(path, KIND), str(path))
 
 
 @dataclass(eq=False)
@@ -150,7 +153,7 @@ class MemoryStore:
         memory = replace(memory, clients={**memory.clients, **changed})
         if self.folder is not None:
             newest = _path(self.folder, memory.node, memory.session)
-            write_atomically(newest, memory.to_bytes(), mode=0o600)
+            write_atomically(newest, memory.to_bytes())
             begin = newest.name.partition("-")[0] + "-"
             files = [self.folder / name for name in disk().names(self.folder) if name.startswith(begin)]
             files = [path for path in files if path.suffix == ".npz" and path != newest]

@@ -35,6 +35,9 @@ class ServerOptions(Settings):
         high=65535,
         text=f"port of mosquitto; 0 picks a free one; by default the last one used, or {DEFAULT_PORT}",
     )
+    federation: str = option(
+        default="federation", metavar="NAME", text="name of this federation in the broker's topics"
+    )
     metrics_port: int | None = option(default=None, low=0, high=65535, text="serve metrics for Prometheus on this port")
     metrics_host: str = option(default="127.0.0.1", text="address for --metrics-port")
 
@@ -64,8 +67,12 @@ class ClientOptions(NodeOptions):
         metavar="FILE",
         text="authority of the broker's certificate, if it is not the federation's own",
     )
+    federation: str = option(group=_CONNECTION, default="federation", metavar="NAME", text="name of the federation")
     home: Path | None = option(
         group=_CONNECTION, default=None, metavar="DIR", text="folder of this node; by default psofed-NAME"
+    )
+    predict_port: int | None = option(
+        group=_CONNECTION, default=None, low=0, high=65535, text="serve predictions on this port of 127.0.0.1"
     )
 
     @property

@@ -175,13 +175,14 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
     with only_one(home.server_lock, refusal), ExitStack() as stack:
         broker = None
         if options.broker:
-            endpoint = Endpoint.parse(options.broker, options.authority)
+            endpoint = Endpoint.parse(options.broker, options.authority, options.federation)
         else:
             _check_named(options.host, certificates, home)
             port = int(before.get("port", DEFAULT_PORT)) if options.port is None else options.port
             broker = Mosquitto(
-                home.logs, certificates, port or free_port(), options.host, on_line=partial(_audit_refusal, home)
-            )
+                home.logs, certificates, port or free_port(), options.host,
+                on_line=partial(_audit_refusal, home), federation=options.federation,
+            )  # fmt: skip
             broker.start()
             stack.callback(broker.stop)
             endpoint = broker.endpoint
@@ -194,7 +195,7 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
         identity = Identity(certificates.bundle(SERVER))
         hub = MqttHub(endpoint, identity, certificates.names)
         stack.callback(hub.close)
-        about = {"broker": str(endpoint), "port": endpoint.port}
+        about = {"broker": str(endpoint), "federation": endpoint.federation, "port": endpoint.port}
         write_json(home.server_info, about)
         yield FederationServer(home, hub, certificates, broker)
 

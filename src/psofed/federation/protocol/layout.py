@@ -87,23 +87,9 @@ got 'wind'.
         except (TypeError, ValueError, KeyError, AttributeError, PsofedError) as error:
             raise ValueError(f"not the names of columns: {error}") from None
 
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Read what :meth:`to_text` gave; any mistake in it raises ValueError."""
-        if len(text) > 2 * MAX_TEXT:
-            raise ValueError("not the names of columns: too long")
-        try:
-            return cls.from_mapping(json.loads(text))
-        except RecursionError:
-            raise ValueError("not the names of columns: nested too deeply") from None
-
     def to_mapping(self) -> dict[str, Any]:
         """Return plain values, as JSON holds them."""
         return {"features": list(self.features), "target": self.target}
-
-    def to_text(self) -> str:
-        """Return the names as one line of JSON."""
-        return json.dumps(self.to_mapping(), separators=(",", ":"))
 
     def check_same(self, features: Sequence[str], target: str, who: str) -> None:
         """Raise PsofedError if these are other columns, in whatever order; `who` begins the sentence."""

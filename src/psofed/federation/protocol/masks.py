@@ -61,7 +61,6 @@ class DerivedMasks:
     num_shared: int
     pattern: str = "random"
     coordinated: bool = True
-    derivation: int = DERIVATION
 
     def __post_init__(self) -> None:
         check_integer("seed", self.seed, 0, MAX_SEED)
@@ -69,8 +68,6 @@ class DerivedMasks:
         check_integer("num_shared", self.num_shared, 1, self.dimension, "dimension")
         check_choice("pattern", self.pattern, PATTERNS)
         check_boolean("coordinated", self.coordinated)
-        if self.derivation != DERIVATION:
-            raise InvalidValueError("derivation", self.derivation, f"{DERIVATION}, the one this psofed knows")
 
     def indices(self, round_number: int, node: int) -> Indices:
         """Return the sorted positions of the entries `node` exchanges in `round_number`, shape (M,)."""

@@ -177,7 +177,7 @@ def encode_instruction(instruction: Instruction) -> bytes:
         "shared": masks.num_shared,
         "pattern": masks.pattern,
         "coordinated": masks.coordinated,
-        "derivation": masks.derivation,
+        "derivation": DERIVATION,
         "digest": instruction.digest,
     }
     if instruction.layout is not None:

@@ -21,7 +21,7 @@ from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import reason_of, remove_leftovers, replace_by_link, write_atomically
 from psofed.common.scheduler import scheduler
-from psofed.federation.protocol.archive import read_archive, write_archive
+from psofed.federation.protocol.archive import read_archive, to_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.server.clients import Strikes
 from psofed.federation.server.step import RuleMemory
@@ -260,7 +260,7 @@ class CheckpointStore:
         """Complete a round."""
         self.history.save(state)
         numbered = self._file(state.round_number)
-        write_archive(numbered, _document(state))
+        write_atomically(numbered, to_archive(_document(state)))
         replace_by_link(numbered, self.path)
         self._tidy(state)
 
@@ -367,7 +367,7 @@ def _document(state: ServerState) -> dict[str, Any]:
 
 
 def _read(path: Path) -> ServerState:
-    document, _ = read_archive(path, "checkpoint", CHECKPOINT_FORMAT)
+    document = read_archive(path, "checkpoint", CHECKPOINT_FORMAT)
     try:
         del document["checkpoint"]
         layout, memory = ModelLayout.from_text(document.pop("layout")), RuleMemory(**document.pop("memory"))

@@ -199,11 +199,11 @@ class Server:
         try:
             for n in range(done + 1, num_rounds + 1) if num_rounds else itertools.count(done + 1):
                 self._sleep(self._started + self.rounds.interval - scheduler().monotonic())
-                self._round(hub, n, deadline, config or {}, sequences)
+                self._round(state, hub, n, deadline, config or {}, sequences)
                 metrics = evaluate(n, state.layout.restore(state.model, state.kept)) if evaluate else None
                 if metrics is not None:
                     state.history[-1]["evaluation"] = finite_metrics(metrics)
-                self._complete(hub)
+                self._complete(state, hub)
         except RunStoppedError:
             self.was_stopped = True
         return state
@@ -228,9 +228,8 @@ class Server:
         _log.info("resumed after round %d", state.round_number)
         return state
 
-    def _complete(self, hub: Hub) -> None:
+    def _complete(self, state: ServerState, hub: Hub) -> None:
         """Keep the state and publish the model; a disk that is full is tried again."""
-        state = self._current()
         while self.checkpoints is not None:
             try:
                 self.checkpoints.save(state)
@@ -263,23 +262,29 @@ class Server:
 
     # --- one round --------------------------------------------------------------------------------
 
-    def _round(self, hub: Hub, n: int, deadline: float, config: Mapping[str, Any], sequences: Iterator[int]) -> None:
+    def _round(
+        self, state: ServerState, hub: Hub, n: int, deadline: float, config: Mapping[str, Any], sequences: Iterator[int]
+    ) -> None:
         """Draw the participants S_n, send each its entries S_{k,n}, and join what they send back."""
-        state = self._current()
         clients = self._attendance.take(hub, state.session, n, self.registry, self.strikes)
         available = {client.number: client for client in clients}
         drawn = draw_participants(self.sharing.seed, n, available, self.num_participants or len(available))
         participants = [available[number] for number in drawn]
         self._started = scheduler().monotonic()
-        questions = self._ask(n, participants, config, sequences)
+        questions = self._ask(state, n, participants, config, sequences)
         frames = exchange(hub, questions, deadline, self.limits, self._attend)
-        self._join(n, questions, frames)
+        self._join(state, n, questions, frames)
 
     def _ask(
-        self, n: int, participants: list[Client], config: Mapping[str, Any], sequences: Iterator[int]
+        self,
+        state: ServerState,
+        n: int,
+        participants: list[Client],
+        config: Mapping[str, Any],
+        sequences: Iterator[int],
     ) -> list[NodeQuestion]:
         """Return the questions that let participants learn, one to each node."""
-        state, layout = self._current(), self._current().layout
+        layout = state.layout
         masks = self.sharing.derived(layout.dimension)
         common = None if not masks.coordinated else state.model[masks.indices(n, 0)]
         nodes: dict[str, dict[str, tuple[Client, ClientTask]]] = {}
@@ -306,9 +311,9 @@ class Server:
             questions.append(NodeQuestion(node, instruction.sequence, frame, clients, tasks))
         return questions
 
-    def _join(self, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
+    def _join(self, state: ServerState, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
         """Turn a round's replies into the next model; without a valid one the model stays as it was."""
-        state, step = self._current(), self.step
+        step = self.step
         masks = self.sharing.derived(state.layout.dimension)
         valid, bad = sort_replies(questions, frames, state, n, masks.num_shared, self.limits)
         numbers = {client.name: client.number for q in questions for client in q.clients.values()}
@@ -323,7 +328,7 @@ class Server:
         entry = round_entry(state, n, questions, valid, bad, suspects, seconds)
         state.round_number, state.model, state.memory = n, outcome.model, step.memory
         self._note_bad(n, bad)
-        self._note_valid(n, valid)
+        self._note_valid(state, n, valid)
         state.strikes, state.clients = self.strikes.to_mapping(), self.registry.to_mapping()
         if step.suspects is not None:
             before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
@@ -344,14 +349,13 @@ class Server:
         if new := sorted(self.strikes.banned - banned):
             _log.warning("round %d: banned after %d bad replies: %s", n, self.limits.ban_after, listed(new))
 
-    def _note_valid(self, n: int, valid: Mapping[str, Reply]) -> None:
-        seen = self._current().seen
+    def _note_valid(self, state: ServerState, n: int, valid: Mapping[str, Reply]) -> None:
         for name, reply in valid.items():
             self.strikes.forgive(name)
             self._is_news(name, "")
             if reply.status in (messages.LEARNED, messages.LOST):
                 # One that has lost its state is given the full model when it is next drawn.
-                seen[name] = -1 if reply.status == messages.LOST else max(n, seen.get(name, 0))
+                state.seen[name] = -1 if reply.status == messages.LOST else max(n, state.seen.get(name, 0))
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -368,11 +372,6 @@ class Server:
         while (pause := until - scheduler().monotonic()) > 0.0:
             self._attend()
             scheduler().sleep(min(pause, _ATTEND_EVERY))
-
-    def _current(self) -> ServerState:
-        if self.state is None:
-            raise PsofedError("the server has not been started")
-        return self.state
 
 
 def describe_model(state: ServerState) -> bytes:

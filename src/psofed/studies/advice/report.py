@@ -114,14 +114,14 @@ def change(gain: Gain) -> str:
     >>> change(Gain(0.12, (0.08, 0.16))), change(Gain(0.01, (-0.02, 0.04)))
     ('12 % less error (95 % interval: 8 to 16 %)', '1 % less error (95 % interval: 2 % more to 4 % less)')
     """
-    low, high = gain.interval
+    low, high = gain.interval[0], min(gain.interval[1], 1.0)
     if math.isnan(low):
         return f"{brief(gain)} (too few rows for an interval)"
-    if (low < 0) == (high < 0):
-        ends = sorted((abs(low), min(abs(high), 1.0) if low > 0 else abs(high)))
-        span = f"{percent(ends[0]).removesuffix(' %')} to {percent(ends[1])}"
+    if low < 0 <= high:
+        span = f"{percent(-low)} more to {percent(high)} less"
     else:
-        span = f"{percent(-low)} more to {percent(min(high, 1.0))} less"
+        least, most = sorted((abs(low), abs(high)))
+        span = f"{percent(least).removesuffix(' %')} to {percent(most)}"
     return f"{brief(gain)} (95 % interval: {span})"
 
 

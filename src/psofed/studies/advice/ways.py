@@ -5,7 +5,6 @@ All predict every row of an iteration before they learn from any: targets of one
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -41,8 +40,7 @@ _BANDWIDTHS, _MOST_FEATURES, _MOST_NUMBERS = (1.5, 0.5), 100, 20_000_000
 _FEATURE_STEPSIZES = np.array([0.05, 0.15, 0.45, 1.0])
 _MOST_ROWS, _STAGES = 50_000, 3  # that trees learn from, and how often they do
 
-# Client updates that tuned_federation may spend, a few seconds, and the samples of each client that it uses at least.
-_MOST_UPDATES, _FEWEST_SAMPLES = 8_000_000, 100
+_MOST_UPDATES = 8_000_000  # of clients, a few seconds: tuned_federation tries larger tables fewer times
 
 
 class Runner:
@@ -261,9 +259,9 @@ def boosted_trees(runner: Runner) -> Way | None:
 def tuned_federation(scenario: Scenario, keep_shared: bool = False) -> Scenario:
     """Return a scenario with your own data at the stepsize and number of shared parameters that do best on it.
 
-    The choice is that of :func:`psofed.advise` for a federation of all clients. Of large tables the first rows are
-    tried, fewer times, and a defence, whose threshold at every stepsize would take too long, is left out meanwhile. The
-    scenario is returned unchanged if everything diverges.
+    The choice is that of :func:`psofed.advise` for a federation of all clients. Large tables are tried fewer times, and
+    a defence, whose threshold at every stepsize would take too long, is left out meanwhile. The scenario is returned
+    unchanged if everything diverges.
 
     Examples
     --------
@@ -277,18 +275,13 @@ def tuned_federation(scenario: Scenario, keep_shared: bool = False) -> Scenario:
     True
     """
     check_covered(scenario)
-    plain, data, settings = scenario.replace(defence=None), scenario.own_data, AdviceSettings()
-    assert data is not None
-    runner = Runner(plain, settings)
-    counts, grid = [scenario.num_shared] if keep_shared else runner.shared(), runner.stepsizes(plain.num_participants)
-    affordable = _MOST_UPDATES // (len(grid) * len(counts) * scenario.num_clients)  # iterations times trials
-    length = min(scenario.iterations, max(affordable, _FEWEST_SAMPLES))
-    if affordable < scenario.iterations * settings.trials:
-        inputs, targets = (tuple(rows[:length] for rows in of) for of in (data.inputs, data.targets))
-        rows = replace(data, inputs=inputs, targets=targets)
-        plain = plain.replace(iterations=min(length, max(rows.samples)), data=plain.data.replace(rows=rows))
-        runner = Runner(plain, settings.replace(trials=min(settings.trials, max(affordable // length, 1))))
-    tried = runner.federation(runner.everybody, counts)
+    settings = AdviceSettings()
+    runner = Runner(scenario.replace(defence=None), settings)
+    counts = [scenario.num_shared] if keep_shared else runner.shared()
+    grid = runner.stepsizes(scenario.num_participants)
+    affordable = _MOST_UPDATES // (len(grid) * len(counts) * sum(runner.data.samples))
+    runner.settings = settings.replace(trials=int(np.clip(affordable, 1, settings.trials)))
+    tried = runner.federation(runner.everybody, counts, grid)
     best = runner.judge.best(tried, runner.judge.blocks)
     if not np.isfinite(tried.errors[best]).all():
         return scenario

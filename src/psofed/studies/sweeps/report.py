@@ -188,8 +188,7 @@ def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> s
     )
     note = "Lower is better; bold: the lowest of each column."
     table = Table(f"Steady-state {title} with 95 % intervals", columns_shown, rows, (note,))
-    levels = np.array([value.typical[0] for value in estimates])[places]
-    best = np.where(np.isfinite(levels), levels, np.inf).argmin(axis=0)
+    best = result.levels(metric)[places].argmin(axis=0)
     return table.to_latex(bold=frozenset((int(row), len(down) + at) for at, row in enumerate(best)))
 
 
@@ -221,15 +220,15 @@ def _cell(label: Any) -> str | float:
 
 def rank(result: "SweepResult") -> Ranking:
     """Arrange a sweep's points by condition and design."""
-    axes, levels = result.grid.axes, np.array([value.typical[0] for value in result.estimates(result.grid.ranked_by)])
+    axes = result.grid.axes
     conditions, designs = list[int](), list[int]()
     for number, axis in enumerate(axes):
         is_condition = any(field.partition(".")[0] in _CONDITIONS for field in axis.fields)
         (conditions if is_condition else designs).append(number)
     places = result.grid.places(conditions, designs)
-    levels = np.where(np.isfinite(levels), levels, math.inf)[places]
-    label = label_of(result.grid.ranked_by)
-    return Ranking([axes[at] for at in conditions], [axes[at] for at in designs], places, levels, label)
+    metric = result.grid.ranked_by
+    levels = result.levels(metric)[places]
+    return Ranking([axes[at] for at in conditions], [axes[at] for at in designs], places, levels, label_of(metric))
 
 
 def _varying(axes: Sequence[Axis]) -> Sequence[Axis]:

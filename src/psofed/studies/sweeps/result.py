@@ -16,6 +16,7 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.files import write_atomically
 from psofed.common.numbers import json_object
 from psofed.common.settings import takes
+from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
 from psofed.render.charts import Panels
@@ -129,6 +130,11 @@ class SweepResult(Reported):
     def estimates(self, metric: str) -> list[Estimate]:
         """Return a metric's mean and median over the trials of every point."""
         return [cell.estimate(metric) for cell in self.cells]
+
+    def levels(self, metric: str) -> FloatArray:
+        """Return a metric's value to show at every point, the mean or the median; infinite where it diverged."""
+        levels = np.array([value.typical[0] for value in self.estimates(metric)])
+        return np.where(np.isfinite(levels), levels, math.inf)
 
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
