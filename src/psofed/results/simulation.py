@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import xarray
 
     from psofed.render.charts import Chart
-    from psofed.results.differences import Difference
+    from psofed.results.reports.difference import Difference
     from psofed.results.tracking import Tracking
 
 
@@ -357,7 +357,7 @@ class SimulationResult(Reported):
         """Compare with another result, trial by trial (:func:`psofed.difference`)."""
         if not isinstance(other, SimulationResult):
             return NotImplemented
-        from psofed.results.differences import difference
+        from psofed.results.reports.difference import difference
 
         return difference(self, other)
 
