@@ -69,7 +69,7 @@ def tuning_report(tuning: "Tuning") -> Report:
         next_step=NextStep(
             "Simulate it", f"psofed.simulate(scenario.replace({changes}))", f"psofed simulate FILE{flags}"
         ),
-        draw=lambda: (tuning_chart(tuning),),
+        chart=tuning.chart,
     )
 
 
