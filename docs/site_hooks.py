@@ -34,9 +34,7 @@ BOOST = {
     **dict.fromkeys(
         ("tune.md", "own_data.md", "fleet_operator.md", "node_operator.md", "sklearn.md", "write_a_part.md"), 1.8
     ),
-    "algorithms.md": 3.0,
-    **dict.fromkeys(("sweep.md", "attacks.md"), 2.5),
-    "comparison.md": 2.2,
+    **dict.fromkeys(("algorithms.md", "comparison.md", "sweep.md", "attacks.md"), 2.5),
     **dict.fromkeys(("wire.md", "architecture.md"), 0.5),
     **dict.fromkeys(MADE, 0.4),
 }
