@@ -19,7 +19,7 @@ from psofed.engine.hooks import Method, options_of, padded
 from psofed.engine.normals import Index, normal_at, uniform_at
 from psofed.engine.state import SEES_OTHERS, Setup, column, copy_array, entry_at, gather, release
 from psofed.engine.streams import WordArray
-from psofed.engine.tables import Table, call
+from psofed.engine.tables import TableData, call
 from psofed.engine.vocabulary import sort
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
@@ -88,7 +88,7 @@ def _memory_of(attack: "AttackSide", g: int, row: int, client: int) -> FloatArra
     return attack.client_memory[row, place, : attack.memory_sizes[g, 1]]
 
 
-class AttackSide(Table):
+class AttackSide(TableData):
     """G groups of Byzantine clients, what they remember, see and change; row r = g · L + l is of group g.
 
     Attributes
