@@ -9,7 +9,7 @@ import pytest
 
 import psofed
 from psofed import Links, NotCoveredError, Scenario, Selection, Uniform, simulate
-from psofed.engine.participants import AvailableClients
+from psofed.engine.draws import AvailableClients
 from psofed.engine.state import Layout
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import DropOut, Gaussian, NonFinite, SignFlip

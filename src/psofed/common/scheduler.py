@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 class Scheduler:
-    """The system's clocks and random identifiers."""
+    """The system's clocks."""
 
     def monotonic(self) -> float:
         """Return seconds since some moment; they never go back."""
