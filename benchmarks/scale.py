@@ -36,7 +36,7 @@ from psofed.federation.protocol.messages import (
 )
 from psofed.federation.transport.broker import Mosquitto
 from psofed.federation.transport.certificates import SERVER, Certificates, Identity
-from psofed.federation.transport.mqtt import _SEAL, Endpoint, MqttHub, node_topic, topic_of
+from psofed.federation.transport.mqtt import _SEAL, Endpoint, MqttHub
 
 DIMENSION, SHARED, ROUNDS = 10, 5, 20
 WAIT = 300.0  # seconds, for all clients to connect
@@ -47,8 +47,8 @@ class LightClient:
 
     def __init__(self, endpoint: Endpoint, identity: Identity) -> None:
         name = identity.name
-        self.run_topic, self.inbox = topic_of("run"), node_topic(name, "in")
-        self.out, self.presence = node_topic(name, "out"), node_topic(name, "presence")
+        self.run_topic, self.inbox = endpoint.topic("run"), endpoint.node_topic(name, "in")
+        self.out, self.presence = endpoint.node_topic(name, "out"), endpoint.node_topic(name, "presence")
         self.paho = paho.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv5)
         self.paho.tls_set_context(identity.tls())
         self.paho.on_message = self._answer

@@ -37,9 +37,9 @@ from psofed.parts import Metric as Metric
 from psofed.parts import Model as Model
 from psofed.parts import Pattern as Pattern
 from psofed.parts import PreAggregation as PreAggregation
-from psofed.parts import TrialState as TrialState
 from psofed.parts import load_plugin as load_plugin
 from psofed.parts import option as option
+from psofed.parts.contexts import TrialState as TrialState
 from psofed.results import DefenceRecord as DefenceRecord
 from psofed.results import Difference as Difference
 from psofed.results import SimulationResult as SimulationResult

@@ -8,18 +8,14 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
-from psofed.scenario.changes import attack_from_mapping
+from psofed import Data, Scenario, Selection
+from reference.attacks import make_attack
 
 sys.path.insert(0, str(Path(__file__).parent))
 from dense_matrices import dense_data_matrices, dense_selection_matrices
 from paper_operators import PaperOperators, as_matrix
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(18)]
-
-
-def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
 
 
 MEASURED = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])

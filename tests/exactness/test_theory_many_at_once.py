@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
-from psofed.scenario.changes import attack_from_mapping
+from psofed import Data, Fleet, Scenario, Selection, draw_fleet
 from psofed.theory import model, solve
 from psofed.theory.groups import gauss_rule, group_clients
 from psofed.theory.iteration import Sources
@@ -16,12 +15,9 @@ from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import predict_roughly
 from psofed.theory.solve import Solver
 from psofed.theory.stability import contraction_bound
+from reference.attacks import make_attack
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(28)]
-
-
-def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
 
 
 ATTACKS = [

@@ -13,6 +13,8 @@ from psofed.federation.transport.broker import Mosquitto, Tester, find_mosquitto
 from psofed.federation.transport.certificates import SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import MqttHub, MqttLink
 
+FEDERATION = "plant"
+
 
 def free_port():
     with socket.socket() as probe:
@@ -39,7 +41,7 @@ class Fleet:
             pytest.skip(str(error))
         self.certificates = Certificates(home / "credentials")
         self.certificates.make([], nodes, gateways)
-        self.broker = Mosquitto(home, self.certificates, free_port(), "127.0.0.1", **broker)
+        self.broker = Mosquitto(home, self.certificates, free_port(), "127.0.0.1", federation=FEDERATION, **broker)
         self.broker.start()
         self._opened = []
 
@@ -62,7 +64,7 @@ class Fleet:
     def tester(self, name, topics=()):
         tester = Tester(self.broker.endpoint, self.identity(name), topics)
         self._opened.append(tester)
-        wait_until(lambda: tester.is_accepted and (tester.is_connected or not topics))
+        wait_until(lambda: tester.connections and (tester.is_connected or not topics))
         return tester
 
     def kill(self):
@@ -87,7 +89,7 @@ def running(home, *arguments, **options):
 
 
 def topic(node, box):
-    return f"psofed/federation/nodes/{node}/{box}"
+    return f"psofed/{FEDERATION}/nodes/{node}/{box}"
 
 
 def received(hub, count, seconds=20.0):

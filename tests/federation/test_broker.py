@@ -38,7 +38,7 @@ def test_a_second_server_is_refused_before_it_disturbs_the_first(fleet):
     hub = fleet.hub()
     wait_until(lambda: hub.receive(0.1) == [] and hub._seen > 0)
     time.sleep(0.2)
-    with pytest.raises(PsofedError, match="another server is connected"):
+    with pytest.raises(PsofedError, match="another server of the federation plant is connected"):
         probe(fleet.broker.endpoint, fleet.certificates)
     assert hub.is_connected
     hub.close()
@@ -48,22 +48,18 @@ def test_a_second_server_is_refused_before_it_disturbs_the_first(fleet):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("nodes/%u/in", "nodes/+/in", "a node may read psofed/federation/nodes/psofed-probe-stranger/in"),
-        ("nodes/%u/out", "nodes/+/out", "a node may write psofed/federation/nodes/psofed-probe-stranger/out"),
-        ("nodes/%u/presence", "nodes/+/presence", "may write psofed/federation/nodes/psofed-probe-stranger/presence"),
+        ("nodes/%u/in", "nodes/+/in", "a node may read psofed/plant/nodes/psofed-probe-stranger/in"),
+        ("nodes/%u/out", "nodes/+/out", "a node may write psofed/plant/nodes/psofed-probe-stranger/out"),
+        ("nodes/%u/presence", "nodes/+/presence", "may write psofed/plant/nodes/psofed-probe-stranger/presence"),
         (
-            "pattern read psofed/federation/run",
-            "pattern readwrite psofed/federation/run",
-            "may write psofed/federation/run",
+            "pattern read psofed/{federation}/run",
+            "pattern readwrite psofed/{federation}/run",
+            "may write psofed/plant/run",
         ),
-        ("pattern read", "pattern readwrite", r"a node may write psofed/federation/"),
-        ("pattern write psofed/federation/nodes/%u/out", "", "does not deliver what a node sends"),
-        ("pattern read psofed/federation/nodes/%u/in", "", "does not deliver what the server sends"),
-        (
-            "pattern read psofed/federation/model",
-            "pattern read #",
-            "a node may read psofed/federation/nodes/psofed-probe",
-        ),
+        ("pattern read", "pattern readwrite", r"a node may write psofed/plant/"),
+        ("pattern write psofed/{federation}/nodes/%u/out", "", "does not deliver what a node sends"),
+        ("pattern read psofed/{federation}/nodes/%u/in", "", "does not deliver what the server sends"),
+        ("pattern read psofed/{federation}/model", "pattern read #", "a node may read psofed/plant/nodes/psofed-probe"),
     ],
 )
 def test_the_probe_refuses_a_broker_that_does_not_keep_nodes_apart(fleet, monkeypatch, old, new, problem):

@@ -65,6 +65,7 @@ def test_certs_are_made_listed_renewed_and_revoked(psofed_federation, tmp_path):
         (("server", "--home", "nowhere"), "`psofed federation certs --home nowhere` makes it"),
         (("server", "--metrics-host", "::"), "add --metrics-port"),
         (("server", "--home", "fed", "--broker", "mqtt://b:1"), "mqtts://HOST"),
+        (("server", "--home", "fed", "--federation", "a/b"), "--federation"),
         (("revoke", "nobody", "--home", "fed"), "there is no certificate of 'nobody'"),
         (("certs", "--home", "fed", "--gateway", "a=1"), "NAME=N with N at least 2"),
         (("certs", "--home", "fed", "--node", "a/b"), "--node must be"),
@@ -93,6 +94,7 @@ def test_mistakes_end_with_one_line_and_code_2(psofed_federation, tmp_path, word
         (("--certificate", "{good}", "--data", "scenario.toml"), "scenario.toml"),
         (("--certificate", "{good}", "--byzantine", "--attack", "nonsense"), "nonsense"),
         (("--certificate", "{good}", "--data", "nowhere_module:function"), "nowhere_module"),
+        (("--certificate", "{good}", "--federation", "a b"), "--federation"),
     ],
 )
 def test_mistakes_of_a_node_end_its_process_with_one_line_and_code_2(psofed_federation, tmp_path, words, told):

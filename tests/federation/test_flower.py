@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_a_training_function_gets_the_full_model_and_what_it_must_know():
     strategy.start(grid, np.zeros(DIMENSION), 2, train_config=ConfigRecord({"rate": 0.5, "name": "x"}))
     assert [config["server-round"] for config in seen] == [1, 2]
     assert {(config["rate"], config["name"], config["psofed-phase"]) for config in seen} == {(0.5, "x", "current")}
-    assert ColumnNames.from_text(seen[0]["psofed-columns"]) == columns
+    assert json.loads(seen[0]["psofed-columns"]) == columns.to_mapping()
 
 
 def test_metrics_are_averaged_and_evaluations_kept():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from brokers import next_instruction, received, running, topic, wait_until
+from brokers import FEDERATION, next_instruction, received, running, topic, wait_until
 from nodes import make_hub, make_node
 from nodes import run as run_in_process
 from paho.mqtt.packettypes import PacketTypes
@@ -76,10 +76,10 @@ def test_a_run_description_reaches_who_connects_later_and_a_removed_one_does_not
     hub.close()
     late = fleet.link("a")
     assert late.receive(20.0) == Arrival(RUN, b"second")
-    reader = fleet.tester("b", ["psofed/federation/model"])
-    wait_until(lambda: reader.has("psofed/federation/model", b"weights"))
+    reader = fleet.tester("b", [f"psofed/{FEDERATION}/model"])
+    wait_until(lambda: reader.has(f"psofed/{FEDERATION}/model", b"weights"))
     fleet.hub().publish(run=b"", model=b"")
-    wait_until(lambda: reader.has("psofed/federation/model", b""))
+    wait_until(lambda: reader.has(f"psofed/{FEDERATION}/model", b""))
     assert fleet.link("sørpumpe").receive(0.5) is None
 
 
@@ -88,8 +88,8 @@ def test_nobody_can_write_or_read_the_topics_of_others(fleet):
     began(hub, victim)
     presence = hub.present()
     boxes = [topic("a", box) for box in ("in", "out", "presence")]
-    boxes += [f"psofed/federation/{kind}" for kind in ("run", "model", "server")]
-    thief = fleet.tester("b", ["#", "psofed/federation/#", topic("+", "in"), topic("+", "out"), *boxes, "$SYS/#"])
+    boxes += [f"psofed/{FEDERATION}/{kind}" for kind in ("run", "model", "server")]
+    thief = fleet.tester("b", ["#", f"psofed/{FEDERATION}/#", topic("+", "in"), topic("+", "out"), *boxes, "$SYS/#"])
     for box in (*boxes, topic("b", "in"), topic("b", "out")):
         thief.publish(box, b"f" * 64)
         thief._client.publish(box, b"g" * 64, qos=0, retain=True)
@@ -99,7 +99,7 @@ def test_nobody_can_write_or_read_the_topics_of_others(fleet):
     victim.send(b"done")
     assert received(hub, 1) == [("a", b"done")]
     assert hub.present() == presence
-    allowed = {f"psofed/federation/{kind}" for kind in ("run", "model", "server")}
+    allowed = {f"psofed/{FEDERATION}/{kind}" for kind in ("run", "model", "server")}
     assert {box for box, _ in thief.take()} <= allowed
     assert thief.connections == 1
     thief._client.publish(topic("b", "out"), b"", retain=True)
@@ -114,7 +114,7 @@ def test_what_a_broker_changes_or_repeats_elsewhere_is_not_obeyed(fleet, caplog)
     operator = fleet.tester("server")
     for payload in (sealed, forged, b"do", b"\xff\xff\xff", sealed[:-1], b"", forged[:40]):
         operator.publish(topic("b", "in"), payload)
-    run = "psofed/federation/run"
+    run = f"psofed/{FEDERATION}/run"
     operator.publish(run, mqtt._seal(a.identity, run, b"my run", a.identity.certificate))
     operator.publish(topic("b", "in"), mqtt._seal(hub.identity, topic("b", "in"), b"the last"))
     assert b.receive(20.0) == Arrival("instruction", b"the last")
@@ -257,8 +257,8 @@ def test_a_killed_broker_comes_back_and_nothing_is_lost(fleet):
     assert ("b", b"answered from memory") in received(hub, 1) + received(hub, 1, 0.5)
     late = fleet.link("hall")
     assert late.receive(20.0) == Arrival(RUN, run)
-    reader = fleet.tester("renewed", ["psofed/federation/model"])
-    wait_until(lambda: reader.has("psofed/federation/model", b"weights"))
+    reader = fleet.tester("renewed", [f"psofed/{FEDERATION}/model"])
+    wait_until(lambda: reader.has(f"psofed/{FEDERATION}/model", b"weights"))
 
 
 def test_a_packet_that_cannot_be_read_costs_a_connection_and_not_the_node(fleet, monkeypatch):
@@ -384,6 +384,9 @@ def test_a_broker_that_is_not_an_address_is_refused(text):
         Endpoint.parse(text)
 
 
-def test_addresses():
+def test_addresses_and_federations():
     assert str(Endpoint.parse("mqtts://[::1]:1")) == "mqtts://[::1]:1"
     assert Endpoint.parse("mqtts://b/") == Endpoint("b", 8883)
+    for federation in ("", "a/b", "+", "#", "a b", "x" * 65):
+        with pytest.raises(PsofedError, match="--federation must be"):
+            Endpoint("broker", federation=federation)

@@ -437,10 +437,10 @@ def test_a_round_that_was_cut_short_is_repeated_without_learning_twice(tmp_path,
     """The server dies when the clients have learned but it has not averaged: nothing is lost or doubled."""
     hub, join = make_hub(), Server._join
 
-    def dying(self, n, *arguments):
+    def dying(self, state, n, *arguments):
         if n == 3:
             raise KilledError
-        return join(self, n, *arguments)
+        return join(self, state, n, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(Server, "_join", dying)

@@ -22,7 +22,6 @@ from psofed.federation.client import node
 from psofed.federation.client.gateway import Gateway
 from psofed.federation.client.node import Node
 from psofed.federation.client.state import MemoryStore
-from psofed.federation.protocol import archive
 from psofed.federation.protocol.frames import REPLY, FrameError, frame_sequence
 from psofed.federation.protocol.messages import decode_instruction, encode_instruction
 from psofed.federation.server import checkpoint, clients, exchange, loop, step
@@ -177,13 +176,13 @@ def _write_without_sync() -> list[Change]:
         disk().rename(temporary, path)
         disk().sync_folder(path.parent)
 
-    return [(module, "write_atomically", write_atomically) for module in (checkpoint, archive)]
+    return [(module, "write_atomically", write_atomically) for module in [checkpoint]]
 
 
 def _history_last() -> list[Change]:
     def save(self: CheckpointStore, state: ServerState) -> None:
         numbered = self._file(state.round_number)
-        checkpoint.write_archive(numbered, checkpoint._document(state))
+        checkpoint.write_atomically(numbered, checkpoint.to_archive(checkpoint._document(state)))
         checkpoint.replace_by_link(numbered, self.path)
         self.history.save(state)
         self._tidy(state)

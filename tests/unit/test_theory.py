@@ -10,25 +10,21 @@ import pytest
 from typer.testing import CliRunner
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
+from psofed import Data, Scenario, Selection
 from psofed.availabilities import Bernoulli
 from psofed.cli import app
 from psofed.explore.answers import PageState, sentence
 from psofed.explore.exports import as_command
 from psofed.explore.steps import theory_steps
-from psofed.scenario.changes import attack_from_mapping
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
+from reference.attacks import make_attack
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 from dense_matrices import dense_data_matrices, dense_selection_matrices
 from paper_operators import PaperOperators, closed_form_stepsize
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(21)]
-
-
-def make_attack(**options) -> Attack:
-    return attack_from_mapping(options)
 
 
 RUNNER = CliRunner()

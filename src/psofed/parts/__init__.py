@@ -17,7 +17,6 @@ from psofed.parts.base import Metric as Metric
 from psofed.parts.base import Model as Model
 from psofed.parts.base import Pattern as Pattern
 from psofed.parts.base import PreAggregation as PreAggregation
-from psofed.parts.contexts import TrialState as TrialState
 from psofed.parts.network import Availability as Availability
 from psofed.parts.network import Channel as Channel
 from psofed.parts.network import Delay as Delay

@@ -38,6 +38,10 @@ _FAMILIES = (
 )  # fmt: skip
 
 
+# Kinds of parts in the paper.
+_PAPERS_PARTS = ("pso-fed", "mean", "random", "round-robin", "lms", "linear", "independent", "gaussian")
+
+
 def check_covered(model: "TheoryModel") -> None:
     """Refuse a scenario that a model's theory does not cover.
 
@@ -213,17 +217,23 @@ def _of_papers_theory(model: "TheoryModel") -> Checks:
     """Check what the paper's theory leaves out."""
     if model.theory != "paper":
         return
+    is_covered = model.is_papers and model.scenario.algorithm.holds_models and model.fleet.target_offsets is None
     yield (
-        not model.is_papers or not model.scenario.algorithm.holds_models or model.fleet.target_offsets is not None,
-        "the paper's theory covers its own iteration: PSO-Fed with LMS, one stepsize and one target for all clients, "
-        "one attack of mean zero, independent between clients, perfect links without delay, and clients that are "
-        'always available; use theory = "exact"',
+        not is_covered or (model.attacks and not model.is_additive),
+        f"the paper's theory does not cover {beyond_paper(model.scenario)}, but PSO-Fed with LMS, one stepsize and one "
+        "target for all clients, one attack of mean zero, independent between clients, perfect links without delay, "
+        'and clients that are always available; use theory = "exact"',
     )
-    yield (
-        model.attacks and not model.is_additive,
-        "the paper's theory covers attacks of mean zero that are independent between clients, not attack.kind = "
-        f'"{_kind(model.scenario.attack)}"; use theory = "exact"',
-    )
+
+
+def beyond_paper(scenario: Scenario) -> str:
+    """Name the settings that the paper's iteration does not have."""
+    named = [f'{part.family} "{part.kind}"' for part in scenario.parts() if part.kind not in _PAPERS_PARTS]
+    if not isinstance(scenario.stepsize, float | int):
+        named.append("a stepsize per client")
+    if len(scenario.attacks) > 1:
+        named.append("groups of attackers")
+    return ", ".join(named) or "clients with targets of their own"
 
 
 def _of_attack(model: "TheoryModel") -> Checks:

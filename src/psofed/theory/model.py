@@ -38,7 +38,7 @@ _CLEAN = PoisonedSamples(label=1.0, input_noise_variance=0.0)
 
 @dataclass(frozen=True, eq=False)
 class AttackLaw:
-    """What a group of attackers uploads and learns from, and how likely each of them, and each pair, is to attack.
+    """Uploads of a group of attackers, what it learns from, and how likely each, and each pair, is to attack.
 
     Attributes
     ----------

@@ -77,7 +77,7 @@ def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Repor
         tuple(tables),
         notes,
         _prediction_step(prediction) if stepsizes or not prediction.is_stable else _check(prediction),
-        lambda: (prediction_chart(prediction),),
+        prediction.chart,
     )
 
 

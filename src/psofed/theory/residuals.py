@@ -14,6 +14,7 @@ import numpy as np
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.scenario import Scenario
+from psofed.theory.coverage import beyond_paper
 from psofed.theory.iteration import Iteration
 from psofed.theory.law import Law
 from psofed.theory.model import TheoryModel
@@ -46,8 +47,8 @@ def honest_variance(scenario: Scenario) -> FloatArray:
     model = TheoryModel(scenario.replace(attack=None, defence=None, pre_aggregation=None, aggregation="mean"))
     if not (model.is_papers and scenario.algorithm.holds_models):
         raise NotCoveredError(
-            'The variance of honest residuals is predicted for algorithm = "pso-fed" with perfect links, clients that '
-            "are always available, and LMS with one stepsize."
+            f"The variance of honest residuals is not predicted with {beyond_paper(scenario)}, but for "
+            'algorithm = "pso-fed" with perfect links, clients that are always available, and LMS with one stepsize.'
         )
     clients, size = scenario.num_clients, model.entries.size
     masks, sets = model.masks() if not model.is_scattered else ((), 0)

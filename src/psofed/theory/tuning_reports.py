@@ -46,7 +46,7 @@ def tuning_report(tuning: "Tuning") -> Report:
     horizon = "" if tuning.horizon is None else f"mean over {count(tuning.horizon)} iterations of the "
     aim = f"the {horizon or 'steady-state '}{LABELS[minimised].title}"
     notes = [
-        f"M: shared parameters. Best stepsize: with the lowest error ({aim}).",
+        f"M: shared parameters. Best stepsize: the one with the lowest error ({aim}).",
         "Iterations to settle: until the network MSE stays within 1 dB of its steady state.",
         "Values sent: by the server and all participants together, in both directions.",
     ]
@@ -69,7 +69,7 @@ def tuning_report(tuning: "Tuning") -> Report:
         next_step=NextStep(
             "Simulate it", f"psofed.simulate(scenario.replace({changes}))", f"psofed simulate FILE{flags}"
         ),
-        draw=lambda: (tuning_chart(tuning),),
+        chart=tuning.chart,
     )
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import PsofedError
+from psofed.common.logs import OncePerChange
 from psofed.federation.client.state import ClientState, MemoryStore
 from psofed.federation.protocol import messages
-from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload
+from psofed.federation.protocol.corruption import EVERYBODY, check_rehearsal, draw_attack, draw_normals
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.masks import Indices
 from psofed.federation.protocol.messages import ClientTask, Instruction, NodeReply, Reply
@@ -23,13 +24,13 @@ from psofed.federation.protocol.names import check_client_names, clean_text, cli
 from psofed.parts.base import Attack
 from psofed.parts.channels.built_in import Private
 from psofed.parts.contexts import Transmission
+from psofed.parts.plain import corrupt_uploads
 from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
 
 MISSED, CURRENT = "missed", "current"
 PRIVACY = "psofed.privacy"
-DIVERGED = "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +120,17 @@ class Rehearsal:
 
     def __call__(self, instruction: Instruction, task: ClientTask, values: Vector, server: Vector) -> Vector:
         """Return what is uploaded instead of `values`."""
-        client = client_number(node_number(instruction.node), task.client)
-        last = np.where(np.isnan(server), values, server)
-        return corrupt_upload(self.attack, self.seed, instruction.round_number, client, values, last)
+        n, client = instruction.round_number, client_number(node_number(instruction.node), task.client)
+        attacks, normals = draw_attack(self.attack, self.seed, client, n, values.size)
+        if not attacks:
+            return values
+        received = corrupt_uploads(
+            self.attack, uploads=np.asarray(values, np.float64)[None], attacking=np.array([True]),
+            server=np.asarray(np.where(np.isnan(server), values, server), np.float64), clients=np.array([client]),
+            iteration=n, normals=normals[None], num_clients=1, memory=None, group=np.array([client]),
+            common_normals=draw_normals(self.seed, EVERYBODY, n, values.size),
+        )  # fmt: skip
+        return np.asarray(received[0], values.dtype)
 
 
 @dataclass(frozen=True)
@@ -152,7 +161,7 @@ class Gateway:
     privacy: Private | None = None
     corruption: Corruption | None = None
     arrived: Callable[[MemoryStore], None] | None = None
-    _refused: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    _is_news: OncePerChange = field(default_factory=OncePerChange, init=False, repr=False, compare=False)
 
     def names(self) -> tuple[str, ...] | None:
         """Return the clients of a gateway; None if the node is not a gateway."""
@@ -165,13 +174,11 @@ class Gateway:
         reports it, and the others continue; where one is asked, the exception is raised to the caller.
         """
         names = self.names()
-        if refused := sorted(set(instruction.refused) - self._refused):
+        if self._is_news("refused", refused := listed(instruction.refused)) and refused:
             _log.warning(
                 "the server refuses clients that belong to other nodes, or are more than this node may have: %s",
-                listed(refused),
+                refused,
             )
-        self._refused.clear()
-        self._refused.update(instruction.refused)
         memory = store.recall(instruction.session, instruction.node)
         replies: list[Reply] = []
         changed: dict[str, ClientState] = {}
@@ -221,7 +228,7 @@ class Gateway:
 
         if self.catch_up and elapsed > 1:
             missed = train(MISSED, model.copy(), kept, records)
-            model, kept, records = _finite(missed.model), missed.kept, missed.records
+            model, kept, records = check_finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
         assert task.values is not None  # decode_instruction gives values with every kind
         indices, whole = _indices(instruction, task, n), task.kind == messages.FULL
@@ -237,7 +244,7 @@ class Gateway:
         if self.privacy is not None:
             spent = records.get(PRIVACY) or {"secret": secrets.token_hex(32), "uploads": 0}
             records = {**records, PRIVACY: {**spent, "uploads": spent["uploads"] + 1}}
-        model = _finite(learned.model)
+        model = check_finite(learned.model)
         following = ClientState(
             instruction.epoch, n, layout, model, learned.kept, examples, metrics, records, downloaded
         )
@@ -307,9 +314,12 @@ def _indices(instruction: Instruction, task: ClientTask, n: int) -> Indices:
     return instruction.masks.indices(n, client_number(node_number(instruction.node), task.client))
 
 
-def _finite(model: Vector) -> Vector:
+def check_finite(model: Vector) -> Vector:
+    """Return a model, or raise a PsofedError if training has diverged."""
     if not np.isfinite(model).all():
-        raise PsofedError(DIVERGED)
+        raise PsofedError(
+            "training diverged: the model holds values that are not finite; a smaller stepsize or scaled data help"
+        )
     return model
 
 

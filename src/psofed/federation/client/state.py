@@ -87,7 +87,7 @@ class NodeMemory:
         """Return the memory as the content of a file."""
         layouts: dict[str, int] = {}
         clients = {
-            name: {**vars(state), "layout": layouts.setdefault(state.layout.to_text(), len(layouts))}
+            name: {**vars(state), "layout": layouts.setdefault(state.layout.text, len(layouts))}
             for name, state in self.clients.items()
         }
         about = {KIND: STATE_FORMAT, "session": self.session, "node": self.node}
@@ -96,7 +96,7 @@ class NodeMemory:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "NodeMemory":
         """Read what :meth:`to_bytes` gave; a PsofedError says what is wrong with it."""
-        document, _ = from_archive(data, where, KIND, STATE_FORMAT)
+        document = from_archive(data, where, KIND, STATE_FORMAT)
         try:
             layouts = [ModelLayout.from_text(text) for text in document["layouts"]]
             clients = {
@@ -150,7 +150,7 @@ class MemoryStore:
         memory = replace(memory, clients={**memory.clients, **changed})
         if self.folder is not None:
             newest = _path(self.folder, memory.node, memory.session)
-            write_atomically(newest, memory.to_bytes(), mode=0o600)
+            write_atomically(newest, memory.to_bytes())
             begin = newest.name.partition("-")[0] + "-"
             files = [self.folder / name for name in disk().names(self.folder) if name.startswith(begin)]
             files = [path for path in files if path.suffix == ".npz" and path != newest]

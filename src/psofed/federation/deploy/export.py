@@ -20,9 +20,10 @@ from psofed.common.files import read_json, write_json
 from psofed.common.types import FloatArray
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.online import read_stream
+from psofed.federation.client.ready_made import RUN_FILE
 from psofed.federation.client.sources import Position, TableSource
 from psofed.federation.client.state import ClientState, NodeMemory
-from psofed.federation.deploy.home import RUN_FILE, Home
+from psofed.federation.deploy.home import Home
 from psofed.federation.protocol.layout import ColumnNames, listed
 from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.run_settings import RunSettings
@@ -102,17 +103,27 @@ def from_client(folder: Path) -> ExportedModel:
     if not any((place / "state").is_dir() for place in (folder, folder.parent)):
         raise PsofedError(f"{folder}: not the folder of a client, which is psofed-NODE on the node's machine")
     node, client = (folder, "") if (folder / "state").is_dir() else (folder.parent, folder.name)
-    files = sorted((node / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
-    if not files:
-        raise PsofedError(f"{node} holds no client state")
-    memory, settings = NodeMemory.load(files[-1]), None
+    memory = read_memory(node)
     if client not in memory.clients:
         names = sorted(memory.clients)
         problem = f"holds no state of a client {client}" if client else "is the folder of a gateway"
         raise PsofedError(f"{node} {problem}; name one of its clients ({listed(names)}): {node / names[0]}")
-    state = memory.clients[client]
-    if (node / RUN_FILE).exists():
-        run = RunDescription.from_bytes((node / RUN_FILE).read_bytes())
+    return client_model(node, memory, client)
+
+
+def read_memory(node: Path) -> NodeMemory:
+    """Return what the node that works in this folder has saved last."""
+    files = sorted((node / "state").glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+    if not files:
+        raise PsofedError(f"{node} holds no client state")
+    return NodeMemory.load(files[-1])
+
+
+def client_model(node: Path, memory: NodeMemory, client: str) -> ExportedModel:
+    """Return the own model and scaling of a client of the node that works in this folder."""
+    state, settings = memory.clients[client], None
+    if (path := node / "state" / RUN_FILE).exists():
+        run = RunDescription.from_bytes(path.read_bytes())
         settings = run.settings if run.session == memory.session else None
     return replace(_model_of(state, memory.session, settings), scaling=read_stream(state.records).scaling)
 
@@ -150,22 +161,17 @@ def load_model(path: Path) -> ExportedModel:
     if path.is_dir() or (not path.exists() and (path.parent / "state").is_dir()):
         return from_client(path)
     if path.suffix != ".json":
-        raise PsofedError(
-            f"--model {path}: not a model; give a .json file written by `psofed federation export`, "
-            "or the folder of a client"
-        )
+        fix = "give a .json file written by `psofed federation export`, or the folder of a client"
+        raise PsofedError(f"--model {path}: not a model; {fix}")
     document = read_json(path)
     try:
         scaling, columns = document.get("scaling"), document["columns"]
         return ExportedModel(
-            np.array(document["model"][_ARRAY], dtype=np.float64),
-            int(document["round"]),
-            str(document["session"]),
-            None if scaling is None else Standardiser.from_mapping(scaling),
-            None if columns is None else ColumnNames.from_mapping(columns),
-            document.get("inputs"),
-            document.get("features"),
-        )
+            np.array(document["model"][_ARRAY], dtype=np.float64), int(document["round"]), str(document["session"]),
+            scaling=None if scaling is None else Standardiser.from_mapping(scaling),
+            columns=None if columns is None else ColumnNames.from_mapping(columns),
+            inputs=document.get("inputs"), kind=document.get("features"),
+        )  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PsofedError(f"{path} is not an exported model: {error}") from None
 
@@ -179,7 +185,7 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
         Columns of x, in the order of training, for a model whose columns have no names; all columns of the table if
         empty. Otherwise the model's own are found by name.
     """
-    columns, weights, scaling = model.columns, model.weights, model.scaling
+    columns = model.columns
     if columns is not None:
         if features:
             columns.check_same(features, columns.target, "--features")
@@ -187,24 +193,27 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
     table = TableSource(path, growing=False)
     table = replace(table, features=features or tuple(table.open().header))
     if len(table.features) != model.width:
-        raise PsofedError(
-            f"{path}: {len(table.features)} features ({listed(table.features)}) for a model of {model.width}; "
-            "choose with --features"
-        )
-    if scaling is not None and scaling.width != model.width:
-        raise PsofedError(f"the scaling is for {scaling.width} features, the model for {model.width}")
+        available = f"{len(table.features)} features ({listed(table.features)})"
+        raise PsofedError(f"{path}: {available} for a model of {model.width}; choose with --features")
     rows = table.read(Position(), 1 << 62)
     if skipped := rows.end.skipped:
         raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {rows.problem})")
-    if scaling is None and np.isnan(rows.inputs).any():
-        raise PsofedError(f"{path}: values are missing, which needs a model with a scaling")
-    make_features = model.features()
-    for k, x in enumerate(rows.inputs):
+    yield from predict_inputs(model, rows.inputs, str(path))
+
+
+def predict_inputs(model: ExportedModel, inputs: FloatArray, where: str) -> Iterator[float]:
+    """Yield a prediction for every row of `inputs` (rows, d), NaN where a value is missing; errors name `where`."""
+    scaling, make_features = model.scaling, model.features()
+    if scaling is not None and scaling.width != model.width:
+        raise PsofedError(f"the scaling is for {scaling.width} features, the model for {model.width}")
+    if scaling is None and np.isnan(inputs).any():
+        raise PsofedError(f"{where}: values are missing, which needs a model with a scaling")
+    for k, x in enumerate(inputs):
         with np.errstate(over="ignore", invalid="ignore"):
-            prediction = float(weights @ make_features(x if scaling is None else scaling.scale(x)))
+            prediction = float(model.weights @ make_features(x if scaling is None else scaling.scale(x)))
             prediction = prediction if scaling is None else scaling.restore(prediction)
         if not np.isfinite(prediction):
-            raise PsofedError(f"{path}, row {k + 1}: its values are too large to predict from")
+            raise PsofedError(f"{where}, row {k + 1}: its values are too large to predict from")
         yield prediction
 
 

@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import json
 import logging
+import math
 import os
 import shlex
 import socket
@@ -33,10 +34,7 @@ FINISHED, FAILED, WAITING = "finished", "failed", "submitted"
 INTERRUPTED = "interrupted"  # the server has ended; it continues when it is started again
 ENDED = (FINISHED, FAILED, STOPPED)
 
-RUN_FILE = "run.json"
-"""In a client's folder: the description of its run."""
-
-_SILENCE = 30.0  # seconds without a sign of life
+_BEAT_EVERY, _SILENCE = 5.0, 30.0  # seconds between two signs of life, and without one
 _LARGEST = 64 << 20  # bytes, after which a file of records becomes ….1 and begins again
 _OLD_FILES = ("flower", "app", "traffic.bin", "credentials/superlink.pem")
 
@@ -95,10 +93,9 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         if any(disk().exists(folder / name) for name in _OLD_FILES):
-            raise PsofedError(
-                f"{folder} was made by psofed 0.2, whose federations this version cannot continue; make new "
-                "certificates in another folder: `psofed federation certs --home NEW --node NAME`"
-            )
+            problem = f"{folder} was made by psofed 0.2, whose federations this version cannot continue"
+            maker = "`psofed federation certs --home NEW --node NAME`"
+            raise PsofedError(f"{problem}; make new certificates in another folder: {maker}")
         self.folder = folder
         self.credentials: Path = folder / "credentials"
         self.logs: Path = folder / "logs"
@@ -111,6 +108,7 @@ class Home:
         self.audit: Path = folder / "audit.jsonl"
         self.runs: Path = folder / "runs.jsonl"
         self.alive: Path = folder / "alive"
+        self._beaten = -math.inf
 
     def command(self, words: str) -> str:
         """Return a command about this federation, to be pasted.
@@ -177,10 +175,13 @@ class Home:
         return disk().exists(self.checkpoint) and (session is None or session != request.replaces)
 
     def beat(self) -> None:
-        """Give a sign of life, also to systemd; it need not survive anything, so it is not synced."""
+        """Give a sign of life every few seconds, also to systemd; it need not survive anything, so it is not synced."""
+        if (now := scheduler().monotonic()) - self._beaten < _BEAT_EVERY:
+            return
+        self._beaten = now
         notify("WATCHDOG=1")
         with contextlib.suppress(OSError):  # a full disk: the process works all the same
-            self.alive.write_text(str(scheduler().monotonic()))
+            self.alive.write_text(str(now))
 
     def is_healthy(self) -> bool:
         """Whether the server or node of this folder works: it holds its lock and gave a sign of life lately."""

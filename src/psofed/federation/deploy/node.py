@@ -6,49 +6,25 @@ import logging
 import threading
 from pathlib import Path
 
-from psofed.common.errors import PsofedError
-from psofed.common.files import only_one, write_atomically
-from psofed.common.scheduler import scheduler
+from psofed.common.files import only_one
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
 from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
 from psofed.federation.client.sources import Position, SharedTable
-from psofed.federation.deploy.home import RUN_FILE, Home, notify
+from psofed.federation.deploy.home import Home, notify
 from psofed.federation.deploy.options import ClientOptions
 from psofed.federation.protocol.corruption import check_rehearsal
 from psofed.federation.protocol.layout import listed
 from psofed.federation.transport.certificates import Identity
-from psofed.federation.transport.hub import RUN, Arrival
 from psofed.federation.transport.mqtt import Endpoint, MqttLink
 
 _log = logging.getLogger("psofed.federation")
 
-_BEAT_EVERY = 5.0  # seconds
-
-
-class _WatchedLink(MqttLink):
-    """A link whose owner gives signs of life as long as it asks for arrivals, and that keeps run descriptions."""
-
-    def __init__(self, endpoint: Endpoint, identity: Identity, home: Home) -> None:
-        self._home, self._beaten = home, -_BEAT_EVERY
-        super().__init__(endpoint, identity)
-
-    def receive(self, seconds: float) -> Arrival | None:
-        """Return what arrives next."""
-        now = scheduler().monotonic()
-        if now - self._beaten >= _BEAT_EVERY:
-            self._beaten = now
-            self._home.beat()
-        arrival = super().receive(seconds)
-        if arrival is not None and arrival.kind == RUN:
-            with contextlib.suppress(PsofedError):  # a full disk; only predictions with features need it
-                write_atomically(self._home.folder / RUN_FILE, arrival.body)
-        return arrival
-
 
 def run_node(options: ClientOptions) -> None:
     """Work until interrupted; a PsofedError says what only the operator can repair."""
-    endpoint, identity = Endpoint.parse(options.broker, options.authority), Identity(options.certificate)
+    endpoint = Endpoint.parse(options.broker, options.authority, options.federation)
+    identity = Identity(options.certificate)
     if options.byzantine and options.attack is not None and (attack := attack_of(options)) is not None:
         check_rehearsal(attack)
     feed = None
@@ -68,11 +44,16 @@ def run_node(options: ClientOptions) -> None:
         if feed is not None:
             feed.start(f"psofed-{identity.name}")
             stack.callback(feed.stop)
+        if options.predict_port is not None:
+            from psofed.federation.deploy.predictions import PATH, serve_predictions
+
+            port = stack.enter_context(serve_predictions(home.folder, options.predict_port))
+            _log.info("Predictions at http://127.0.0.1:%d%s", port, PATH)
         node = ready_made_node(identity.name, options, home.folder / "state")
-        link = _WatchedLink(endpoint, identity, home)
+        link = MqttLink(endpoint, identity)
         notify("READY=1")
         stack.callback(notify, "STOPPING=1")
-        serve(node, link, threading.Event())
+        serve(node, link, threading.Event(), home.beat)
 
 
 def _with_feed(options: ClientOptions) -> tuple[ClientOptions, MqttFeed]:

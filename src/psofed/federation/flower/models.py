@@ -1,4 +1,4 @@
-"""What Flower's messages carry: models of NumPy, scikit-learn and PyTorch, importing none of them, and our frames."""
+"""Contents of Flower's messages: models of NumPy, scikit-learn and PyTorch, importing none of them, and our frames."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

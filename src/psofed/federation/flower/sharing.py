@@ -1,5 +1,6 @@
 """The client's side in Flower: a mod that turns ordinary full-model training into partial sharing."""
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -124,7 +125,7 @@ def _training_content(request: TrainingRequest) -> RecordDict:
         "psofed-elapsed": request.elapsed,
     }
     if layout.columns is not None:
-        config["psofed-columns"] = layout.columns.to_text()
+        config["psofed-columns"] = json.dumps(layout.columns.to_mapping())
     arrays = arrays_of(layout.restore(request.model, request.kept))
     return RecordDict({"arrays": arrays, "config": ConfigRecord(config)})
 

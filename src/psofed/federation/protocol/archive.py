@@ -1,8 +1,7 @@
 """One file format for all that is kept: a JSON document, in which arrays may stand, whole or not at all.
 
-The server's checkpoint, a node's memory and an exported model are all such files (``.npz``). Arrays in the document lie
-in one block of bytes; an exported model's have members of their own, so that ``numpy.load`` reads them. Nothing is ever
-unpickled.
+The server's checkpoint and a node's memory are such files (``.npz``). Arrays in the document lie in one block of bytes.
+Nothing is ever unpickled.
 """
 
 import io
@@ -17,24 +16,18 @@ import numpy as np
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import write_atomically
 
 _DOCUMENT, _VALUES = "document", "values"
 _ARRAY = "\0array"  # no name of a client or of a metric
 
 
-def write_archive(path: Path, document: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> None:
-    """Write a document, and arrays by name, to `path` atomically, readable by its owner only."""
-    write_atomically(path, to_archive(document, arrays), mode=0o600)
-
-
-def to_archive(document: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> bytes:
+def to_archive(document: Mapping[str, Any]) -> bytes:
     """Return the content of such a file. In the document, an object with ``to_record()`` stands for that mapping.
 
     Examples
     --------
     >>> from_archive(to_archive({"model": 1, "w": np.ones(2)}), "here", "model", 1)
-    ({'model': 1, 'w': array([1., 1.])}, {})
+    {'model': 1, 'w': array([1., 1.])}
     """
     buffer, values = io.BytesIO(), io.BytesIO()
 
@@ -47,13 +40,12 @@ def to_archive(document: Mapping[str, Any], arrays: Mapping[str, Any] | None = N
 
     text = json.dumps(document, default=plain).encode()
     blocks = {_DOCUMENT: np.frombuffer(text, np.uint8), _VALUES: np.frombuffer(values.getbuffer(), np.uint8)}
-    named = {f"/{name}": array for name, array in (arrays or {}).items()}
-    np.savez(buffer, allow_pickle=False, **blocks, **named)
+    np.savez(buffer, allow_pickle=False, **blocks)
     return buffer.getvalue()
 
 
-def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read what :func:`write_archive` wrote; its document must name `kind` with that version of its format.
+def read_archive(path: Path, kind: str, version: int) -> dict[str, Any]:
+    """Return the document in a file, which must name `kind` with that version of its format.
 
     Raises
     ------
@@ -73,7 +65,7 @@ def read_file(path: Path, kind: str) -> bytes:
         raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
 
 
-def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def from_archive(data: bytes, where: str, kind: str, version: int) -> dict[str, Any]:
     """Read what :func:`to_archive` gave; errors name `where` it comes from."""
     if not data.startswith(b"PK"):
         raise PsofedError(f"{where} is not a psofed {kind}: not an .npz archive")
@@ -82,7 +74,6 @@ def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("compressed, which psofed's files are not: it may expand to any size")
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name[1:]: archive[name] for name in archive.files if name.startswith("/")}
             values = archive[_VALUES]
 
             def restore(entry: dict[str, Any]) -> Any:
@@ -91,10 +82,10 @@ def from_archive(data: bytes, where: str, kind: str, version: int) -> tuple[dict
                 dtype, shape, place = entry[_ARRAY]
                 return np.frombuffer(values, dtype, math.prod(shape), place).reshape(shape).copy()
 
-            document = json.loads(archive[_DOCUMENT].tobytes(), object_hook=restore)
+            document: dict[str, Any] = json.loads(archive[_DOCUMENT].tobytes(), object_hook=restore)
         written = document[kind]
     except Exception as error:  # NumPy and zipfile raise many kinds on a damaged file
         raise PsofedError(f"{where} is not a psofed {kind}: {error}") from None
     if written != version:
         raise PsofedError(f"{where} has format {written}; this psofed reads {version}")
-    return document, arrays
+    return document

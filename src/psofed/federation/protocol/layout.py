@@ -87,23 +87,9 @@ got 'wind'.
         except (TypeError, ValueError, KeyError, AttributeError, PsofedError) as error:
             raise ValueError(f"not the names of columns: {error}") from None
 
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Read what :meth:`to_text` gave; any mistake in it raises ValueError."""
-        if len(text) > 2 * MAX_TEXT:
-            raise ValueError("not the names of columns: too long")
-        try:
-            return cls.from_mapping(json.loads(text))
-        except RecursionError:
-            raise ValueError("not the names of columns: nested too deeply") from None
-
     def to_mapping(self) -> dict[str, Any]:
         """Return plain values, as JSON holds them."""
         return {"features": list(self.features), "target": self.target}
-
-    def to_text(self) -> str:
-        """Return the names as one line of JSON."""
-        return json.dumps(self.to_mapping(), separators=(",", ":"))
 
     def check_same(self, features: Sequence[str], target: str, who: str) -> None:
         """Raise PsofedError if these are other columns, in whatever order; `who` begins the sentence."""
@@ -190,7 +176,7 @@ class ModelLayout:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what :meth:`to_text` wrote; any mistake in it raises ValueError."""
+        """Read what :attr:`text` holds; any mistake in it raises ValueError."""
         if len(text) > MAX_LAYOUT:
             raise ValueError("not a layout: too long")
         try:
@@ -211,12 +197,9 @@ class ModelLayout:
             raise ValueError("not a layout: nothing to share, or numbers of a type that is not shared")
         return layout
 
-    def to_text(self) -> str:
-        """Return the layout as one line of JSON."""
-        return self._text
-
     @cached_property
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The layout as one line of JSON."""
         rows = [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)]
         document: dict[str, Any] = {"arrays": rows, "private": list(self.private)}
         if self.columns is not None:
@@ -226,7 +209,7 @@ class ModelLayout:
     @cached_property
     def digest(self) -> str:
         """Eight bytes of BLAKE2b over the text, so that both sides can tell that they mean the same."""
-        return hashlib.blake2b(self.to_text().encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
 
     @cached_property
     def shared_dtypes(self) -> tuple[str, ...]:

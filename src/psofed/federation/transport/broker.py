@@ -33,7 +33,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
 from psofed.federation.transport.certificates import BROKER, PROBE, SERVER, Certificates, Identity
 from psofed.federation.transport.hub import MAX_FRAME
-from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoint, node_topic, topic_of
+from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoint
 
 _log = logging.getLogger("psofed.federation")
 _START_SECONDS = 10.0
@@ -70,14 +70,14 @@ connection_messages false
 
 _ACCESS = """\
 user {server}
-topic readwrite psofed/federation/#
+topic readwrite psofed/{federation}/#
 
-pattern read psofed/federation/run
-pattern read psofed/federation/model
-pattern read psofed/federation/server
-pattern read psofed/federation/nodes/%u/in
-pattern write psofed/federation/nodes/%u/out
-pattern write psofed/federation/nodes/%u/presence
+pattern read psofed/{federation}/run
+pattern read psofed/{federation}/model
+pattern read psofed/{federation}/server
+pattern read psofed/{federation}/nodes/%u/in
+pattern write psofed/{federation}/nodes/%u/out
+pattern write psofed/{federation}/nodes/%u/presence
 """
 
 _GUARD = """\
@@ -146,6 +146,8 @@ class Mosquitto:
         Bytes; who sends more is disconnected.
     on_line : callable, optional
         Called with each line that is logged of what it says.
+    federation : str
+        Its name, a level of all topics.
     """
 
     folder: Path
@@ -154,10 +156,11 @@ class Mosquitto:
     address: str = ""
     max_frame: int = MAX_FRAME
     on_line: Callable[[str], object] = lambda _: None
+    federation: str = Endpoint.federation
 
     def __post_init__(self) -> None:
         host = "127.0.0.1" if self.address in ALL_ADDRESSES else self.address
-        self.endpoint: Endpoint = Endpoint(host, self.port)
+        self.endpoint: Endpoint = Endpoint(host, self.port, federation=self.federation)
         self._config, self._access = self.folder / "mosquitto.conf", self.folder / "mosquitto.acl"
         self._path = ""
         self._denied: frozenset[str] = frozenset()
@@ -208,7 +211,7 @@ class Mosquitto:
 
     def reload(self) -> None:
         """Let it read its access list, certificate and list of revoked certificates again."""
-        write_atomically(self._access, access_list(self._denied).encode())
+        write_atomically(self._access, access_list(self.federation, self._denied).encode())
         if self.pid:
             os.kill(self.pid, signal.SIGHUP)
 
@@ -264,10 +267,10 @@ class Mosquitto:
         )
 
 
-def access_list(denied: Collection[str] = ()) -> str:
+def access_list(federation: str, denied: Collection[str] = ()) -> str:
     """Return mosquitto's access list: a node may use its own topics only, and who is `denied` none."""
     denials = "".join(f"\nuser {name}\ntopic deny #\n" for name in sorted(set(denied) - {SERVER}))
-    return _ACCESS.format(server=SERVER) + denials
+    return _ACCESS.format(server=SERVER, federation=federation) + denials
 
 
 def probe(endpoint: Endpoint, certificates: Certificates) -> None:
@@ -276,18 +279,25 @@ def probe(endpoint: Endpoint, certificates: Certificates) -> None:
     With the certificate of nobody, the probe reads and writes the topics of others, and tries to end the server's
     connection by using its client id. None of that may succeed, while its own topics must work.
     """
-    server_topic, own_in, own_out = topic_of("server"), node_topic(PROBE, "in"), node_topic(PROBE, "out")
-    of_others = [node_topic(_STRANGER, box) for box in ("in", "out", "presence")]
-    everything = [topic_of("#"), "#", node_topic("+", "in"), *of_others]
+    server_topic = endpoint.topic("server")
+    for_all = [endpoint.topic("run"), endpoint.topic("model"), server_topic]
+    own_in, own_out = endpoint.node_topic(PROBE, "in"), endpoint.node_topic(PROBE, "out")
+    of_others = [endpoint.node_topic(_STRANGER, box) for box in ("in", "out", "presence")]
+    everything = [endpoint.topic("#"), "#", endpoint.node_topic("+", "in"), *of_others]
     insecure = f"{endpoint} is not safe to use: "
     nobody = Identity(certificates.bundle(PROBE))
+
+    def check_readable(topic: str) -> None:
+        if topic.startswith(endpoint.topic("")) and topic not in (*for_all, own_in):
+            raise PsofedError(f"{insecure}a node may read {topic}; its access list must forbid that")
+
     with closing(Tester(endpoint, nobody, [server_topic, own_in, *everything])) as stranger:
         _require(stranger)
         time.sleep(1.0)  # for what is retained
         for topic, payload in stranger.take():
             if topic == server_topic and payload:
-                raise PsofedError(f"another server is connected to {endpoint}")
-            _check_readable(topic, insecure)
+                raise PsofedError(f"another server of the federation {endpoint.federation} is connected to {endpoint}")
+            check_readable(topic)
         with closing(Tester(endpoint, Identity(certificates.bundle(SERVER)), everything[:1])) as server:
             _require(server)
             mark = f"probe {time.time_ns()}".encode()
@@ -296,9 +306,9 @@ def probe(endpoint: Endpoint, certificates: Certificates) -> None:
             if not _wait(lambda: stranger.has(own_in, mark)):
                 raise PsofedError(f"{endpoint} does not deliver what the server sends to {own_in}")
             for topic, _ in stranger.take():
-                _check_readable(topic, insecure)
+                check_readable(topic)
             forged = mark + b" forged"
-            for topic in (*of_others, own_in, *map(topic_of, ("run", "model", "server")), own_out):
+            for topic in (*of_others, own_in, *for_all, own_out):
                 stranger.publish(topic, forged)
             if not _wait(lambda: server.has(own_out, forged)):
                 raise PsofedError(f"{endpoint} does not deliver what a node sends to {own_out}")
@@ -306,7 +316,7 @@ def probe(endpoint: Endpoint, certificates: Certificates) -> None:
                 if payload == forged and topic != own_out:
                     raise PsofedError(f"{insecure}a node may write {topic}; its access list must forbid that")
             with closing(Tester(endpoint, nobody, client_id=SERVER)) as thief:
-                _wait(lambda: thief.is_accepted or thief.problem != "not connected yet")
+                _wait(lambda: thief.connections > 0 or thief.problem != "not connected yet")
                 server.publish(own_out, mark)
                 if not _wait(lambda: server.has(own_out, mark)) or server.connections > 1:
                     raise PsofedError(
@@ -323,11 +333,6 @@ class Tester(Connection):
         self._messages: list[tuple[str, bytes]] = []
         subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in topics]
         super().__init__(endpoint, identity, subscriptions, keepalive=20, client_id=client_id)
-
-    @property
-    def is_accepted(self) -> bool:
-        """Whether the broker has let it in."""
-        return self.connections > 0
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Send a message."""
@@ -355,13 +360,6 @@ class Tester(Connection):
 def _require(tester: Tester) -> None:
     if not _wait(lambda: tester.is_connected):
         raise PsofedError(f"cannot use {tester.endpoint} as {tester.identity.name}: {tester.problem}")
-
-
-def _check_readable(topic: str, insecure: str) -> None:
-    """Raise a PsofedError if the probe got something that is not for all or for itself."""
-    allowed = {topic_of("run"), topic_of("model"), topic_of("server"), node_topic(PROBE, "in")}
-    if topic.startswith(topic_of("")) and topic not in allowed:
-        raise PsofedError(f"{insecure}a node may read {topic}; its access list must forbid that")
 
 
 def _wait(condition: Callable[[], bool]) -> bool:

@@ -1,12 +1,12 @@
 """Frames over an MQTT 5 broker, with TLS client certificates.
 
 ======================================  ============================================================================
-``psofed/federation/run``               retained, signed: the run's description; server → all
-``psofed/federation/model``             retained: the newest model; server → whoever may read it
-``psofed/federation/server``            retained for a minute: which server process is online
-``psofed/federation/nodes/NAME/in``     signed: an instruction; server → NAME
-``psofed/federation/nodes/NAME/out``    a reply; NAME → server
-``psofed/federation/nodes/NAME/presence``  retained: 32 hexadecimal digits that name the connection, then the
+``psofed/FEDERATION/run``               retained, signed: the run's description; server → all
+``psofed/FEDERATION/model``             retained: the newest model; server → whoever may read it
+``psofed/FEDERATION/server``            retained for a minute: which server process is online
+``psofed/FEDERATION/nodes/NAME/in``     signed: an instruction; server → NAME
+``psofed/FEDERATION/nodes/NAME/out``    a reply; NAME → server
+``psofed/FEDERATION/nodes/NAME/presence``  retained: 32 hexadecimal digits that name the connection, then the
                                         announcement; empty when NAME is gone (its last will)
 ======================================  ============================================================================
 
@@ -58,6 +58,7 @@ OVERHEAD = 4096
 
 _log = logging.getLogger("psofed.federation")
 _CONNECTION = re.compile(rb"[0-9a-f]{32}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Lengths of the certificate, which only a run description has, and of the signature.
 _SEAL = struct.Struct(">HB")
 _EXPIRY = 600  # seconds after which an instruction or reply that was not delivered is worthless
@@ -73,39 +74,49 @@ _FLOOD, _FLOOD_SECONDS = (1000, 600.0)  # unasked messages of a node in a second
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a broker is; `authority` vouches for it if the federation's own does not."""
+    """A federation at a broker; `authority` vouches for the broker if the federation's own does not.
+
+    Examples
+    --------
+    >>> Endpoint("broker.example.org", federation="plant").node_topic("north", "in")
+    'psofed/plant/nodes/north/in'
+    """
 
     host: str
     port: int = PORT
     authority: Path | None = None
+    federation: str = "federation"
+
+    def __post_init__(self) -> None:
+        if not _WORD.fullmatch(self.federation):
+            allowed = "up to 64 ASCII letters, digits, '-', '_' and '.', a letter or digit first"
+            raise InvalidValueError("--federation", self.federation, allowed)
 
     @classmethod
-    def parse(cls, text: str, authority: Path | None = None, flag: str = "--broker") -> "Endpoint":
+    def parse(cls, text: str, authority: Path | None = None, federation: str = "federation") -> "Endpoint":
         """Read ``mqtts://HOST[:PORT]``.
 
         Examples
         --------
         >>> Endpoint.parse("mqtts://broker.example.org")
-        Endpoint(host='broker.example.org', port=8883, authority=None)
+        Endpoint(host='broker.example.org', port=8883, authority=None, federation='federation')
         """
         match = re.fullmatch(r"mqtts://(\[[0-9A-Fa-f:.]+\]|[^][:/@?#\s]+)(?::(\d{1,5}))?/?", text)
         host, port = (match[1].strip("[]"), int(match[2] or PORT)) if match else ("", 0)
         if not 0 < port < 1 << 16:
-            raise InvalidValueError(flag, text, f"mqtts://HOST or mqtts://HOST:PORT (without one, {PORT})")
-        return cls(host, port, authority)
+            raise InvalidValueError("--broker", text, f"mqtts://HOST or mqtts://HOST:PORT (without one, {PORT})")
+        return cls(host, port, authority, federation)
 
     def __str__(self) -> str:
         return f"mqtts://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
+    def topic(self, kind: str) -> str:
+        """Return the topic ``run``, ``model`` or ``server``."""
+        return f"psofed/{self.federation}/{kind}"
 
-def topic_of(kind: str) -> str:
-    """Return the topic ``run``, ``model`` or ``server``."""
-    return f"psofed/federation/{kind}"
-
-
-def node_topic(name: str, box: str) -> str:
-    """Return a node's topic ``in``, ``out`` or ``presence``."""
-    return topic_of(f"nodes/{name}/{box}")
+    def node_topic(self, name: str, box: str) -> str:
+        """Return a node's topic ``in``, ``out`` or ``presence``."""
+        return self.topic(f"nodes/{name}/{box}")
 
 
 class _LastingClient(paho.Client):
@@ -297,7 +308,7 @@ class MqttHub(Connection):
     def __init__(
         self, endpoint: Endpoint, identity: Identity, names: Callable[[], Collection[str]], max_frame: int = MAX_FRAME
     ) -> None:
-        self._names, self._known, self._looked = names, frozenset[str](), -math.inf
+        self._names = names
         self._max_frame = max_frame
         self.dropped: Counter[tuple[str, str]] = Counter()
         self._changed = threading.Condition()
@@ -311,21 +322,21 @@ class MqttHub(Connection):
         self._process = uuid.uuid4().hex.encode()
         never = SubscribeOptions.RETAIN_DO_NOT_SEND
         live = SubscribeOptions(qos=1, retainAsPublished=True, retainHandling=never)
-        retained, server = SubscribeOptions(qos=1), topic_of("server")
-        nodes = [(node_topic("+", "out"), live), (node_topic("+", "presence"), retained)]
+        retained, server = SubscribeOptions(qos=1), endpoint.topic("server")
+        nodes = [(endpoint.node_topic("+", box), how) for box, how in (("out", live), ("presence", retained))]
         lasting: dict[str, Any] = {"keepalive": _SERVER_KEEPALIVE, "session": _SESSION}
         super().__init__(endpoint, identity, [*nodes, (server, retained)], will=server, **lasting)
 
     def present(self) -> dict[str, NodePresence]:
         """Return the nodes that are online, not revoked and not flooding."""
-        self._look_up(time.monotonic())
+        known = self._names()
         with self._changed:
             refused = self._revoked | self.flooding()
-            return {n: p for n, p in self._present.items() if n in self._known and n not in refused}
+            return {name: p for name, p in self._present.items() if name in known and name not in refused}
 
     def send(self, node: str, frame: bytes) -> None:
         """Send a signed instruction."""
-        topic = node_topic(node, "in")
+        topic = self.endpoint.node_topic(node, "in")
         with self._changed:
             self._excess[node] -= 1
         self._publish(topic, _seal(self.identity, topic, frame), expiry=_EXPIRY)
@@ -343,10 +354,10 @@ class MqttHub(Connection):
     def publish(self, run: bytes | None = None, model: bytes | None = None) -> None:
         """Replace the retained run description, which is signed, or the model."""
         if run is not None:
-            topic = topic_of(RUN)
+            topic = self.endpoint.topic(RUN)
             self._retain(topic, run and _seal(self.identity, topic, run, self.identity.certificate))
         if model is not None:
-            self._retain(topic_of("model"), model)
+            self._retain(self.endpoint.topic("model"), model)
 
     def revoke(self, names: Collection[str]) -> None:
         """Drop all that these names have sent and will send, and remove their presence."""
@@ -355,7 +366,7 @@ class MqttHub(Connection):
             for name in new:
                 self._pending.pop(name, None)
         for name in new & self._present.keys():
-            self._publish(node_topic(name, "presence"), b"", retain=True)
+            self._publish(self.endpoint.node_topic(name, "presence"), b"", retain=True)
 
     def flooding(self) -> frozenset[str]:
         """Return the nodes that have sent 1,000 messages within a second beyond what they were asked, for ten minutes.
@@ -383,7 +394,7 @@ class MqttHub(Connection):
         now = time.monotonic()
         if self.is_connected and now - self._accepted_at > 1.0 and now - self._seen > _SERVER_SEEN / 3:
             self._seen = now
-            self._publish(topic_of("server"), self._process, retain=True, expiry=_SERVER_SEEN)
+            self._publish(self.endpoint.topic("server"), self._process, retain=True, expiry=_SERVER_SEEN)
 
     def _opened(self, is_new: bool) -> None:
         if is_new:
@@ -405,21 +416,15 @@ class MqttHub(Connection):
         with self._changed:
             self._changed.notify_all()
 
-    def _look_up(self, now: float) -> None:
-        if now - self._looked > 1.0:
-            self._looked, self._known = now, frozenset(self._names())
-
     def _arrived(self, message: paho.MQTTMessage) -> None:
         *_, name, box = message.topic.split("/")
-        payload, now = bytes(message.payload), time.monotonic()
+        payload = bytes(message.payload)
         if box == "server":
             if payload not in (b"", self._process):
                 self._give_way()
             return
-        if name not in self._known:
-            self._look_up(now)
         with self._changed:
-            reason = self._objection(name, box, payload, message.retain, now)
+            reason = self._objection(name, box, payload, message.retain)
             if reason:
                 self.dropped[name, reason] += 1
                 if self.dropped[name, reason] == 1:
@@ -432,13 +437,13 @@ class MqttHub(Connection):
                 if payload and not reason:
                     self._present[name] = NodePresence(payload[:32].decode(), payload[32:])
 
-    def _objection(self, name: str, box: str, payload: bytes, is_retained: bool, now: float) -> str:
+    def _objection(self, name: str, box: str, payload: bytes, is_retained: bool) -> str:
         """Return why a message is dropped, or nothing. The presence of unknown names is kept: they may become known."""
         if box == "presence" and not payload:
             return ""
         if name in self._revoked:
             return "its certificate is revoked"
-        if now - self._second > 1.0:
+        if (now := time.monotonic()) - self._second > 1.0:
             self._second = now
             self._excess.clear()
         self._excess[name] += 1
@@ -448,7 +453,7 @@ class MqttHub(Connection):
         if box == "presence":
             is_bad = len(payload) > 32 + MAX_DESCRIPTION or not _CONNECTION.match(payload)
             return "its presence is not what nodes announce" if is_bad else ""
-        if name not in self._known:
+        if name not in self._names():
             return "no certificate of it is known here"
         if is_retained:
             return "replies are not retained"
@@ -468,8 +473,10 @@ class MqttLink(Connection):
         self._announced: bytes | None = None
         self._connection = b""
         self._certificate = b""  # the server's, from the run description
-        self._run = topic_of(RUN)
-        inbox, self._out, self._presence = (node_topic(identity.name, box) for box in ("in", "out", "presence"))
+        self._run = endpoint.topic(RUN)
+        inbox, self._out, self._presence = (
+            endpoint.node_topic(identity.name, box) for box in ("in", "out", "presence")
+        )
         subscriptions = [(topic, SubscribeOptions(qos=1)) for topic in (self._run, inbox)]
         super().__init__(endpoint, identity, subscriptions, will=self._presence)
 
