@@ -1,7 +1,6 @@
 """Runs of the ready-made nodes: how the server carries one out over any hub, and how operators steer it."""
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,7 @@ from typing import Any
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
-from psofed.common.logs import OncePerChange
+from psofed.common.logs import OncePerChange, log
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.home import ENDED, FAILED, FINISHED, RUNNING, STOPPED, Home, RunRequest, add_record
 from psofed.federation.deploy.result import build_result, latest_errors, standing
@@ -21,8 +20,6 @@ from psofed.federation.server.clients import KINDS
 from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.server.step import with_threshold
 from psofed.federation.transport.hub import Hub
-
-_log = logging.getLogger("psofed.federation")
 
 OnRound = Callable[[dict[str, Any]], object]
 """Called with the values of the status after a round."""
@@ -54,7 +51,7 @@ class RunStatus:
         try:
             self.values |= home.read_status()
         except PsofedError as error:
-            _log.warning("%s", error)
+            log.warning("%s", error)
 
     def set(self, **changes: Any) -> None:
         """Change some values, and write them now."""
@@ -73,7 +70,7 @@ class RunStatus:
         except PsofedError as error:
             problem = str(error)
         if self._is_news("status", problem) and problem:
-            _log.warning("%s", problem)
+            log.warning("%s", problem)
 
 
 @dataclass
@@ -124,13 +121,13 @@ class FederationRun:
                 raise  # another server may be carrying it out
             word, reason = FAILED, str(error)
         except Exception as error:  # ours: the server stays, and the operator reads why
-            _log.exception("the run has failed")
+            log.exception("the run has failed")
             word, reason = FAILED, f"{type(error).__name__}: {error}"
         about = {"round": self.status.values["round"], "session": self.status.values.get("session", "")}
         seconds = round(scheduler().monotonic() - began, 1)
         add_record(self.home.runs, word, run=self.request.number, **about, seconds=seconds, reason=reason)
         self.status.set(state=word, reason=reason)
-        _log.info("the run is %s after round %d%s", word, about["round"], f": {reason}" if reason else "")
+        log.info("the run is %s after round %d%s", word, about["round"], f": {reason}" if reason else "")
         return word
 
     def _rounds(self, hub: Hub, settings: RunSettings) -> str:

@@ -92,7 +92,7 @@ class RoundPlan(Settings):
     )
 
 
-def _with_default(kind: type[Settings], name: str, default: Any) -> Any:
+def with_default(kind: type[Settings], name: str, default: Any) -> Any:
     """Return the declaration of a setting of `kind` with another default."""
     return dataclasses.field(default=default, metadata=kind.options()[name].metadata)
 
@@ -122,8 +122,8 @@ class RunOptions(RoundPlan, ReplyLimits):
         text="columns that every node learns from, in the order of the model; with --target-column",
     )
     target_column: str | None = _column(default=None, metavar="NAME", text="column to predict; with --features")
-    wait_for_nodes: float = _with_default(RoundPlan, "wait_for_nodes", 120.0)
-    newcomers: str = _with_default(RoundPlan, "newcomers", "zeros")
+    wait_for_nodes: float = with_default(RoundPlan, "wait_for_nodes", 120.0)
+    newcomers: str = with_default(RoundPlan, "newcomers", "zeros")
 
     def __post_init__(self) -> None:
         super().__post_init__()

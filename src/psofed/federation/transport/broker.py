@@ -10,7 +10,6 @@ no limit, lets mosquitto before 2.0.22 end the connection of whoever sends somet
 Nothing is stored: after a restart nodes and server publish again what is retained, and the server asks again.
 """
 
-import logging
 import os
 import re
 import shutil
@@ -31,11 +30,11 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
+from psofed.common.logs import log
 from psofed.federation.transport.certificates import BROKER, PROBE, SERVER, Certificates, Identity
 from psofed.federation.transport.hub import MAX_FRAME
 from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoint
 
-_log = logging.getLogger("psofed.federation")
 _START_SECONDS = 10.0
 _PROBE_SECONDS = 10.0
 _STRANGER = "psofed-probe-stranger"  # a node that the probe is not
@@ -197,7 +196,7 @@ class Mosquitto:
     def attend(self) -> bool:
         """Start it again if it has died, at most once a second; whether it runs."""
         if not self.pid and self._child is not None and time.monotonic() - self._started > 1.0:
-            _log.warning("mosquitto has died (%s) and is started again", "; ".join(list(self._lines)[-1:]))
+            log.warning("mosquitto has died (%s) and is started again", "; ".join(list(self._lines)[-1:]))
             self._launch()
         return bool(self.pid)
 
@@ -246,7 +245,7 @@ class Mosquitto:
                 self._lines.append(text)
                 if time.monotonic() - logged > 1.0:
                     logged = time.monotonic()
-                    _log.warning("mosquitto: %s", text)
+                    log.warning("mosquitto: %s", text)
                     self.on_line(text)
 
     def _is_listening(self) -> bool:
