@@ -178,7 +178,7 @@ def make_stub(family: str) -> str:
 
 
 def _knowledge(part: Any) -> str:
-    return "its data" if part.poisons_samples() else part.knows
+    return "its data" if part.defines("poison") else part.knows
 
 
 def make_cli_page() -> str:

@@ -34,6 +34,7 @@ FILES = {
     "plugin.toml": 'plugins = ["my_parts"]\nnum_clients = 50\ndimension = 5\n\n[attack]\nkind = "mine"\n',
     "custom.py": "this is not Python\n",
     "grid.toml": "[base]\nnum_clients = 50\ndimension = 5\n\n[grid]\nstepsise = [0.1, 0.2]\n",
+    "full_grid.toml": "[base]\nnum_clients = 9\ndimension = 5\n\n[grid]\nnum_shared = [1, 5]\n",
     "empty_grid.toml": "[base]\nnum_clients = 50\ndimension = 5\n",
     "readings.csv": f"station,wind,rain,output\n{_ROWS}\n",
     "number_grid.toml": "[base]\nnum_clients = 50\ndimension = 5\n\n[grid]\nstepsize = 0.1\n",
@@ -90,6 +91,7 @@ psofed simulate scenario.toml --trails 5
 psofed simulate scenario.toml --trials
 psofed simulate scenario.toml --trials 0
 psofed simulate scenario.toml --trials many
+psofed simulate scenario.toml --threads -1
 psofed simulate scenario.toml --seed -1
 psofed simulate scenario.toml --tail 200
 psofed simulate scenario.toml --set stepsize
@@ -143,6 +145,9 @@ psofed sweep grid.toml
 psofed sweep empty_grid.toml
 psofed sweep scenario.toml
 psofed sweep missing.toml
+psofed sweep full_grid.toml --trials 0
+psofed sweep full_grid.toml --threads 0
+psofed sweep full_grid.toml --plot picture.txt
 psofed sweep number_grid.toml
 psofed sweep joint_grid.toml
 psofed sweep attack_grid.toml
@@ -159,6 +164,8 @@ psofed explore --set stepsize=0.1
 psofed explore scenario.toml --port 99999
 psofed reproduce fig10
 psofed reproduce figure2
+psofed reproduce fig2 --trials 1
+psofed reproduce fig2 --set num_shared=2
 psofed federation run
 psofed federation server --metrics-host 0.0.0.0
 psofed federation client --broker mqtts://nowhere --certificate north.pem --features a

@@ -77,32 +77,6 @@ def test_a_result_and_a_picture_are_written(scenario_file, tmp_path, psofed_comm
     assert "not a psofed result" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--set", "num_shared=9"], "num_shared must be between 1 and 5 (the dimension); got 9."),
-        (["--set", "nonsense=1"], "Unknown field `nonsense`"),
-        (["--set", "nonsense"], "key=value"),
-        (["--plot", "curve.gif"], "a name ending in .png, .svg, .pdf"),
-        (["--out", "result.json"], "a name ending in .nc"),
-        (
-            ["--tail", "200"],
-            "tail must be an integer between 1 and 100 (the iterations) or a fraction below 1; got 200.",
-        ),
-        (["--trials", "0"], "--trials"),
-        (["--threads", "-1"], "--threads"),
-        (["--wrong"], "--wrong"),
-    ],
-)
-def test_a_users_mistake_ends_with_code_2_and_no_traceback(
-    scenario_file, arguments: list, message: str, psofed_command
-) -> None:
-    done = psofed_command("simulate", scenario_file, *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_two_scenarios_are_compared_trial_by_trial(scenario_file, tmp_path, psofed_command) -> None:
     other = tmp_path / "full.toml"
     other.write_text(scenario_file.read_text().replace("num_shared = 1 ", "num_shared = 5 "))
@@ -129,12 +103,6 @@ def test_options_for_sweeps_are_refused_for_simulations(scenario_file, tmp_path,
         refused = psofed_command("plot", tmp_path / "r.nc", tmp_path / "p.svg", option, value)
         assert refused.returncode == 2
         assert f"{option} is for sweeps" in refused.stderr
-
-
-def test_a_missing_file_is_a_users_mistake(tmp_path, psofed_command) -> None:
-    done = psofed_command("simulate", tmp_path / "none.toml")
-    assert done.returncode == 2
-    assert "no such file" in done.stderr
 
 
 def test_help_and_import_load_nothing_heavy() -> None:

@@ -257,6 +257,7 @@ def test_what_theory_does_not_cover_waits_for_simulate_and_then_has_values() -> 
     assert sentence(state, "network_mse").endswith("with stepsize 0.1: not simulated yet.")
     assert 'not "median"' in note(state)
     assert note(state).endswith("Press Simulate.")
+    assert [row.title for row in table(state)[1]] == ["values sent per iteration"]
     state.simulating = True
     assert (state.name, note(state).endswith("Simulating, 0 % …")) == ("simulating", True)
     point = Point(0.1, {"network_mse": ErrorLevel(0.1, 0.09, 0.11)}, trials=16)
@@ -275,6 +276,9 @@ def test_the_table_has_errors_what_contributes_and_designs() -> None:
     level = to_decibels(psofed.predict(FLEET).network_mse)
     assert cells["network MSE"] == (f"{level:.2f} dB".replace("-", "−"),)
     assert cells["under the worst attack of the same power"][0].endswith(" dB")
+    present = Point(0.1, {"network_mse": ErrorLevel(0.1), "test_mse": ErrorLevel(float("nan"))})
+    _, rows = table(PageState({}, FLEET, theory=Theory(present)))
+    assert "test MSE" not in {row.title for row in rows}  # of a table of one's own there is none
 
 
 def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
@@ -285,12 +289,30 @@ def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
     chart.show(state_of(FLEET), "network_mse")
     assert len(chart._sources["present"].data["x"]) == 1
     assert chart.caption.startswith("Band: up to the worst additive attack")
+    line, band = (
+        {*zip(data["x"], data["y"], strict=True)} for data in (chart._sources[n].data for n in ("line", "band"))
+    )
+    assert len(band) > 0.8 * len(line)  # along the curve, also between the points whose worst attack is known
+    assert band <= line
     moved = state_of(FLEET)
     moved.theory = Theory()  # a setting has changed, and there is no answer yet
     for state in (moved, state_of(FLEET.replace(stepsize=3.0))):
         chart.show(state, "network_mse")
         assert chart._sources["present"].data["x"] == []
         assert len(chart._sources["line"].data["x"]) > 5
+
+
+def test_an_answer_to_a_page_that_was_closed_is_dropped() -> None:
+    """Otherwise the thread that listens to the process ends, and the process does not."""
+    pytest.importorskip("panel", reason="the explorer's extra is not installed")
+    from bokeh.document import Document
+
+    from psofed.explore.page import Session
+
+    session = Session.__new__(Session)
+    session._document = Document()
+    session._document.callbacks.destroy()
+    session._hear(1, Theory())
 
 
 # Files
@@ -356,6 +378,23 @@ def test_worker_processes(tmp_path: Path) -> None:
         assert update.present.mean("network_mse") == pytest.approx(psofed.predict(FLEET).network_mse, rel=1e-4)
     finally:
         worker.close()
+
+
+def test_a_worker_that_was_closed_starts_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of the server, its processes end before the threads that listen to them."""
+    worker = Worker.__new__(Worker)
+    worker._closed, calls = False, []
+
+    class Connection:
+        def poll(self, seconds: float) -> bool:
+            worker.close()
+            raise EOFError
+
+    worker._connection = Connection()
+    for name in ("_start", "_end"):
+        monkeypatch.setattr(worker, name, lambda name=name: calls.append(name), raising=False)
+    worker._listen()
+    assert calls == ["_end"]
 
 
 def test_without_panel_one_line_says_what_to_install() -> None:

@@ -14,7 +14,7 @@ from psofed.cli import app
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Evidence
 from psofed.parts.defences import Cusum
-from psofed.parts.watching import MEDIAN_SQUARE, Watch, WatchPlan, all_peaks, make_watching
+from psofed.parts.watching import MEDIAN_SQUARE, Watch, Watching, WatchPlan, all_peaks
 from psofed.scenario.changes import with_values
 from psofed.simulation.watch_plan import find_threshold, make_plan
 from psofed.theory import residuals
@@ -94,7 +94,7 @@ def test_a_threshold_lets_as_many_peaks_through_as_are_allowed() -> None:
 def test_suspicion_that_still_climbs_at_the_end_of_a_run_counts_as_a_peak() -> None:
     """A client whose honest uploads differ for good never falls back; uncounted, its alarms would break the promise."""
     plan = WatchPlan(math.inf, np.zeros((0, 0)))
-    watching = make_watching(SMALL.defence, plan, clients=2, trials=2)
+    watching = Watching(SMALL.defence, plan, clients=2, trials=2)
     watching.peak[:, 0] = 7.0
     watching.peaks[1, 5] = 4
     counts = all_peaks(watching)

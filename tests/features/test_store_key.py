@@ -9,8 +9,7 @@ import pytest
 
 import psofed
 from psofed import Scenario, simulate
-from psofed.common import fingerprint
-from psofed.common.fingerprint import digest_sources
+from psofed.common.fingerprint import source_digest
 from psofed.parts.attacks import Gaussian
 from psofed.studies.sweeps import Cell
 from psofed.studies.sweeps import cell as cell_module
@@ -30,11 +29,14 @@ FILES = [
 SHOWS = {"render", "results/reports"}
 
 
+digest = source_digest.__wrapped__  # files change here
+
+
 def digest_of(tmp_path: Path, file: Path, text: str) -> str:
     """The digest of the file's package, if the file were all that stands in it."""
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text, encoding="utf-8")
-    return digest_sources(tmp_path, [file.parts[0]])
+    return digest(file.parts[0], root=tmp_path)
 
 
 def test_a_change_deep_in_an_expression_changes_the_digest(tmp_path: Path) -> None:
@@ -50,23 +52,18 @@ def test_a_file_that_is_renamed_added_or_removed_changes_the_digest(tmp_path: Pa
     before = digest_of(tmp_path, file, "x = 1\n")
     with_another = digest_of(tmp_path, Path("engine/frames/more.py"), "")
     (tmp_path / file).rename(tmp_path / "engine/other.py")
-    renamed = digest_sources(tmp_path, ["engine"])
+    renamed = digest("engine", root=tmp_path)
     (tmp_path / "engine/other.py").unlink()
-    assert len({before, with_another, renamed, digest_sources(tmp_path, ["engine"])}) == 4
+    assert len({before, with_another, renamed, digest("engine", root=tmp_path)}) == 4
 
 
-def test_a_new_room_counts_until_it_is_said_to_be_a_bystander(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fingerprint, "_PACKAGE", tmp_path)
-    digest = fingerprint.source_digest.__wrapped__
-    (tmp_path / "engine").mkdir()
-    (tmp_path / "engine" / "kernel.py").write_text("x = 1\n")
-    before = digest(without=("plots",))
-    (tmp_path / "plots").mkdir()
-    (tmp_path / "plots" / "curves.py").write_text("x = 1\n")
-    assert digest(without=("plots",)) == before
-    (tmp_path / "weather").mkdir()
-    (tmp_path / "weather" / "rain.py").write_text("x = 1\n")
-    assert digest(without=("plots",)) != before
+def test_a_new_room_counts_until_it_is_said_to_be_a_bystander(tmp_path: Path) -> None:
+    digests = []
+    for room in ("engine", "plots", "weather"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "module.py").write_text("x = 1\n")
+        digests.append(digest(without=("plots",), root=tmp_path))
+    assert digests[0] == digests[1] != digests[2]
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)
@@ -90,11 +87,12 @@ def test_how_a_result_is_shown_does_not_count(tmp_path: Path) -> None:
     for name in ("results/simulation.py", "results/reports/simulation.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
-    before = digest_sources(tmp_path, ["results"], ("results/reports",))
+    shown = {"without": ("results/reports",), "root": tmp_path}
+    before = digest("results", **shown)
     (tmp_path / "results/reports/simulation.py").write_text("x = 2\n")
-    assert digest_sources(tmp_path, ["results"], ("results/reports",)) == before
+    assert digest("results", **shown) == before
     (tmp_path / "results/simulation.py").write_text("x = 2\n")
-    assert digest_sources(tmp_path, ["results"], ("results/reports",)) != before
+    assert digest("results", **shown) != before
 
 
 def test_theory_is_in_the_key_of_a_cell_with_a_defence(monkeypatch: pytest.MonkeyPatch) -> None:

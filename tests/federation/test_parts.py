@@ -68,7 +68,7 @@ KNOWN = {kind: find_part("attack", kind)(num_byzantine=2, probability=1.0) for k
 def test_a_node_rehearses_every_attack_it_can_know_enough_for(kind: str) -> None:
     attack = KNOWN[kind]
     scenario = Scenario(**SIZES, attack=attack, aggregation="median")
-    needs = attack.memory_size(1) or attack.remembers_models() or attack.poisons_samples()
+    needs = attack.memory_size(1) or attack.defines("remember") or attack.defines("poison")
     if needs or attack.knows not in ("upload", "server"):
         with pytest.raises(NotCoveredError, match=f'"{kind}"'):
             run_federation(scenario)

@@ -109,7 +109,7 @@ class _Client:
     def step(self, model: FloatArray, x: FloatArray, y: float, n: int) -> FloatArray:
         """Return the model after a step on a sample."""
         error, mu = float(y - model @ x), self._stepsize
-        if self._learner.steps_along_input():
+        if self._learner.defines("gain"):
             gain = self._learner.gain(Residual(error, float(x @ x), mu, self._number, n))
             return np.asarray(self._learner.keep(mu) * model + gain * x)
         change = np.zeros(model.size)

@@ -10,10 +10,10 @@ from psofed.engine.compiling import compiled
 from psofed.engine.normals import normal_pair
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
-from psofed.parts.contexts import Departure, Moment, Presence, Transmission
+from psofed.parts.contexts import Departure, Moment, Presence, Sample, Transmission
 from psofed.parts.network import Channel
 from psofed.parts.part import call_with_memory
-from psofed.parts.plain import LARGEST, corrupt_uploads, poison_sample
+from psofed.parts.plain import LARGEST, corrupt_uploads
 from psofed.scenario import Scenario
 from reference.draws import draw_uniforms
 from reference.shocks import Shocks, draw_shocks
@@ -196,17 +196,15 @@ class LiteralGroups:
     def poison(self, n: int, k: int, x: FloatArray, y: float) -> tuple[FloatArray, float]:
         """Return the sample that client k learns from in iteration n."""
         for place, (attack, shocks) in enumerate(zip(self.scenario.attacks, self.shocks, strict=True)):
-            if attack.poisons_samples() and shocks.attacking[n, k]:
-                x, y = poison_sample(
-                    attack, x, y, normals=shocks.normals[n, k], client=k, iteration=n,
-                    memory=self._client_memories[place][k], **self._members(place, n),
-                )  # fmt: skip
+            if attack.defines("poison") and shocks.attacking[n, k]:
+                sample = Sample(x.copy(), y, shocks.normals[n, k], k, n, **self._members(place, n))
+                x, y = call_with_memory(attack.poison, sample, self._client_memories[place][k])
         return x, y
 
     def remember(self, n: int, models: FloatArray) -> None:
         """Let attackers that remember models see those (K, D) of their clients."""
         for place, (attack, shocks) in enumerate(zip(self.scenario.attacks, self.shocks, strict=True)):
-            for k in range(len(models)) if attack.remembers_models() else ():
+            for k in range(len(models)) if attack.defines("remember") else ():
                 if attack.byzantine_set == "redrawn" or shocks.byzantine[n, k]:
                     attack.remember(Moment(models[k].copy(), k, n), self._client_memories[place][k])
 
@@ -214,7 +212,7 @@ class LiteralGroups:
         """Return the uploads (P, D) after all groups' attacks, each of which sees those before any."""
         received = uploads.copy()
         for place, (attack, shocks) in enumerate(zip(self.scenario.attacks, self.shocks, strict=True)):
-            if attack.poisons_samples():
+            if attack.defines("poison"):
                 continue
             attacking = shocks.attacking[n, clients]
             changed = corrupt_uploads(

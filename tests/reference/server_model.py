@@ -10,8 +10,8 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
+from psofed.engine.draws import draw_participants
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.participants import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received
@@ -43,7 +43,7 @@ def run_server_model_reference(
     numbers = max(scenario.dimension, exchange.numbers)
     rule_memory = np.zeros(scenario.aggregation.memory_size(scenario.num_clients, numbers))
     own_momenta = np.zeros((scenario.num_clients, scenario.dimension))
-    read = scenario.dimension if algorithm.decodes() and not exchange.decode_joined else exchange.numbers
+    read = scenario.dimension if algorithm.defines("decode") and not exchange.decode_joined else exchange.numbers
     server_momenta = np.zeros((scenario.num_clients, read))
     watched = plan is not None and scenario.defence is not None
     watch = Watch(scenario.defence, plan, scenario.num_clients) if watched else None  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def run_server_model_reference(
             Received, participants=count, stepsize=scenario.mean_stepsize, normals=random["normals"],
             uniforms=random["uniforms"],
         )  # fmt: skip
-        if algorithm.decodes() and not exchange.decode_joined:
+        if algorithm.defines("decode") and not exchange.decode_joined:
             rows = [_decode(scenario, receive(numbers)) for numbers in uploads]
             uploads = np.array(rows).reshape(len(clients), scenario.dimension)
         if exchange.server_momentum is not None:
@@ -117,7 +117,7 @@ def run_server_model_reference(
         uploads = mix_literally(scenario, seed, trial, n, clients, uploads, zeros)
         senders = clients if scenario.pre_aggregation is None else None
         joined = combine_uploads(scenario.aggregation, uploads, zeros, None, rule_memory, senders, scenario.num_clients)
-        if algorithm.decodes() and exchange.decode_joined:
+        if algorithm.defines("decode") and exchange.decode_joined:
             joined = _decode(scenario, receive(joined))
         change = np.empty(scenario.dimension)
         algorithm.apply(receive(joined), memory, change)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from psofed.results import estimate
+from psofed.results import estimate, find_unsteady
 from psofed.results.differences import paired_difference
 from psofed.results.estimates import is_heavy_tailed, lower_bound_of_mean, median_interval, sign_test_rank
 
@@ -166,3 +166,12 @@ def test_one_diverged_trial_does_not_decide() -> None:
     assert found.is_heavy_tailed
     assert not found.is_significant
     assert found.decibels == 0.0
+
+
+@pytest.mark.parametrize("trials", [2, 4, 16, 64])
+def test_steady_runs_are_seldom_called_unsteady(trials: int) -> None:
+    """However few trials there are: their halves differ by chance, and more often by far where trials are few."""
+    changes = np.random.default_rng(trials).standard_normal((4000, trials))
+    alarms = sum(bool(find_unsteady({"mse": np.ones(trials)}, {"mse": change})) for change in changes)
+    assert alarms <= 8  # 2 of 4000 expected
+    assert find_unsteady({"mse": np.ones(trials)}, {"mse": 0.1 + 1e-5 * changes[0]})

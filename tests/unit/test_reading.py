@@ -142,8 +142,14 @@ def test_clients_with_too_few_rows_or_a_constant_target_are_left_out_with_a_note
 
 def test_rows_that_go_back_in_time_are_noted() -> None:
     frame = make_frame()
-    data = read_data(pandas.concat([frame, frame.iloc[[3, 5]]]), "who", "y")
-    assert "by time those of b go back in time" in " ".join(data.notes())
+    notes = " ".join(read_data(pandas.concat([frame, frame.iloc[[3, 5]]]), "who", "y").notes())
+    assert "by time those of b go back in time" in notes
+
+
+def test_columns_without_a_name_are_left_out_however_many(tmp_path) -> None:
+    rows = "".join(f"a,2024-05-01,t,{n},{n % 7}\n" for n in range(60))
+    table = read_table(write(tmp_path, "who,,,x,y\n" + rows), "who", "y")
+    assert (table.features, table.left_out) == (("x",), {"(unnamed)": "no name"})
 
 
 def test_a_code_for_missing_values_is_noted() -> None:
@@ -166,6 +172,16 @@ def test_names_of_clients_stay_as_they_stand(tmp_path) -> None:
 
 
 HOSTILE = {
+    "empty": ("", "is empty"),
+    "no rows": ("who,x,y\n", "there is a header but no rows"),
+    "repeated column": ("who,x,x,y\na,1,2,3\n", "column x appears 2 times"),
+    "no feature": ("who,y\n" + "a,2\n" * 50, "no column is left for features"),
+    "no number": ("who,x,y\na,1,2\na,one,3\n", "row 3, column x: 'one' is not a number"),
+    "infinity": ("who,x,y\na,1,2\na,inf,3\n", "row 3, column x: 'inf' is not finite"),
+    "open quote": ('who,x,y\na,1,"2\n', "row 2 is not CSV"),
+    "missing field": ("who,x,y\na,1,2\na,3\n", "row 3 has 2 fields, the header has 3"),
+    "few rows": ("who,x,y\na,1,2\nb,1,\n", "cannot take part: it has 1 row with y, and at least 30 are needed"),
+    "constant": ("who,x,y\n" + "a,1,2\n" * 50, "client a cannot take part: its y never changes"),
     "nul": (b"who,x,y\na,1,2\n\0\n", "row 3 contains a NUL byte"),
     "latin-1": ("who,x,y\nZürich,1,2\n".encode("latin-1"), r"not UTF-8 text \(byte 0xfc in row 2\)"),
     "endless line": (b"who,x,y\n" + b"a" * (2**20 + 1), "row 2 is not CSV"),

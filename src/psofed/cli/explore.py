@@ -1,31 +1,19 @@
 """``psofed explore``: a page with sliders for the exact theory."""
 
-from pathlib import Path
-
 import typer
 
 from psofed.cli.flags import Given
 from psofed.cli.inputs import ScenarioInput
 from psofed.cli.outputs import Output, print_json
 from psofed.common.errors import PsofedError, missing_package
-from psofed.common.options import option
 from psofed.settings.data import DataSettings
 from psofed.settings.explorer import ExplorerSettings
 
 
-class OpeningScenario(ScenarioInput):
-    """The scenario that the page opens with."""
-
-    file: Path | None = option(
-        default=None,
-        positional=True,
-        metavar="FILE",
-        text="scenario to open with, a TOML file; the README's fleet by default",
-    )
-
-
-def explore(settings: ExplorerSettings, source: OpeningScenario, reading: Given[DataSettings], output: Output) -> None:
+def explore(settings: ExplorerSettings, source: ScenarioInput, reading: Given[DataSettings], output: Output) -> None:
     """Explore the theory with sliders, on a page that only this machine can open. Ctrl-C stops it.
+
+    Without a FILE or --data, the page opens with the README's fleet.
 
     With --data, covariances and noise are measured in your table. Unless you give a stepsize, the page opens with the
     stepsize and the number of shared parameters that psofed advise finds best for all clients together.

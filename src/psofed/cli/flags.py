@@ -69,6 +69,7 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function whose parameters are the fields of the settings that `function` takes."""
     hints = typing.get_type_hints(function, include_extras=True)
     groups = {name: group for name in hints if (group := _settings_in(hints[name])) is not None}
+    arguments: list[inspect.Parameter] = []
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in groups:
@@ -77,7 +78,9 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
         kind, is_deferred = groups[name]
         for field in kind.options().values():
             if option_of(field).flag is not None:
-                parameters.append(_parameter(kind, field, is_deferred))
+                places = arguments if option_of(field).positional else parameters
+                places.append(_parameter(kind, field, is_deferred))
+    parameters = [*arguments, *parameters]  # as they are typed
     names = [parameter.name for parameter in parameters]
     assert len(set(names)) == len(names), f"two settings of {function.__name__} have the same name"
 
@@ -99,8 +102,6 @@ def flattened(function: Callable[..., None]) -> Callable[..., None]:
         except InvalidValueError as error:
             raise _named(error, [kind for kind, _ in groups.values()]) from None
 
-    # Click keeps the order of the signature: arguments first, as they are typed.
-    parameters.sort(key=lambda parameter: not _is_argument(parameter))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
@@ -134,29 +135,35 @@ def flag_of(field: "dataclasses.Field[Any]") -> str:
 def words_of(command: str, *given: Settings | Given[Any]) -> str:
     """Return the words by which a command, such as ``psofed tune FILE``, is given these settings.
 
-    Settings that it has not, or that have another default there, as the trials of ``advise``, are left out.
+    Left out are settings that it has not, that have another default there, as the trials of ``advise``, or that the
+    command gives itself.
     """
     verb = command.split()[1]
     hints = typing.get_type_hints(getattr(import_module(f"psofed.cli.{verb}"), verb), include_extras=True)
     groups = filter(None, map(_settings_in, hints.values()))
     known = {name: field.default for kind, _ in groups for name, field in kind.options().items()}
-    positional, options = [], []
+    positional: list[str] = []
+    options: list[str] = []
     for settings in given:
         fields = (settings.kind if isinstance(settings, Given) else settings).options()
         typed = settings.values if isinstance(settings, Given) else vars(settings)
         for name, field in fields.items():
-            about, value = option_of(field), typed.get(name, field.default)
+            about, value, flag = option_of(field), typed.get(name, field.default), flag_of(field)
             if about.flag is None or value == field.default or known.get(name, given) != field.default:
                 continue
             if about.positional:
                 positional.append(str(value))
-            elif isinstance(value, bool):
-                options.append(flag_of(field) if value else f"--no-{flag_of(field)[2:]}")
             elif about.repeat:
-                options += [word for entry in value for word in (flag_of(field), str(entry))]
+                entries = (str(entry) for entry in value)
+                kept = (entry for entry in entries if f" {flag} {entry.partition('=')[0]}=" not in command)
+                options += [word for entry in kept for word in (flag, entry)]
+            elif f" {flag} " in f"{command} ":
+                continue
+            elif isinstance(value, bool):
+                options.append(flag if value else f"--no-{flag[2:]}")
             else:
                 text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value).removesuffix(".0")
-                options += [flag_of(field), text]
+                options += [flag, text]
     return shlex.join([*positional, *options])
 
 
@@ -227,8 +234,3 @@ def _settings_in(hint: Any) -> tuple[type[Settings], bool] | None:
     if typing.get_origin(hint) is Given:
         return typing.get_args(hint)[0], True
     return (hint, False) if isinstance(hint, type) and issubclass(hint, Settings) else None
-
-
-def _is_argument(parameter: inspect.Parameter) -> bool:
-    info = next(iter(getattr(parameter.annotation, "__metadata__", ())), None)
-    return isinstance(info, typer.models.ArgumentInfo)

@@ -1,6 +1,8 @@
 """Outputs of commands: the report or JSON, a picture, a file, and progress on the terminal."""
 
 import json
+import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from psofed.cli.flags import Given, words_of
-from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
 from psofed.common.settings import Settings, call_with
 
@@ -47,18 +48,19 @@ class ReportOutput(Output):
     ) -> None:
         """Print the result: as JSON, or its report with the next step, to which the settings `given` are repeated.
 
-        Only what is printed is made, with `to_json` and `report` if these are given.
+        Only what is printed is made, with `to_json` and `report` if these are given. A report is wrapped to the
+        terminal's width, with its headline in bold where the terminal can.
         """
         with progress("preparing the answer"):
             made = (to_json or result.to_json)() if self.as_json else (report or result.report)()
         if self.as_json:
             print_json(made)
             return
-        from psofed.render.report import print_report
-
         step = made.next_step
         file = words_of(step.command, *given) if step is not None and step.command and given else ""
-        print_report(made, file=file, rows=rows, wide=self.wide)
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        print(made.to_text(width=width, rows=rows, colour=colour, file=file, wide=self.wide))
 
 
 class PlotOutput(ReportOutput):
@@ -75,10 +77,7 @@ class PlotOutput(ReportOutput):
         if self.plot is not None:
             from psofed.render.style import check_picture_format
 
-            try:
-                check_picture_format(self.plot)
-            except InvalidValueError as error:
-                raise error.renamed("--plot") from None
+            check_picture_format(self.plot, "plot")
 
     def present(self, result: Any, *given: Settings | Given[Any], out: Path | None = None, **about: Any) -> None:
         """Save and draw a result where that was asked for, and print it, also if a file cannot be written."""

@@ -50,7 +50,7 @@ def simulate(
         raise PsofedError(f"--versus {source.versus}: the same scenario (--set changes both); change a copy of it.")
     output.check(output.out)
     if other is not None:
-        from psofed.results.differences import check_pairs
+        from psofed.results.reports.difference import check_pairs
 
         check_pairs(scenario, other)
     if output.out is not None:
@@ -67,7 +67,8 @@ def simulate(
         if other is not None:
             second = compute("simulating the second", run_simulation, other, run)
     if other is not None:
-        difference = (result - second).named(*_names(source))
+        first = "the data's own scenario" if source.file is None else str(source.file)
+        difference = (result - second).named(first, str(source.versus))
 
         def both() -> dict[str, Any]:
             return {**result.to_json(), "versus": second.to_json(), "difference": difference.to_json()}
@@ -83,8 +84,3 @@ def simulate(
         return with_remedy(result.report(), scenario)
 
     output.present(result, source, reading, run, cluster, out=output.out, report=answer)
-
-
-def _names(source: SimulatedScenario) -> tuple[str, str]:
-    first = "the data's own scenario" if source.file is None else str(source.file)
-    return first, str(source.versus)

@@ -5,7 +5,6 @@ Of a function, comments, docstrings and layout do not count; everything that can
 
 import hashlib
 import os
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, GenericAlias, ModuleType
@@ -19,7 +18,7 @@ _KNOWN = ("psofed", "numpy", "math", "scipy", "numba")
 
 
 @cache
-def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
+def source_digest(*packages: str, without: tuple[str, ...] = (), root: Path = _PACKAGE) -> str:
     """Return a digest of the sources of some packages of psofed, of all if none is named.
 
     Parameters
@@ -28,17 +27,15 @@ def source_digest(*packages: str, without: tuple[str, ...] = ()) -> str:
         Folders below psofed.
     without : tuple of str
         Folders to leave out, where all are taken; also those within another, such as ``"results/reports"``.
+    root : path
+        Where the folders are.
     """
-    return digest_sources(_PACKAGE, packages or _folders(), without)
-
-
-def digest_sources(root: Path, packages: Iterable[str], without: tuple[str, ...] = ()) -> str:
-    """Return a digest of all Python sources in some folders of `root`, leaving some out."""
     digest = hashlib.sha256()
-    for file in (file for package in packages for file in sorted((root / package).rglob("*.py"))):
-        name = file.relative_to(root).as_posix()
-        if not name.startswith(tuple(f"{folder}/" for folder in without)):
-            digest.update(f"{name}\0".encode() + file.read_bytes() + b"\0")
+    for package in packages or sorted(path.name for path in root.iterdir() if path.is_dir()):
+        for file in sorted((root / package).rglob("*.py")):
+            name = file.relative_to(root).as_posix()
+            if not name.startswith(tuple(f"{folder}/" for folder in without)):
+                digest.update(f"{name}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()[:_LENGTH]
 
 
@@ -136,7 +133,3 @@ def _add_code(digest: Any, code: CodeType, docstring: str | None) -> list[str]:
             digest.update(repr(constant).encode())
     digest.update(repr(code.co_names).encode())
     return names
-
-
-def _folders() -> list[str]:
-    return sorted(path.name for path in _PACKAGE.iterdir() if path.is_dir())

@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar, dataclass_transform, overload
 
-from psofed.common.errors import MissingArgumentError, MissingValueError, UnknownArgumentError, UnknownFieldError
+from psofed.common.errors import MissingArgumentError, PsofedError, UnknownArgumentError, UnknownFieldError
 from psofed.common.options import Options, check_option, in_words, is_required, option, option_of, value_type
+from psofed.common.per_client import plain_per_client
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
@@ -72,28 +73,20 @@ class Settings:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Make the value from its fields by name, as in TOML; unknown and missing ones are refused by name."""
-        cls.check_names(values)
+        for name, value in values.items():
+            if name not in cls.options():
+                raise cls.unknown_field(name, value)
         return cls(**values)
 
     @classmethod
-    def check_names(cls, values: Mapping[str, Any]) -> None:
-        """Refuse fields that do not exist, and missing ones that are required."""
-        options = cls.options()
-        for name in values:
-            if name not in options:
-                raise UnknownFieldError(cls.full_name(name), tuple(options), hint=cls.advice)
-        for name, field in options.items():
-            if is_required(field) and name not in values:
-                raise MissingValueError(cls.full_name(name), _wanted(field))
+    def unknown_field(cls, name: str, value: Any) -> PsofedError:
+        """Return the error that refuses a field that does not exist."""
+        return UnknownFieldError(cls.full_name(name), tuple(cls.options()), hint=cls.advice)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return its fields by name, as in TOML; fields that are None are left out."""
-        plain = {name: getattr(self, name) for name in self.options()}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in plain.items()
-            if value is not None
-        }
+        values = {name: getattr(self, name) for name in self.options()}
+        return {name: plain_per_client(value) for name, value in values.items() if value is not None}
 
     def shared_with(self, kind: type["S"]) -> "S":
         """Return settings of another kind with the fields that both have."""

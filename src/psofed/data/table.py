@@ -149,7 +149,7 @@ def read_table(
     left_out: dict[str, str] = {}
     values: dict[str, FloatArray] = {}
     with_commas = []
-    if not len(data):
+    if data.empty:
         raise PsofedError(f"{frame.source}: there is a header but no rows")
     owner, names = _clients(frame, client_column)
     for name in (target_column, *candidates):
@@ -174,9 +174,9 @@ def read_table(
     has_target = ~np.isnan(target)
     inputs = np.column_stack([values[name] for name in chosen])
     rows = _split(owner, has_target)
-    stamps = {name: times for name in left_out if (times := _times(data, name)) is not None}
-    others = (_times(data, name) for name in data.columns if name not in values and name != client_column)
-    when = next((times for times in others if times is not None), None)
+    others = {str(name): column for name, column in data.items() if name not in values and name != client_column}
+    stamps = {name: times for name, column in others.items() if (times := _times(column)) is not None}
+    when = next(iter(stamps.values()), None)
     return ClientTable(
         frame.source,
         client_column,
@@ -188,7 +188,7 @@ def read_table(
         tuple(np.bincount(owner[~has_target], minlength=len(names)).tolist()),
         left_out,
         tuple(with_commas),
-        {name: who for name, times in stamps.items() if (who := _out_of_order(times, owner, names))},
+        {name: who for name in left_out if name in stamps and (who := _out_of_order(stamps[name], owner, names))},
         str(Path(source).resolve()) if isinstance(source, str | Path) else "",
         () if when is None else tuple(when[own] for own in rows),
     )
@@ -356,13 +356,10 @@ def _split(owner: NDArray[np.int64], keep: NDArray[np.bool_]) -> list[NDArray[An
     return [rows[keep[rows]] for rows in np.split(order, edges)]
 
 
-def _times(data: "pandas.DataFrame", name: str) -> FloatArray | None:
+def _times(column: "pandas.Series[Any]") -> FloatArray | None:
     """Return a column of times as seconds since 1970; None if it holds something else, or if one is missing."""
     import pandas
 
-    if name not in data.columns:
-        return None
-    column = data[name]
     if column.dtype.kind != "M":
         # Only ISO's order of year, month and day is unambiguous.
         if not re.match(r"\d{4}-\d\d-\d\d", str(column.iloc[0])):

@@ -5,33 +5,29 @@ the same for all kinds of attack. So whether and how one client attacks does not
 of attack are compared on the same occasions.
 """
 
+import copy
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
-from psofed.common.types import FloatArray, IndexArray, IntArray
+from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import kernel_part
-from psofed.engine.hooks import Hooks, Method, options_of, padded
-from psofed.engine.normals import Index, normal_at, normal_pair, uniform_at, word_at
-from psofed.engine.participants import draw_participants
-from psofed.engine.state import SEES_OTHERS, copy, entry_at, gather, release
+from psofed.engine.hooks import Method, options_of, padded
+from psofed.engine.normals import Index, normal_at, uniform_at
+from psofed.engine.state import SEES_OTHERS, Setup, column, copy_array, entry_at, gather, release
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import Table, call, fields
+from psofed.engine.tables import Table, call
+from psofed.engine.vocabulary import sort
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
 from psofed.parts.plain import check_memory
 
-if TYPE_CHECKING:
-    from psofed.engine.state import Setup
-
-# Words from here on are for what is common to all clients, and for redrawing the Byzantine set.
+# Words from here on are for what is common to all clients.
 _COMMON = np.uint64(1 << 62)
-_REDRAWN = np.uint64(1 << 63)
 
 _NOTHING, _NOBODY = np.zeros(0), np.zeros(0, np.int64)
 
@@ -62,14 +58,11 @@ class Attackers(Table):
     """
 
     def __init__(
-        self,
-        attacks: Sequence[Attack],
-        masks: Sequence[NDArray[np.bool_]],
-        streams: Sequence[Stream],
-        dimensions: Sequence[int],
-        clients: int,
+        self, attacks: Sequence[Attack], masks: list[BoolArray], streams: list[Stream], dimensions: list[int]
     ) -> None:
-        groups, trials = len(attacks), streams[0].key.size if attacks else 0
+        groups, trials, clients = 0, 0, 0
+        if attacks:
+            groups, trials, clients = len(attacks), streams[0].key.size, masks[0].size
         sizes = [(a.group_memory_size(clients, d), a.memory_size(d)) for a, d in zip(attacks, dimensions, strict=True)]
         memory_sizes = np.array(sizes, np.int64).reshape(groups, 2)
         most_group, most_client = memory_sizes.max(axis=0, initial=0)
@@ -87,33 +80,27 @@ class Attackers(Table):
         self.memory_sizes = memory_sizes
 
 
-def make_attackers(setup: "Setup") -> Attackers:
+def make_attackers(setup: Setup) -> Attackers:
     """Return the attackers of a block of trials, unless they remember too much."""
     scenario = setup.scenario
     dimensions = [_entries_of(attack, setup) for attack in scenario.attacks]
     for attack, dimension in zip(scenario.attacks, dimensions, strict=True):
         check_memory(attack, scenario.num_clients, dimension)
-        if attack.remembers_models() and not scenario.algorithm.holds_models:
+        if attack.defines("remember") and not scenario.algorithm.holds_models:
             raise NotCoveredError(
                 f'attack.kind = "{attack.kind}" remembers the models of its clients, which hold none with '
                 f'algorithm = "{scenario.algorithm.kind}"; use algorithm = "pso-fed"'
             )
     masks = [setup.fleet.byzantine_mask(attack) for attack in scenario.attacks]
     streams = [setup.stream("attack", g) for g in range(len(masks))]
-    return Attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients)
+    return Attackers(scenario.attacks, masks, streams, dimensions)
 
 
-def _entries_of(attack: Attack, setup: "Setup") -> int:
+def _entries_of(attack: Attack, setup: Setup) -> int:
     """Return how many entries what an attack changes has."""
-    if attack.poisons_samples() or setup.scenario.algorithm.holds_models:
+    if attack.defines("poison") or setup.scenario.algorithm.holds_models:
         return setup.scenario.dimension
     return setup.numbers
-
-
-def draw_byzantine(attack: Attack, stream: Stream, first: Index, count: int, clients: int) -> IndexArray:
-    """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, L, |S_B|)."""
-    stream = Stream(stream.key + _REDRAWN * stream.gamma, stream.gamma)
-    return draw_participants(stream, first, count, clients, attack.num_byzantine)
 
 
 @kernel_part
@@ -123,14 +110,11 @@ def set_byzantine(sets: IndexArray, t: int, attackers: Attackers) -> None:
     for trial in range(sets.shape[1]):
         for j in range(sizes[trial]):
             is_byzantine[trial, members[trial, j]] = False
+        sizes[trial] = sets.shape[2]
         for j in range(sets.shape[2]):
-            is_byzantine[trial, sets[t, trial, j]] = True
-        size = 0
-        for k in range(is_byzantine.shape[1]):
-            if is_byzantine[trial, k]:
-                members[trial, size] = k
-                size += 1
-        sizes[trial] = size
+            members[trial, j] = sets[t, trial, j]
+            is_byzantine[trial, members[trial, j]] = True
+        sort(_group_of(attackers, trial))
 
 
 @kernel_part
@@ -143,9 +127,8 @@ def first_word(n: int, clients: int, client: Index, dimension: int) -> int:
 @kernel_part
 def common_normal(stream: WordArray, row: int, n: int, dimension: int, entry: Index) -> float:
     """Return the standard normal of one iteration and entry, the same for all clients."""
-    word = np.uint64(n * ((dimension + 1) // 2) + entry // 2) + _COMMON
-    x, y = normal_pair(word_at(stream, row, word))
-    return np.float64(y) if entry % 2 else np.float64(x)
+    normal: float = normal_at(stream, row, np.uint64(n * ((dimension + 1) // 2)) + _COMMON, entry)
+    return normal
 
 
 @register_jitable
@@ -173,8 +156,8 @@ def _byzantine_of(attackers: Attackers, row: int) -> IntArray:
 @register_jitable
 def _memory_of(attackers: Attackers, g: int, row: int, client: int) -> FloatArray:
     """Return the memory of a client in a trial, which is empty for most attacks."""
-    memory = attackers.client_memory
-    return memory[row, min(client, memory.shape[1] - 1), : attackers.memory_sizes[g, 1]]
+    place = min(client, attackers.client_memory.shape[1] - 1)
+    return attackers.client_memory[row, place, : attackers.memory_sizes[g, 1]]
 
 
 class AttackSide(Table):
@@ -184,14 +167,16 @@ class AttackSide(Table):
     ----------
     on_uploads, on_samples, remember : int arrays (G,)
         Addresses of each group's methods; 0 where it has none.
+    poisons : bool
+        Whether any group attacks samples.
     levels : int array (G,)
         What each group knows, as a place in KNOWLEDGE.
     options : array (G, any)
         Their options.
     attackers : Attackers
         Who is Byzantine, and what they remember.
-    uploads : Uploads
-        What is sent.
+    uploads, seen : Uploads
+        What is sent, and what was before any group has changed it: for several groups a copy.
     server, base : arrays (L, any), (any,)
         The server's errors, and what uploads and they are counted from.
     target : array (D,)
@@ -202,33 +187,31 @@ class AttackSide(Table):
         The clients' errors.
     work : Work
         Scratch.
-    clean, changed : arrays (L, P, M)
-        Scratch for several groups: uploads before all attacks, and after those of some groups.
     """
 
-    def __init__(self, setup: "Setup", attackers: Attackers, sample: FloatArray, residual: FloatArray) -> None:
+    def __init__(self, setup: Setup, attackers: Attackers, sample: FloatArray, residual: FloatArray) -> None:
         state, attacks = setup.state, setup.scenario.attacks
-        several = setup.uploads.sent.shape if len(attacks) > 1 else (0, 0, 0)
         self.on_uploads, self.on_samples, self.remember = np.zeros((3, len(attacks)), np.int64)
         self.levels = np.array([KNOWLEDGE.index(attack.knows) for attack in attacks], np.int64)
+        self.poisons = any(attack.defines("poison") for attack in attacks)
         self.options = padded([options_of(attack) for attack in attacks])
-        self.attackers, self.uploads, self.work = attackers, setup.uploads, setup.work
+        self.attackers, self.work = attackers, setup.work
+        self.uploads = self.seen = setup.uploads
+        if len(attacks) > 1:
+            self.seen = copy.copy(setup.uploads)
+            self.seen.sent = setup.uploads.sent.copy()
         self.server, self.base, self.target = state.known, state.base, state.target
         self.sample, self.residual, self.models, self.layout = sample, residual, state.models, setup.layout
-        self.clean, self.changed = np.empty(several), np.empty(several)
-        self._add_methods(attacks, setup.hooks)
-
-    def _add_methods(self, attacks: Sequence[Attack], hooks: Hooks) -> None:
         for g, attack in enumerate(attacks):
-            if attack.remembers_models():
-                self.remember[g] = hooks.add(attack, "remember", _remember, self)
-            if attack.poisons_samples():
-                self.on_samples[g] = hooks.add(attack, "poison", _poison, self)
-            elif attack.crafts_vectors():
-                self.on_uploads[g] = hooks.add(attack, "craft", _craft, self)
+            if attack.defines("remember"):
+                self.remember[g] = setup.hooks.add(attack, "remember", _remember, self)
+            if attack.defines("poison"):
+                self.on_samples[g] = setup.hooks.add(attack, "poison", _poison, self)
+            elif attack.defines("craft"):
+                self.on_uploads[g] = setup.hooks.add(attack, "craft", _craft, self)
             else:
                 frame = _corrupt_together if attack.knows in SEES_OTHERS else _corrupt_alone
-                self.on_uploads[g] = hooks.add(attack, "corrupt", frame, self)
+                self.on_uploads[g] = setup.hooks.add(attack, "corrupt", frame, self)
 
 
 @kernel_part
@@ -242,36 +225,23 @@ def remember_models(n: int, attack: AttackSide) -> None:
 @kernel_part
 def corrupt(n: int, attack: AttackSide) -> None:
     """Let attackers change uploads in place; each of several groups sees those that nobody has changed yet."""
-    addresses, clean, changed = attack.on_uploads, attack.clean, attack.changed
-    clients, _, sent, rows, _ = fields(attack.uploads)
-    trials, is_byzantine = sent.shape[0], attack.attackers.is_byzantine
-    several = addresses.size > 1
-    if several:
-        copy(sent, clean)
-        copy(sent, changed)
+    addresses = attack.on_uploads
+    if addresses.size > 1:
+        copy_array(attack.uploads.sent, attack.seen.sent)
     for g in range(addresses.size):
-        if addresses[g] == 0:
-            continue
-        call(addresses[g], n, 0, g, attack)
-        if several:
-            for trial in range(trials):
-                for p in range(rows[trial]):
-                    if is_byzantine[g * trials + trial, clients[trial, p]]:
-                        copy(sent[trial, p], changed[trial, p])
-            copy(clean, sent)
-    if several:
-        copy(changed, sent)
+        if addresses[g] != 0:
+            call(addresses[g], n, 0, g, attack)
 
 
 def _corrupt_alone(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
     """Frame of attackers who see only their own upload."""
     attackers, base, server = attack.attackers, attack.base, attack.server
-    clients, entries, sent, rows, _ = fields(attack.uploads)
+    clients, entries, sent = attack.uploads.clients, attack.uploads.entries, attack.uploads.sent
     is_byzantine, stream, knows_server = attackers.is_byzantine, attackers.stream, attack.levels[g] > 0
     (trials, _, shared), dimension, one_mask = sent.shape, base.size, entries.shape[1] == 1
     for trial in range(trials):
         row = g * trials + trial
-        for p in range(rows[trial]):
+        for p in range(attack.uploads.rows[trial]):
             client: Any = np.int64(clients[trial, p])
             # NaN: the client is not available.
             if not is_byzantine[row, client] or sent[trial, p, 0] != sent[trial, p, 0]:
@@ -293,8 +263,8 @@ def _corrupt_alone(method: Method, n: int, k: int, g: int, attack: AttackSide) -
 
 def _corrupt_together(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
     """Frame of attackers who see what others upload, with clients in order."""
-    attackers, uploads, base, server, work = attack.attackers, attack.uploads, attack.base, attack.server, attack.work
-    clients, sent, stream, sees_all = uploads.clients, uploads.sent, attackers.stream, attack.levels[g] > 2
+    attackers, uploads, base, server, work = attack.attackers, attack.seen, attack.base, attack.server, attack.work
+    clients, sent, stream, sees_all = uploads.clients, attack.uploads.sent, attackers.stream, attack.levels[g] > 2
     (trials, most, shared), dimension = sent.shape, base.size
     order, numbers, numbered = np.empty(most, np.int64), np.empty((2, most)), np.empty(most, np.int64)
     for trial in range(trials):
@@ -333,8 +303,8 @@ def _corrupt_together(method: Method, n: int, k: int, g: int, attack: AttackSide
 
 def _craft(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
     """Frame of attackers who see all uploads as vectors, with clients in order."""
-    attackers, uploads, work, server, base = attack.attackers, attack.uploads, attack.work, attack.server, attack.base
-    sent, dimension = uploads.sent, base.size
+    attackers, uploads, work, server, base = attack.attackers, attack.seen, attack.work, attack.server, attack.base
+    sent, dimension = attack.uploads.sent, base.size
     trials, most, shared = sent.shape
     group_size, client_size = attackers.memory_sizes[g, 0], attackers.memory_sizes[g, 1]
     order, who = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -372,7 +342,7 @@ def _craft(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
 @register_jitable
 def _line_up(n: int, g: int, trial: int, attack: AttackSide, order: IntArray) -> tuple[int, int]:
     """Order those present by client, first who does not attack, then who does; return how many they are."""
-    uploads, attackers = attack.uploads, attack.attackers
+    uploads, attackers = attack.seen, attack.attackers
     participants, num_clients = uploads.rows[trial], attackers.is_byzantine.shape[1]
     row, rank, present, attacking = g * uploads.sent.shape[0] + trial, np.empty(participants, np.int64), 0, 0
     for p in range(participants):
@@ -415,13 +385,14 @@ def _poison(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
 
 def _remember(method: Method, n: int, k: int, g: int, attack: AttackSide) -> None:
     """Frame of what attackers remember after the local step; of all clients where the set is redrawn."""
-    attackers, target, models, (_, shift, mask) = attack.attackers, attack.target, attack.models, fields(attack.layout)
+    attackers, target, models = attack.attackers, attack.target, attack.models
     is_byzantine, model = attackers.is_byzantine, np.empty(target.size)
     trials = is_byzantine.shape[0] // attackers.probability.size
     for client in range(is_byzantine.shape[1]):
         for trial in range(trials):
             row = g * trials + trial
             if attackers.is_redrawn or is_byzantine[row, client]:
+                v, lane = column(attack.layout, client, trial)
                 for i in range(target.size):
-                    model[i] = target[i] - models[client >> shift, i, trial + (client & mask)]
+                    model[i] = target[i] - models[v, i, lane]
                 method(attack.options[g], _memory_of(attackers, g, row, client), Moment(model, client, n))

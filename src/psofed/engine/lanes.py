@@ -161,6 +161,24 @@ def fma(typing_context, x, y, z):
     return result(x, y, z), emit
 
 
+def polynomial(*coefficients):
+    """Return a function that evaluates Σ_i c_i xⁱ by Horner's rule, with one rounding in each step."""
+
+    @instruction
+    def evaluate(typing_context, x):
+        def emit(context, builder, sig, args):
+            constants = [context.get_constant_generic(builder, _element(x), c) for c in coefficients]
+            terms = [_as(context, builder, c, _element(x), x) for c in constants]
+            total = terms.pop()
+            while terms:
+                total = _call_llvm(builder, "fma", [args[0], total, terms.pop()])
+            return total
+
+        return x(x), emit
+
+    return evaluate
+
+
 @instruction
 def square_root(typing_context, x):
     """Return √x."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
-from psofed.engine.lanes import WIDTH, Vector, convert, fma, load, square_root, store, view_bits
+from psofed.engine.lanes import WIDTH, Vector, convert, fma, load, polynomial, square_root, store, view_bits
 from psofed.engine.streams import _MIX_1, _MIX_2, WordArray
 
 # A Python integer or one of NumPy; kernels know which.
@@ -25,14 +25,17 @@ Index = Any
 _f32, _i32, _u32, _f64 = np.float32, np.int32, np.uint32, np.float64
 
 # −2 ln(1+f)/f for f from √½−1 to √2−1: Chebyshev fit of degree 8, largest error 6.0e-8.
-_LN_0, _LN_1, _LN_2 = _f32(-2.0), _f32(0.9999997615814209), _f32(-0.6666836738586426)
-_LN_3, _LN_4, _LN_5 = _f32(0.5000430941581726), _f32(-0.39913955330848694), _f32(0.33121392130851746)
-_LN_6, _LN_7, _LN_8 = _f32(-0.2989819049835205), _f32(0.2875466048717499), _f32(-0.17487891018390656)
+_LN = polynomial(
+    -2.0, 0.9999997615814209, -0.6666836738586426, 0.5000430941581726, -0.39913955330848694, 0.33121392130851746,
+    -0.2989819049835205, 0.2875466048717499, -0.17487891018390656,
+)  # fmt: skip
 # sin(πt/2)/t and cos(πt/2) in t² for |t| ≤ 1: Chebyshev fits of degree 4, errors 6.7e-9 and 4.7e-8.
-_SIN_0, _SIN_1, _SIN_2 = _f32(1.5707963705062866), _f32(-0.6459637880325317), _f32(0.07968991994857788)
-_SIN_3, _SIN_4 = _f32(-0.004674150608479977), _f32(0.0001516751217423007)
-_COS_0, _COS_1, _COS_2 = _f32(0.9999999403953552), _f32(-1.2336982488632202), _f32(0.2536506950855255)
-_COS_3, _COS_4 = _f32(-0.020810570567846298), _f32(0.0008581625297665596)
+_SINE = polynomial(
+    1.5707963705062866, -0.6459637880325317, 0.07968991994857788, -0.004674150608479977, 0.0001516751217423007
+)
+_COSINE = polynomial(
+    0.9999999403953552, -1.2336982488632202, 0.2536506950855255, -0.020810570567846298, 0.0008581625297665596
+)
 
 _ONE, _MINUS_ONE, _TWO, _MINUS_2_LN2 = _f32(1), _f32(-1), _f32(2), _f32(-2) * _f32(np.log(2))
 _2_POW_M31, _2_POW_M32, _2_POW_M33 = _f32(2.0**-31), _f32(2.0**-32), _f32(2.0**-33)
@@ -56,29 +59,14 @@ def normal_pair(word: Vector) -> tuple[Vector, Vector]:
     bits = view_bits(fma(convert(high, _f32), _2_POW_M32, _2_POW_M33), _i32)
     exponent = convert(convert(bits - _SQRT_HALF_BITS, _i32) >> _23, _i32)
     f = view_bits(convert(bits - (exponent << _23), _i32), _f32) - _ONE
-    p = fma(f, _LN_8, _LN_7)
-    p = fma(f, p, _LN_6)
-    p = fma(f, p, _LN_5)
-    p = fma(f, p, _LN_4)
-    p = fma(f, p, _LN_3)
-    p = fma(f, p, _LN_2)
-    p = fma(f, p, _LN_1)
-    p = fma(f, p, _LN_0)
-    radius = square_root(fma(convert(exponent, _f32), _MINUS_2_LN2, f * p))
+    radius = square_root(fma(convert(exponent, _f32), _MINUS_2_LN2, f * _LN(f)))
 
     # Half-angle: sine and cosine of πt/2 need no reduction to quadrants.
     t = convert(low, _f32) * _2_POW_M31
     q = t * t
-    sine = fma(q, _SIN_4, _SIN_3)
-    sine = fma(q, sine, _SIN_2)
-    sine = fma(q, sine, _SIN_1)
-    sine = t * fma(q, sine, _SIN_0)
-    cosine = fma(q, _COS_4, _COS_3)
-    cosine = fma(q, cosine, _COS_2)
-    cosine = fma(q, cosine, _COS_1)
-    cosine = fma(q, cosine, _COS_0)
+    sine = t * _SINE(q)
     twice = radius * (_TWO * sine)
-    return fma(twice, _MINUS_ONE * sine, radius), twice * cosine
+    return fma(twice, _MINUS_ONE * sine, radius), twice * _COSINE(q)
 
 
 @kernel_part
@@ -123,7 +111,7 @@ def normals_at(stream: WordArray, trial: int, number: Index) -> tuple[float, flo
 @kernel_part
 def normal_at(stream: WordArray, trial: int, first: Index, entry: Index) -> float:
     """Return one entry of the standard normals that begin at word number `first`, two in each word."""
-    x, y = normal_pair(word_at(stream, trial, first + entry // 2))
+    x, y = normal_pair(word_at(stream, trial, np.uint64(first) + np.uint64(entry // 2)))
     return np.float64(y) if entry % 2 else np.float64(x)
 
 

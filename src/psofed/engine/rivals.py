@@ -7,6 +7,7 @@ network MSE is the mean over all clients of (y_k − w_nᵀx_k)². Between excha
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numba.extending import register_jitable
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray, IndexArray
@@ -17,15 +18,15 @@ from psofed.engine.learning import Sampling
 from psofed.engine.network import weigh_by_delay
 from psofed.engine.normals import normals_at, uniform_at
 from psofed.engine.server import mix_and_aggregate
-from psofed.engine.state import Uploads, copy
+from psofed.engine.state import Setup, Uploads, copy_array
 from psofed.engine.tables import KernelTable, Table, call
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
 from psofed.parts.traffic import Exchange, Momentum
+from psofed.parts.vectors import scale
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
-    from psofed.engine.state import Setup
 
 
 class Momenta(Table):
@@ -70,8 +71,10 @@ class RivalSide(Table):
         Randomness of the algorithm.
     stepsizes, mean_stepsize : array (K,) and float
         μ_k, and their mean.
-    normals, uniforms, client_uniforms : arrays (L, any), (L, any) and (L, P, any)
-        Random numbers of an iteration.
+    normals, uniforms : arrays (L, any)
+        Random numbers of an iteration that server and clients share.
+    client_uniforms : array (any,)
+        Scratch: random numbers of one client.
     updates, encoded : arrays (L, P, D) and (L, P, N)
         Updates and what is sent of them.
     memory : array (L, any)
@@ -86,12 +89,11 @@ class RivalSide(Table):
         What the rule joins: J numbers of each participant, or the momenta of all clients.
     """
 
-    def __init__(self, setup: "Setup", received: Uploads) -> None:
-        scenario, count, clients = setup.scenario, len(setup.trials), setup.scenario.num_clients
-        algorithm, is_on = scenario.algorithm, not scenario.algorithm.holds_models
-        exchange = algorithm.exchange(scenario) if is_on else Exchange(numbers=0)
+    def __init__(self, setup: Setup, received: Uploads) -> None:
+        scenario, algorithm, clients = setup.scenario, setup.scenario.algorithm, setup.scenario.num_clients
+        count, is_on, exchange = len(setup.trials), setup.exchange is not None, setup.exchange or Exchange(numbers=0)
         participants, dimension = (setup.participants, scenario.dimension) if is_on else (0, 0)
-        decodes, numbers = is_on and algorithm.decodes(), exchange.numbers
+        decodes, numbers = is_on and algorithm.defines("decode"), exchange.numbers
         decode_each = decodes and not exchange.decode_joined
         size, remembers = dimension if decode_each else numbers, exchange.server_momentum is not None
         self.is_on, self.sends_model, self.fresh = is_on, exchange.sends_model, exchange.fresh
@@ -100,11 +102,9 @@ class RivalSide(Table):
         self.words, self.stream = exchange.words_per_iteration(clients), np.array(setup.stream("algorithm"))
         self.stepsizes, self.mean_stepsize = scenario.draw_stepsizes(), scenario.mean_stepsize
         self.normals, self.uniforms = np.empty((count, exchange.normals)), np.empty((count, exchange.uniforms))
-        self.client_uniforms = np.empty((count, participants, exchange.client_uniforms))
-        self.updates, self.encoded = (
-            np.empty((count, participants, dimension)),
-            np.empty((count, participants, numbers)),
-        )
+        self.client_uniforms = np.empty(exchange.client_uniforms)
+        self.updates = np.empty((count, participants, dimension))
+        self.encoded = np.empty((count, participants, numbers))
         self.memory = np.zeros((count, exchange.memory))
         self.decoded = np.empty((count, participants if decode_each else 1, dimension))
         self.joined, self.change = np.zeros((count, 1, size)), np.empty((count, 1, dimension))
@@ -145,7 +145,7 @@ def take_in(momenta: Momenta, clients: IndexArray, count: int, updates: FloatArr
 
 @kernel_part
 def form_updates(rival: RivalSide, count: int, sampling: Sampling) -> None:
-    """Write μ_k x_k e_k of the first `count` participants, e_k at the model that each received, (L, P, D)."""
+    """Write μ_k x_k e_k of the first `count` participants, e_k at the model that each received, or their momenta."""
     sample, residual, updates, stepsizes = sampling.sample, sampling.residual, rival.updates, rival.stepsizes
     clients, received = rival.received.clients, rival.received.sent
     trials, _, dimension = updates.shape
@@ -157,6 +157,12 @@ def form_updates(rival: RivalSide, count: int, sampling: Sampling) -> None:
             error = product + residual[k, trial]
             for i in range(dimension):
                 updates[trial, p, i] = stepsizes[k] * error * sample[k, i, trial]
+    values = rival.client_momenta.values
+    if values.size:
+        take_in(rival.client_momenta, clients, count, updates, 1.0)
+        for trial in range(trials):
+            for p in range(count):
+                copy_array(values[trial, clients[trial, p]], updates[trial, p])
 
 
 @compiled
@@ -174,48 +180,25 @@ def draw_shared(rival: RivalSide, n: int) -> None:
             uniforms[trial, j] = uniform_at(stream, trial, n * words + pairs + j)
 
 
-@kernel_part
-def encode_updates(rival: RivalSide, n: int, count: int) -> None:
-    """Turn the updates of the first `count` participants into ``rival.encoded``."""
-    own, updates = rival.client_uniforms, rival.updates
-    momenta, clients = rival.client_momenta, rival.received.clients
-    stream, words, values, (trials, _, width) = rival.stream, rival.words, momenta.values, own.shape
-    before = (rival.normals.shape[1] + 1) // 2 + rival.uniforms.shape[1]
-    for trial in range(trials):
-        for p in range(count):
-            for j in range(width):
-                word = n * words + before + np.int64(clients[trial, p]) * width + j
-                own[trial, p, j] = uniform_at(stream, trial, word)
-    if values.size:
-        take_in(momenta, clients, count, updates, 1.0)
-        for trial in range(trials):
-            for p in range(count):
-                for i in range(updates.shape[2]):
-                    updates[trial, p, i] = values[trial, clients[trial, p], i]
-    call(rival.encode, n, count, 0, rival)
-
-
 def upload_encoded(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: let participants send encoded updates, added to the model they received where models are sent."""
     rival, draws, uploads, count = block.rival, block.draws, block.uploads, block.draws.exchanges[t]
     form_updates(rival, count, block.sampling)
     if rival.fresh:
         draw_shared(rival, n)
-    encode_updates(rival, n, count)
-    encoded, reached, rows, asked = rival.encoded, draws.uploads, uploads.rows, uploads.asked
-    clients, sent = uploads.clients, uploads.sent
-    received, sends_model = rival.received.sent, rival.sends_model
-    uploaders, all_asked = draws.uploaders, draws.asked
+    call(rival.encode, n, count, 0, rival)
+    received, reached, sent = rival.received.sent, draws.uploads, uploads.sent
     for trial in range(sent.shape[0]):
-        rows[trial], asked[trial] = count, all_asked[t, trial]
+        uploads.rows[trial] = count
+        uploads.asked[trial] = draws.asked[t, trial]
         for p in range(count):
-            clients[trial, p] = uploaders[t, trial, p]
+            uploads.clients[trial, p] = draws.uploaders[t, trial, p]
             is_present = reached.size == 0 or reached[t, trial, p]
             for i in range(received.shape[2]):
                 is_present = is_present and received[trial, p, i] == received[trial, p, i]
             for j in range(sent.shape[2]):
-                value = -encoded[trial, p, j]
-                if sends_model:
+                value = -rival.encoded[trial, p, j]
+                if rival.sends_model:
                     value += received[trial, p, j]
                 sent[trial, p, j] = value if is_present else np.nan
 
@@ -224,17 +207,13 @@ def upload_encoded(n: int, t: int, g: int, block: "TrialBlock") -> None:
 def _read_uploads(n: int, rival: RivalSide, count: int) -> None:
     """Write what the rule is to join into ``rival.read``: what was sent, decoded if need be, or the momenta."""
     uploads, momenta, read = rival.uploads, rival.server_momenta, rival.read
-    sent, numbers, sign = uploads.sent, uploads.sent, 1.0
+    numbers, sign = uploads.sent, 1.0
     if rival.decode_each:
-        for trial in range(sent.shape[0]):
-            for p in range(count):
-                for j in range(sent.shape[2]):
-                    sent[trial, p, j] = -sent[trial, p, j]
         call(rival.decode, n, count, count, rival)
         numbers, sign = rival.decoded, -1.0
     if momenta.values.size:
         take_in(momenta, uploads.clients, count, numbers, sign)
-        copy(momenta.values, read.sent)
+        copy_array(momenta.values, read.sent)
         return
     for trial in range(read.sent.shape[0]):
         read.rows[trial], read.asked[trial] = count, uploads.asked[trial]
@@ -247,45 +226,52 @@ def _read_uploads(n: int, rival: RivalSide, count: int) -> None:
 def apply_uploads(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: let the server change its model by numbers that are not models: read, join, decode, apply."""
     rival, count, server = block.rival, block.draws.exchanges[t], block.state.server
-    joined, change = rival.joined, rival.change
     if block.delay.by_delay:
         weigh_by_delay(block.delay, server, block.uploads)
     _read_uploads(n, rival, count)
-    joined[:] = 0.0
+    rival.joined[:] = 0.0
     mix_and_aggregate(n, block.rule)
-    for trial in range(joined.shape[0]):
-        for i in range(joined.shape[2]):
-            joined[trial, 0, i] = -joined[trial, 0, i]
     if rival.decode_joined:
         call(rival.decode, n, 1, count, rival)
     call(rival.apply, n, 1, count, rival)
     for trial in range(server.shape[0]):
         for i in range(server.shape[1]):
-            server[trial, i] -= change[trial, 0, i]
+            server[trial, i] -= rival.change[trial, 0, i]
 
 
 def _encode(method: Method, n: int, rows: int, g: int, rival: RivalSide) -> None:
-    clients, stepsizes, normals, uniforms = rival.received.clients, rival.stepsizes, rival.normals, rival.uniforms
-    updates, own, out = rival.updates, rival.client_uniforms, rival.encoded
-    for trial in range(updates.shape[0]):
+    """Frame of what participants send: write ``rival.encoded`` of the first `rows` of them."""
+    normals, uniforms, own, clients = rival.normals, rival.uniforms, rival.client_uniforms, rival.received.clients
+    first = n * rival.words + (normals.shape[1] + 1) // 2 + uniforms.shape[1]
+    for trial in range(clients.shape[0]):
         for p in range(rows):
-            stepsize = stepsizes[clients[trial, p]]
-            message = Message(updates[trial, p], stepsize, normals[trial], uniforms[trial], own[trial, p])
-            method(rival.options, None, message, out[trial, p])
+            k: Any = np.int64(clients[trial, p])
+            for j in range(own.size):
+                own[j] = uniform_at(rival.stream, trial, first + k * own.size + j)
+            message = Message(rival.updates[trial, p], rival.stepsizes[k], normals[trial], uniforms[trial], own)
+            method(rival.options, None, message, rival.encoded[trial, p])
 
 
 def _decode(method: Method, n: int, rows: int, participants: int, rival: RivalSide) -> None:
-    normals, uniforms, out, mean_stepsize = rival.normals, rival.uniforms, rival.decoded, rival.mean_stepsize
+    """Frame of what the server reads in uploads, or in what the rule made of them, whose signs it changes."""
     numbers = rival.joined if rival.decode_joined else rival.uploads.sent
-    for trial in range(out.shape[0]):
+    for trial in range(numbers.shape[0]):
         for p in range(rows):
-            received = Received(numbers[trial, p], participants, mean_stepsize, normals[trial], uniforms[trial])
-            method(rival.options, None, received, out[trial, p])
+            scale(-1.0, numbers[trial, p])
+            received = _received(numbers[trial, p], trial, participants, rival)
+            method(rival.options, None, received, rival.decoded[trial, p])
 
 
 def _apply(method: Method, n: int, rows: int, participants: int, rival: RivalSide) -> None:
-    normals, uniforms, memory, mean_stepsize = rival.normals, rival.uniforms, rival.memory, rival.mean_stepsize
-    numbers = rival.decoded if rival.decode_joined else rival.joined
+    """Frame of how the server's model changes."""
     for trial in range(rival.change.shape[0]):
-        received = Received(numbers[trial, 0], participants, mean_stepsize, normals[trial], uniforms[trial])
-        method(rival.options, memory[trial], received, rival.change[trial, 0])
+        if not rival.decode_joined:
+            scale(-1.0, rival.joined[trial, 0])
+        numbers = rival.decoded[trial, 0] if rival.decode_joined else rival.joined[trial, 0]
+        received = _received(numbers, trial, participants, rival)
+        method(rival.options, rival.memory[trial], received, rival.change[trial, 0])
+
+
+@register_jitable
+def _received(numbers: FloatArray, trial: int, participants: int, rival: RivalSide) -> Received:
+    return Received(numbers, participants, rival.mean_stepsize, rival.normals[trial], rival.uniforms[trial])

@@ -12,7 +12,7 @@ g, and is evaluated likewise.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,13 @@ from psofed.engine.hooks import Hooks, Method, run_method
 from psofed.engine.lanes import WIDTH, fma, load, spread, store
 from psofed.engine.learning import InputModel, Sampling
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.state import make_layout
+from psofed.engine.state import Setup, State, make_layout
 from psofed.engine.step import WordSource, draw_samples
 from psofed.engine.streams import Stream
+from psofed.engine.tables import KernelTable
 from psofed.parts.base import Function
 
 if TYPE_CHECKING:
-    from psofed.engine.state import Setup
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
@@ -38,10 +38,9 @@ _KEPT_BYTES = 64 << 20  # of a table's chunks
 _ROWS = 21  # which of a trial's seeds draws rows
 
 # cos(2πr) in r² for |r| ≤ ½: Chebyshev fit of degree 9, largest error 6e-14.
-_COSINE = np.polynomial.chebyshev.Chebyshev.interpolate(
+_COSINE: tuple[float, ...] = tuple(np.polynomial.chebyshev.Chebyshev.interpolate(
     lambda q: np.cos(2 * np.pi * np.sqrt(q)), 9, domain=[0.0, 0.25]
-).convert(kind=np.polynomial.Polynomial, domain=[-1, 1], window=[-1, 1]).coef  # fmt: skip
-_C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9 = (float(c) for c in _COSINE)
+).convert(kind=np.polynomial.Polynomial, domain=[-1, 1], window=[-1, 1]).coef.tolist())  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,26 +62,16 @@ class Chunk:
     active: NDArray[np.int64]
 
 
-class TrialSamples(Protocol):
-    """Source of the samples of several trials.
+class FunctionSamples:
+    """Streams y = f(x) + ν with drawn x and ν, as features of x.
 
     Attributes
     ----------
     bytes_per_iteration : int
-        Memory that a chunk takes per iteration.
+        Memory that a chunk takes per iteration; the other sources of samples have it too.
     tests_on_next : bool
-        The test MSE is the server model's error on the clients' next samples, not on a test set.
+        Whether the test MSE is the server model's error on the clients' next samples, instead of on a test set.
     """
-
-    bytes_per_iteration: int
-    tests_on_next: bool
-
-    def chunk(self, first: int, count: int) -> Chunk:
-        """Return the samples of iterations `first` … `first + count − 1`."""
-
-
-class FunctionSamples:
-    """Streams y = f(x) + ν with drawn x and ν, as features of x."""
 
     tests_on_next = False
 
@@ -104,7 +93,9 @@ class FunctionSamples:
         """
         (clients, dimension), size = self._shape, self._sampling.sample.shape[1]
         raw, values = np.empty((count, clients, size, WIDTH)), np.empty((count, clients, WIDTH))
-        draw_samples(first, self._source, self._sampling, raw, values)
+        source: Any = KernelTable(self._source)
+        sampling: Any = KernelTable(self._sampling)
+        draw_samples(first, source, sampling, raw, values)
         self._hooks.check()
         _add_values(self._function, raw, values)
         inputs = raw
@@ -195,6 +186,10 @@ class DrawnRows:
         return _pick_rows(self._inputs, self._residuals, self._rows[first : first + count])
 
 
+# Where the samples of several trials come from.
+TrialSamples = FunctionSamples | TableSamples | DrawnRows
+
+
 def _pick_rows(inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], rows: NDArray[Any]) -> Chunk:
     """Return each client's rows of these numbers, (T, K, lanes), with zeros where there is none: −1."""
     (count, clients, lanes), has = rows.shape, rows >= 0
@@ -242,15 +237,10 @@ def _evaluate_all(method: Method, n: int, k: int, g: int, table: Any) -> None:
 def _cosine_of_turns(turns: float) -> float:
     r: float = turns - np.floor(turns + 0.5)
     q = r * r
-    value = _C8 + q * _C9
-    value = _C7 + q * value
-    value = _C6 + q * value
-    value = _C5 + q * value
-    value = _C4 + q * value
-    value = _C3 + q * value
-    value = _C2 + q * value
-    value = _C1 + q * value
-    return _C0 + q * value
+    value = _COSINE[-1]
+    for coefficient in _COSINE[-2::-1]:
+        value = coefficient + q * value
+    return value
 
 
 @compiled
@@ -329,7 +319,7 @@ def draw_clean_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream, cou
     return rows
 
 
-def draw_test_set(setup: "Setup") -> ServerSamples:
+def draw_test_set(setup: Setup) -> ServerSamples:
     """Draw the trials' test sets in the cheaper of the two forms."""
     rows = draw_test_instances(setup.scenario, setup.fleet, setup.stream("test"))
     count, width, _ = rows.shape
@@ -343,7 +333,7 @@ def draw_test_set(setup: "Setup") -> ServerSamples:
     return ServerSamples(np.ascontiguousarray(rows.transpose(2, 0, 1)), is_gram, 1.0 / count)
 
 
-def draw_root_data(setup: "Setup") -> ServerSamples:
+def draw_root_data(setup: Setup) -> ServerSamples:
     """Draw the root data of the scenario's rule, as y = wᵀx + ν: there are none for given samples."""
     scenario, rule = setup.scenario, setup.scenario.aggregation
     if not rule.has_root_data:
@@ -362,14 +352,13 @@ def draw_root_data(setup: "Setup") -> ServerSamples:
 
 
 @kernel_part
-def measure(
-    path: FloatArray, scratch: FloatArray, tests: ServerSamples, trial: int, count: int, first: int, out: FloatArray
-) -> None:
-    """Write MSD and test MSE of a trial's server errors in sixteen iterations, ``path`` (L, D, 16), into ``out``.
+def measure(state: State, tests: ServerSamples, trial: int, count: int, first: int, out: FloatArray) -> None:
+    """Write MSD and test MSE of a trial's server errors in sixteen iterations, ``state.path``, into ``out``.
 
     ``out[first + j, 1:3, l]`` is that of iteration j, for the first `count` of them.
     """
-    dimension, rows = path.shape[1], tests.rows
+    path, scratch, rows = state.path, state.measured, tests.rows
+    dimension = path.shape[1]
     start = trial * dimension * WIDTH
     msd, total = spread(0.0), spread(0.0)
     for i in range(dimension):

@@ -4,7 +4,7 @@ Defences judge uploads as :mod:`psofed.parts.watching` says.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
@@ -14,17 +14,14 @@ from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import Frame, Hooks, Method, options_of, teach
 from psofed.engine.normals import uniform_at
 from psofed.engine.samples import NO_SERVER_SAMPLES, draw_root_data, own_step
-from psofed.engine.state import Uploads, Work, entry_at, gather, release
+from psofed.engine.state import Setup, Uploads, Work, entry_at, gather, has_arrived, release
 from psofed.engine.tables import KernelTable, Table, call
 from psofed.parts.aggregations.by_entry import Mean
-from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
 from psofed.parts.plain import LARGEST, check_size
 from psofed.parts.vectors import middle, part_of
-from psofed.parts.watching import LARGEST_SCORE, WatchPlan, find_deviations, learn_variances, make_watching, take_note
-
-if TYPE_CHECKING:
-    from psofed.engine.state import Setup
+from psofed.parts.watching import LARGEST_SCORE, Watching, WatchPlan, find_deviations, learn_variances, take_note
 
 _NOT_WATCHED = WatchPlan(0.0, np.zeros((0, 0)))
 
@@ -50,13 +47,13 @@ class DefenceSide(Table):
         Scratch.
     """
 
-    def __init__(self, setup: "Setup", plan: WatchPlan | None) -> None:
+    def __init__(self, setup: Setup, plan: WatchPlan | None) -> None:
         defence, clients = setup.scenario.defence, setup.scenario.num_clients
         assert (plan is None) == (defence is None), "a defence needs its plan"
         self.address, self.options = 0, np.zeros(0) if defence is None else options_of(defence)
         self.excludes_downloads = defence is not None and not defence.excluded_download
         self.server, self.uploads, self.work = setup.state.known, setup.uploads, setup.work
-        self.watching = make_watching(defence, plan or _NOT_WATCHED, clients, len(setup.trials) if plan else 0)
+        self.watching = Watching(defence, plan or _NOT_WATCHED, clients, len(setup.trials) if plan else 0)
         if defence is not None:
             functions: Any = (find_deviations, take_note, learn_variances)
             for function in functions:
@@ -95,7 +92,7 @@ def _watch(method: Method, n: int, k: int, g: int, defence: DefenceSide) -> None
 def _find_residuals(trial: int, defence: DefenceSide) -> FloatArray:
     """Return uploads less the server's values, or the median of that and the others', (P, M); NaN if not sent."""
     uploads, watch, work, server = defence.uploads, defence.watching, defence.work, defence.server[trial]
-    sent, included, count = uploads.sent, work.counts, 0
+    sent, included, count = uploads.sent, work.order, 0
     participants, shared = uploads.rows[trial], sent.shape[2]
     residuals, others = np.full((participants, shared), math.nan), np.empty(participants + 1)
     for p in range(participants):
@@ -117,8 +114,6 @@ def _find_residuals(trial: int, defence: DefenceSide) -> FloatArray:
             residual = server[i] - number - middle(part_of(others, 0, (size,)))
             residuals[p, m] = min(max(residual, -LARGEST), LARGEST)
     release(entries, work)
-    for q in range(count):
-        included[q] = 0
     return residuals
 
 
@@ -185,27 +180,22 @@ class RuleSide(Table):
                 frame = _join_vectors if rule.writes_change() else _join_returned_vectors
             self.address = hooks.add(rule, "combine", frame, self)
 
-    def mix_before(self, pre: PreAggregation, setup: "Setup") -> None:
-        """Let a pre-aggregation mix uploads before the rule joins them."""
-        scenario, entries, trials = setup.scenario, setup.most_numbers, len(setup.trials)
-        joined = scenario.most_uploads
-        if scenario.algorithm.holds_models and (not setup.one_mask or scenario.delay is not None):
-            entries = min(scenario.dimension, joined * entries)
-        self.mix_options = options_of(pre)
-        self.joined = Uploads(trials, pre.uploads_after(joined), entries)
-        self.mix_memory = np.zeros((trials, pre.memory_size(scenario.num_clients, setup.work.row_of.size)))
-        self.stream = np.array(setup.stream("pre_aggregation"))
-        self.after = np.array([0, *(pre.uploads_after(count) for count in range(1, joined + 1))], np.int64)
-        self.mix_address = setup.hooks.add(pre, "weigh", _mix, self)
 
-
-def make_rule_side(setup: "Setup", uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
+def make_rule_side(setup: Setup, uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
     """Return rule and pre-aggregation of several trials; ``server`` (L, any) is what they change."""
-    scenario = setup.scenario
+    scenario, pre, joined = setup.scenario, setup.scenario.pre_aggregation, setup.scenario.most_uploads
     side = RuleSide(scenario.aggregation, uploads, server, target, scenario.num_clients, setup.work, setup.hooks)
     side.root = draw_root_data(setup)
-    if scenario.pre_aggregation is not None:
-        side.mix_before(scenario.pre_aggregation, setup)
+    if pre is not None:
+        entries = setup.most_numbers
+        if scenario.algorithm.holds_models and (not setup.one_mask or scenario.delay is not None):
+            entries = min(scenario.dimension, joined * entries)
+        side.joined = Uploads(len(server), pre.uploads_after(joined), entries)
+        side.mix_options = options_of(pre)
+        side.mix_memory = np.zeros((len(server), pre.memory_size(scenario.num_clients, setup.work.row_of.size)))
+        side.stream = np.array(setup.stream("pre_aggregation"))
+        side.after = np.array([0, *(pre.uploads_after(count) for count in range(1, joined + 1))], np.int64)
+        side.mix_address = setup.hooks.add(pre, "weigh", _mix, side)
     return side
 
 
@@ -270,10 +260,9 @@ def _move_by_mean(rule: RuleSide) -> None:
     """Move each entry of the server by the mean over all participants of what they sent less its old value."""
     change, server = rule.step, rule.server  # the first is scratch that holds zeros
     entries, sent = rule.joined.entries, rule.joined.sent
-    counts, all_asked = rule.joined.rows, rule.joined.asked
     trials, rows, shared = sent.shape[0], entries.shape[1], sent.shape[2]
     for trial in range(trials):
-        participants, asked = counts[trial], max(all_asked[trial], 1)
+        participants, asked = rule.joined.rows[trial], max(rule.joined.asked[trial], 1)
         # One mask for all: entry by entry. Else upload by upload.
         for r in range(min(rows, participants)):
             for m in range(shared):
@@ -294,18 +283,17 @@ def _move_by_mean(rule: RuleSide) -> None:
 def _join_entries(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
     """Frame of rules that join the numbers of each entry."""
     uploads, server, target, options = rule.joined, rule.server, rule.target, rule.options
-    entries, sent, rows, all_asked = uploads.entries, uploads.sent, uploads.rows, uploads.asked
-    counts, numbers, memory = rule.work.counts, rule.work.numbers, rule.memory
-    trials, most, shared = sent.shape
-    quorum, one_mask = int(options[options.size - 1]), entries.shape[1] == 1
+    counts, numbers = rule.work.counts, rule.work.numbers
+    trials, most, shared = uploads.sent.shape
+    quorum = int(options[options.size - 1])
     for trial in range(trials):
-        asked = all_asked[trial]
+        asked = uploads.asked[trial]
         fewest = min(quorum, asked)
-        for p in range(rows[trial]):
+        for p in range(uploads.rows[trial]):
             for m in range(shared):
-                number = sent[trial, p, m]
+                number = uploads.sent[trial, p, m]
                 if abs(number) <= LARGEST:
-                    i = entries[trial, 0 if one_mask else p, m]
+                    i = entry_at(uploads, trial, p, m)
                     numbers[i * most + counts[i]] = target[i] - number
                     counts[i] += 1
         for i in range(server.shape[1]):
@@ -317,7 +305,7 @@ def _join_entries(method: Method, n: int, k: int, g: int, rule: RuleSide) -> Non
             for j in range(arrived, fewest):
                 numbers[i * most + j] = own
             seen = Numbers(part_of(numbers, i * most, (max(arrived, fewest),)), own, i)
-            agreed = method(options, memory[trial], seen)
+            agreed = method(options, rule.memory[trial], seen)
             if abs(agreed) <= LARGEST:
                 server[trial, i] -= arrived / asked * (agreed - own)
 
@@ -346,46 +334,36 @@ def _join_returned_vectors(method: Method, n: int, k: int, g: int, rule: RuleSid
 
 @register_jitable
 def _join_changes(write: Method, method: Method, rule: RuleSide) -> None:
-    uploads, work, target, server = rule.joined, rule.work, rule.target, rule.server
-    sent, numbers, who, own_step = uploads.sent, work.numbers, work.counts, rule.step
-    for trial in range(sent.shape[0]):
+    uploads, work, server, who = rule.joined, rule.work, rule.server, rule.work.order
+    for trial in range(server.shape[0]):
         answered = 0
         for p in range(uploads.rows[trial]):
-            is_usable = False
-            for m in range(sent.shape[2]):
-                is_usable = is_usable or abs(sent[trial, p, m]) <= LARGEST
-            if is_usable:
+            if has_arrived(uploads.sent[trial, p]):
                 who[answered] = p
                 answered += 1
         if answered == 0:
             continue
         changes, shared, entries = gather(uploads, trial, who, answered, server[trial], work)
         release(entries, work)
-        size, met = changes.size, entries.size
-        own, step = part_of(numbers, size, (met,)), part_of(numbers, size + met, (met,))
-        out = part_of(numbers, size + 2 * met, (met,))
-        for row in range(met):
-            i = entries[row]
-            own[row], step[row], out[row] = target[i] - server[trial, i], -own_step[trial, i], 0.0
+        vectors = np.zeros((3, entries.size))
+        own, step, out = vectors[0], vectors[1], vectors[2]
+        for row in range(entries.size):
+            own[row] = rule.target[entries[row]] - server[trial, entries[row]]
+            step[row] = -rule.step[trial, entries[row]]
         for q in range(answered):
             who[q] = uploads.clients[trial, who[q]]
-        last = size + 3 * met
-        updates = Updates(
-            changes, shared, own, step, part_of(numbers, last, (numbers.size - last,)), entries,
-            part_of(who, 0, (answered,)), rule.num_clients,
-        )  # fmt: skip
+        scratch = part_of(work.numbers, changes.size, (work.numbers.size - changes.size,))
+        clients = part_of(who, 0, (answered,))
+        updates = Updates(changes, shared, own, step, scratch, entries, clients, rule.num_clients)
         write(method, rule.options, rule.memory[trial], updates, out)
-        for q in range(answered):
-            who[q] = 0
-        for row in range(met):
+        for row in range(entries.size):
             if abs(out[row]) <= LARGEST:
                 server[trial, entries[row]] -= answered / uploads.asked[trial] * out[row]
 
 
 def _mix(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
     """Frame of pre-aggregations: uploads become mixtures of uploads."""
-    uploads, mixed, work, target, server = rule.uploads, rule.joined, rule.work, rule.target, rule.server
-    numbers, who, num_clients = work.numbers, work.counts, rule.num_clients
+    uploads, mixed, work, server, who = rule.uploads, rule.joined, rule.work, rule.server, rule.work.order
     for trial in range(uploads.sent.shape[0]):
         participants = min(uploads.asked[trial], uploads.rows[trial])
         count = mixed.rows[trial] = mixed.asked[trial] = rule.after[participants]
@@ -393,20 +371,15 @@ def _mix(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
             who[p] = p
         changes, shared, entries = gather(uploads, trial, who, participants, server[trial], work)
         release(entries, work)
-        first, met = changes.size + entries.size, entries.size
-        start = first + participants
-        last = start + count * participants
-        own, uniforms = part_of(numbers, changes.size, (met,)), part_of(numbers, first, (participants,))
-        weights = part_of(numbers, start, (count, participants))
+        met, weights = entries.size, np.zeros((count, participants))
+        own, uniforms = np.empty(met), np.empty(participants)
         for row in range(met):
-            own[row] = target[entries[row]] - server[trial, entries[row]]
+            own[row] = rule.target[entries[row]] - server[trial, entries[row]]
         for p in range(participants):
-            who[p] = 0
             client: Any = np.int64(uploads.clients[trial, p])
-            uniforms[p] = uniform_at(rule.stream, trial, n * num_clients + client)
-            for r in range(count):
-                weights[r, p] = 0.0
-        updates = AllUpdates(changes, shared, own, uniforms, part_of(numbers, last, (numbers.size - last,)))
+            uniforms[p] = uniform_at(rule.stream, trial, n * rule.num_clients + client)
+        scratch = part_of(work.numbers, changes.size, (work.numbers.size - changes.size,))
+        updates = AllUpdates(changes, shared, own, uniforms, scratch)
         if met > 0:
             method(rule.mix_options, rule.mix_memory[trial], updates, weights)
         for row in range(mixed.sent.shape[2]):

@@ -25,7 +25,6 @@ from numba.extending import (
     infer_getattr,
     lower_getattr_generic,
     models,
-    overload,
     register_model,
     typeof_impl,
     unbox,
@@ -87,7 +86,7 @@ class KernelTable:
                 assert value.flags.c_contiguous, "a table's arrays are contiguous"
                 words += [value.ctypes.data, *value.shape]
                 members.append((name, _array_type(value.dtype, value.ndim)))
-            elif isinstance(value, tuple | Table):
+            elif isinstance(value, tuple) or hasattr(value, "__dict__"):
                 part = None if previous is None else previous._parts[place]
                 if part is None or part.values is not value:
                     part = KernelTable(value, part)
@@ -177,25 +176,6 @@ def _read(context, builder, kind, words, name):
     array.nitems = builder.sdiv(stride, size)
     array.meminfo, array.parent = array.meminfo.type(None), array.parent.type(None)
     return array._getvalue()
-
-
-def fields(table: Any) -> Any:
-    """Return all fields of a table as a tuple; compiled, those that are not used cost nothing."""
-    return tuple(_fields_of(table).values())
-
-
-@overload(fields, jit_options={"forceinline": True})
-def _fields(table):
-    return lambda table: _unpack(table)
-
-
-@instruction
-def _unpack(typing_context, table):
-    def emit(context, builder, sig, args):
-        values = [_read(context, builder, table, args[0], name) for name in table.places]
-        return context.make_tuple(builder, sig.return_type, values)
-
-    return types.Tuple([member for _, member in table.places.values()])(table), emit
 
 
 def _is_set(builder, value):

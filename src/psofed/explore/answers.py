@@ -236,15 +236,16 @@ class Row:
 def table(state: PageState) -> tuple[tuple[str, ...], list[Row]]:
     """Return the columns, a source each, and the rows: errors, what contributes to them, stepsizes and traffic."""
     theory, simulated = state.theory, state.simulation.present
-    columns: tuple[str, ...] = () if theory.refusal else ("theory",)
-    if theory.refusal or simulated is not None:
-        columns += ("simulated",)
+    sources = {"theory": not theory.refusal, "simulated": simulated is not None}
+    columns = tuple(name for name, is_known in sources.items() if is_known)
     blank = ("",) * (len(columns) - 1)
     rows = []
     for metric in METRICS:
         predicted = decibels(None if theory.present is None else theory.present.mean(metric))
         cells = {"theory": predicted, "simulated": _interval(simulated, metric)}
-        rows.append(Row(LABELS[metric].title, tuple(cells[column] for column in columns)))
+        texts = tuple(cells[column] for column in columns)
+        if state.name == "computing" or not set(texts) <= {"–"}:
+            rows.append(Row(LABELS[metric].title, texts))
         if metric == "network_mse" and theory.present is not None:
             rows += [Row(title, (cell, *blank), is_minor=True) for title, cell in _details(theory.present)]
     if not theory.refusal:
@@ -287,7 +288,7 @@ def _details(point: Point) -> Iterator[tuple[str, str]]:
     for term, title in TERM_TITLES.items():
         if math.isfinite(total) and point.terms.get(term):
             yield title, percent(point.terms[term] / total, 0)
-    if not math.isnan(point.worst):
+    if math.isfinite(point.worst):
         yield "under the worst attack of the same power", decibels(point.worst)
 
 

@@ -1,9 +1,10 @@
 """The chart: one metric over the stepsize, the number of shared parameters or the time."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, Range1d
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
@@ -80,6 +81,11 @@ class AxisChart:
             texts.append("Dashed: largest stable stepsize.")
         return " ".join(texts) or "Nothing to draw yet."
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is drawn."""
+        return not any(source.data["x"] for source in self._sources.values())
+
     def _fit(self) -> None:
         """Choose axes that show everything except the steep end of a curve."""
         data = {name: source.data for name, source in self._sources.items()}
@@ -107,8 +113,7 @@ def _marks(state: PageState, source: str, axis: str, metric: str) -> list[tuple[
         case "points":
             return _levels(state.simulation.charts.get(axis, ()), metric)
         case "band" if theory.finished and metric == "network_mse":  # half a band would look like an answer
-            worst = [point for point in theory.charts.get(axis, ()) if math.isfinite(point.worst)]
-            return [(x, y, y, point.worst, 0) for point in worst for x, y, *_ in _levels([point], metric)]
+            return _band(theory.charts.get(axis, ()), metric)
         case "present" if axis != "iteration" and level is not None and 0 < level < math.inf:
             place = state.scenario.mean_stepsize if axis == "stepsize" else float(state.scenario.num_shared)
             return [(place, level, level, level, 0)]
@@ -118,7 +123,17 @@ def _marks(state: PageState, source: str, axis: str, metric: str) -> list[tuple[
             return []
 
 
-def _levels(points: Iterable[Point], metric: str) -> list[tuple[float, float, float, float, int]]:
+def _band(points: Sequence[Point], metric: str) -> list[tuple[float, float, float, float, int]]:
+    """Return a band from a curve up to the worst attack, which is known at some of its points."""
+    worst = [(point.x, math.log(point.worst)) for point in points if math.isfinite(point.worst)]
+    if not worst:
+        return []
+    x, tops = np.array(worst).T
+    curve = [mark for mark in _levels(points, metric) if x[0] <= mark[0] <= x[-1]]
+    return [(mark[0], mark[1], mark[1], math.exp(np.interp(mark[0], x, tops)), 0) for mark in curve]
+
+
+def _levels(points: Sequence[Point], metric: str) -> list[tuple[float, float, float, float, int]]:
     marks = []
     for point in points:
         level = point.levels.get(metric)
@@ -145,8 +160,9 @@ def _move(axis: Any, start: float, end: float) -> None:
 
 
 def _empty_figure(x_label: str, x_log: bool) -> Any:
+    """Return a figure without curves; one whose title begins empty might never show another."""
     plot: Any = figure(
-        title="", x_axis_label=x_label, y_axis_label="dB (lower is better)", height=330, min_width=240,
+        title=x_label, x_axis_label=x_label, y_axis_label="dB (lower is better)", height=330, min_width=240,
         sizing_mode="stretch_width", tools="pan,wheel_zoom,box_zoom,reset,save", toolbar_location="right",
         x_axis_type="log" if x_log else "linear", x_range=Range1d(start=1 if x_log else 0, end=10),
         y_range=Range1d(start=-20, end=0),

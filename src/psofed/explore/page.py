@@ -4,6 +4,7 @@ A slider goes this way: `controls.Control` → `Session._set` (draft, scenario) 
 in another process `theory.theory_steps` → `Session._hear` → `_take_in` → `_show` (sentence, table and chart).
 """
 
+import contextlib
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -196,7 +197,8 @@ class Session:
 
     def _hear(self, number: int, answer: Answer) -> None:
         """Take an answer from a worker's thread to the page's own loop."""
-        self._document.add_next_tick_callback(partial(self._take_in, number, answer))
+        with contextlib.suppress(AttributeError):  # Bokeh has taken a closed page's document apart
+            self._document.add_next_tick_callback(partial(self._take_in, number, answer))
 
     def _take_in(self, number: int, answer: Answer) -> None:
         """Show an answer, unless it is to an earlier question."""
@@ -260,6 +262,7 @@ class Session:
             view.show_table(*table(state), LABELS[self._metric].title)
             view.chart.show(state, self._metric)
             view.caption.object = view.chart.caption
+            view.figure.visible = not (state.name == "uncovered" and view.chart.is_empty)
             view.simulate.name = "Stop" if state.simulating else "Simulate"
             view.best.disabled = state.theory.best is None or not state.theory.best.x
             about = state.scenario, self._explored.plugins, not (state.theory.refusal or state.theory.error)

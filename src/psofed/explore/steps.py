@@ -158,7 +158,7 @@ def theory_steps(scenario: Scenario, metric: str = "network_mse") -> Iterator[Th
         yield (theory := theory.with_chart("stepsize", fleet.curve))
     if not fleet.is_slow and not math.isnan((present := fleet.worst(present)).worst):
         yield (theory := replace(theory, present=present))
-        for _ in _in_batches(map(fleet.worst, fleet.curve[::4])):
+        for _ in _in_batches(fleet.worst(fleet.point_or_nothing(mu)) for mu in fleet.stepsizes()[::2]):
             yield (theory := theory.with_chart("stepsize", fleet.curve))
     yield replace(theory, finished=True)
 

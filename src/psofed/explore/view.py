@@ -147,16 +147,18 @@ class View:
         self.best: Any = button(name="Use the best stepsize", **_WIDE)
         self.axis: Any = pn.widgets.RadioButtonGroup(options=_AXES)
         self.chart: AxisChart = AxisChart("stepsize")
-        self._figure: Any = pn.pane.Bokeh(self.chart.figure, **_WIDE)
+        self.figure: Any = pn.pane.Bokeh(self.chart.figure, **_WIDE)
         self.caption: Any = pane(css_classes=["caption"], **_WIDE)
         self.table: Any = pane(**_WIDE)
-        self.usage: Any = pn.widgets.TextAreaInput(name="With this file", auto_grow=True, **_WIDE)
+        self.usage: Any = pn.widgets.TextAreaInput(
+            name="With this file", auto_grow=True, stylesheets=["textarea { font: 13px/1.4 monospace; }"], **_WIDE
+        )
         self.playground: Any = pane()
         self.address: Any = pn.widgets.TextInput(visible=False)
         self.address.jscallback(value=_SHOW_ADDRESS)
         title = pane("<h1>psofed <span>explorer</span></h1>", align="center", width=160)
         settings = (self.group, self.error, self.fields, self.best)
-        answers = (self.axis, self._figure, self.caption, self.table, self._downloads(files))
+        answers = (self.axis, self.figure, self.caption, self.table, self._downloads(files))
         self.root: Any = _box(
             pn.Column,
             "page",
@@ -183,7 +185,7 @@ class View:
     def draw_over(self, axis: str) -> None:
         """Begin a chart over another axis."""
         self.chart = AxisChart(axis)
-        self._figure.object = self.chart.figure
+        self.figure.object = self.chart.figure
 
     def show_table(self, columns: tuple[str, ...], table: list[Row], title: str) -> None:
         """Show the table; the row with this title is the selected metric."""
@@ -193,7 +195,8 @@ class View:
             kind = "minor" if row.is_minor else "shown" if row.title == title else ""
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
             rows.append(f'<tr class="{kind}"><th scope=row>{escape(row.title)}</th>{cells}</tr>')
-        self.table.object = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        thead = f"<thead><tr>{head}</tr></thead>" if columns else ""
+        self.table.object = f"<table>{thead}<tbody>{''.join(rows)}</tbody></table>"
 
 
 def _box(kind: Any, name: str, *content: Any, **about: Any) -> Any:

@@ -46,9 +46,9 @@ def reproduction_report(reproduction: Reproduction, claims: list[Claim], page: P
     columns = (Column("figure"), Column(""), Column("trials", Kind.COUNT), error)
     rows = tuple((data.name, data.title, data.trials, data.worst_standard_error_db) for data in figures)
     distances = (
-        f"{data.name}: the simulation of {words} is {distance}."
+        f"{data.name}, uplink as in {words}: the simulation is {distance}."
         for data in figures
-        for uplink, words in (("same", "the equations"), ("redrawn", "the system of the analysis"))
+        for uplink, words in (("same", "the equations"), ("redrawn", "the analysis"))
         if (distance := describe_print(data, uplink))
     )
     verdicts = (
@@ -116,7 +116,7 @@ def describe_print(data: FigureData, uplink: str) -> str:
         return ""
     worst, place, curve = max(distances, key=lambda distance: abs(distance[0]))
     where = f"{curve}, {data.x_label} = {place:g}"
-    return f"up to {fixed(abs(worst))} dB {'above' if worst > 0 else 'below'} print ({where})"
+    return f"up to {fixed(abs(worst))} dB {'above' if worst > 0 else 'below'} the printed points ({where})"
 
 
 def describe_misfit(data: FigureData, uplink: str) -> str:

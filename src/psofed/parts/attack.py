@@ -127,21 +127,6 @@ class Attack(Part):
         marked = [name for name, field in cls.options().items() if option_of(field).strength]
         return marked[-1] if marked else "probability"
 
-    @classmethod
-    def poisons_samples(cls) -> bool:
-        """Tell whether it changes the samples that clients learn from, instead of their uploads."""
-        return cls.poison is not Attack.poison
-
-    @classmethod
-    def remembers_models(cls) -> bool:
-        """Tell whether it sees its clients' models after every local step."""
-        return cls.remember is not Attack.remember
-
-    @classmethod
-    def crafts_vectors(cls) -> bool:
-        """Tell whether it changes uploads as vectors, instead of entry by entry."""
-        return cls.craft is not Attack.craft
-
     @property
     def is_idle(self) -> bool:
         """Whether it has no effect: no Byzantine clients, or probability 0."""
@@ -236,11 +221,6 @@ class AttackGroups(Attack):
     def is_idle(self) -> bool:
         """Whether no group ever attacks."""
         return all(attack.is_idle for attack in self.groups)
-
-    @property
-    def has_names(self) -> bool:
-        """Whether some clients are named instead of numbered; then only your own data can tell who they are."""
-        return any(isinstance(client, str) for attack in self.groups for client in attack.clients)
 
     def byzantine_mask(self, num_clients: int, names: Sequence[str] = ()) -> "NDArray[np.bool_]":
         """Return who is Byzantine, shape (K,); refuse clients that two groups claim."""

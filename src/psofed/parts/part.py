@@ -2,10 +2,10 @@
 
 import re
 from collections import namedtuple
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, dataclass_transform
+from collections.abc import Callable
+from typing import Any, ClassVar, dataclass_transform
 
-from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.options import Options, option
 from psofed.common.settings import Settings
 
@@ -59,44 +59,43 @@ class Part(Settings):
             raise TypeError(f"psofed.{name} is the base of every {family}; {built_in}derive your own from it")
         super().__post_init__()
 
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Make the part from its options by name, as in TOML."""
-        for name, value in values.items():
-            if name not in cls.options():
-                cls._refuse(name, value)
-        return super().from_mapping(values)
-
     def to_mapping(self) -> dict[str, Any]:
         """Return the options as in TOML, with the kind where it stands in the same table."""
         plain = super().to_mapping()
         return {"kind": self.kind, **plain} if self.table == self.family else plain
 
     @classmethod
-    def _refuse(cls, name: str, value: Any) -> None:
+    def unknown_field(cls, name: str, value: Any) -> PsofedError:
+        """Return the error that refuses an option that this kind does not have; another one may have it."""
         from psofed.parts.registry import find_part, part_names
 
-        field, known = f"{cls.table}.{name}", cls.options()
-        elsewhere = (find_part(cls.family, other).options() for other in part_names(cls.family))
-        if any(name in options for options in elsewhere):
-            family = cls.family.replace("_", "-")
-            reads = ", ".join(cls.own_options()) or "no options"
-            raise InvalidValueError(
-                field, value, f'left out: the {family} "{cls.kind}" has no such option (it has {reads})'
-            )
-        raise UnknownFieldError(field, tuple(known))
+        if not any(name in find_part(cls.family, other).options() for other in part_names(cls.family)):
+            return super().unknown_field(name, value)
+        family, reads = cls.family.replace("_", "-"), ", ".join(cls.own_options()) or "no options"
+        allowed = f'left out: the {family} "{cls.kind}" has no such option (it has {reads})'
+        return InvalidValueError(cls.full_name(name), value, allowed)
 
     @classmethod
     def check_methods(cls) -> None:
         """Refuse a class that has none of its family's methods, or lacks one that every part of the family needs."""
-        base, family = cls._family_base(), cls.family.replace("_", "-")
-        missing = [name for name in (*cls.methods, *cls.also_needs) if getattr(cls, name) is getattr(base, name)]
-        if cls.methods and set(cls.methods) <= set(missing):
-            wanted = " or ".join(cls.methods)
-            raise PsofedError(f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {wanted}; it has none.')
+        what = f'{cls.family.replace("_", "-")} "{cls.kind}" ({cls.__qualname__}) needs a method'
+        if cls.methods and not any(map(cls.defines, cls.methods)):
+            raise PsofedError(f"{what} {' or '.join(cls.methods)}; it has none.")
         for name in cls.also_needs:
-            if name in missing:
-                raise PsofedError(f'{family} "{cls.kind}" ({cls.__qualname__}) needs a method {name}.')
+            if not cls.defines(name):
+                raise PsofedError(f"{what} {name}.")
+
+    @classmethod
+    def defines(cls, method: str) -> bool:
+        """Return whether it has its own method of this name, instead of the family's.
+
+        Examples
+        --------
+        >>> from psofed.parts.attacks import Gaussian
+        >>> Gaussian.defines("corrupt"), Gaussian.defines("poison")
+        (True, False)
+        """
+        return getattr(cls, method) is not getattr(cls._family_base(), method)
 
     @classmethod
     def _family_base(cls) -> Any:

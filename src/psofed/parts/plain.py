@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
 from psofed.parts.base import Aggregation, Attack, Learner, PreAggregation
-from psofed.parts.contexts import KNOWLEDGE, AllUpdates, Conspiracy, Numbers, Sample, Updates, Upload, scratch_size
-from psofed.parts.part import call_with_memory, takes_memory
+from psofed.parts.contexts import KNOWLEDGE, AllUpdates, Conspiracy, Numbers, Updates, Upload, scratch_size
+from psofed.parts.part import call_with_memory
 
 # Largest memory of an attack or a learner, in values per trial; more would exhaust the machine's memory.
 MOST_MEMORY = 20_000_000
@@ -99,7 +99,7 @@ def corrupt_uploads(
     who = np.asarray(clients)
     group = who[attacking] if group is None else group
     members = (group, group if byzantine is None else byzantine)
-    if attack.crafts_vectors():
+    if attack.defines("craft"):
         kept = np.zeros(attack.group_memory_size(total, len(server))) if memory is None else memory
         if attacking.any() or kept.size:
             entries = np.flatnonzero(shared.any(axis=0))
@@ -125,29 +125,6 @@ def corrupt_uploads(
         memory_of_client = client_memory[clients[p]] if client_memory.size else client_memory.ravel()
         received[p, i] = call_with_memory(attack.corrupt, seen, memory_of_client)
     return received
-
-
-def poison_sample(
-    attack: Attack,
-    inputs: FloatArray,
-    label: float,
-    *,
-    normals: FloatArray,
-    client: int,
-    iteration: int,
-    memory: FloatArray | None = None,
-    group: NDArray[Any] | None = None,
-    byzantine: NDArray[Any] | None = None,
-) -> tuple[FloatArray, float]:
-    """Return the sample that an attacking client learns from instead of the given one.
-
-    `memory` (any,) is the client's; `group` and `byzantine` are the Byzantine clients of this attack and of all groups.
-    """
-    group = np.array([client]) if group is None else group
-    seen = Sample(inputs.copy(), label, normals, client, iteration, group, group if byzantine is None else byzantine)
-    if takes_memory(attack.poison):
-        return attack.poison(seen, np.zeros(attack.memory_size(inputs.size)) if memory is None else memory)
-    return attack.poison(seen)
 
 
 def mix_uploads(pre: PreAggregation, uploads: FloatArray, server: FloatArray, *, uniforms: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ client, and :func:`learn_variances` follows the variances of those who are in.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +65,8 @@ class WatchPlan:
         return self.variance.size == 0
 
 
-class Watching(NamedTuple):
-    """Memory of a defence for K clients of L trials.
+class Watching:
+    """Memory of a defence for K clients of L trials; empty for no trials.
 
     Attributes
     ----------
@@ -96,51 +96,27 @@ class Watching(NamedTuple):
         Of each client after its last upload.
     """
 
-    threshold: float
-    return_after: int
-    by_server: bool
-    by_past: bool
-    variance: FloatArray
-    memory: FloatArray
-    usual_level: float
-    level: FloatArray
-    log_levels: FloatArray
-    relative: FloatArray
-    left: IntArray
-    first: IntArray
-    since: IntArray
-    exclusions: IntArray
-    finished: IntArray
-    peak: FloatArray
-    peaks: IntArray
-    suspicion: FloatArray
-
-
-def make_watching(defence: Defence | None, plan: WatchPlan, clients: int, trials: int) -> Watching:
-    """Return a defence's memory at the start of a run, empty for no trials."""
-    if not trials:
-        clients = 0
-    whole = (trials, clients)
-    return Watching(
-        threshold=plan.threshold,
-        return_after=defence.return_after if defence is not None and defence.return_after else -1,
-        by_server=defence is not None and defence.reference == "server",
-        by_past=plan.by_past,
-        variance=np.zeros((0, clients)) if plan.is_estimated else plan.variance.copy(),
-        memory=np.zeros((*whole, 0 if defence is None else defence.memory_size)),
-        usual_level=plan.usual_level,
-        level=np.full(trials, 0.0 if plan.is_estimated else plan.usual_level),
-        log_levels=np.zeros(trials),
-        relative=np.full(whole, 0.0 if plan.by_past else 1.0),
-        left=np.zeros(whole, np.int64),
-        first=np.full(whole, -1, np.int64),
-        since=np.zeros(whole, np.int64),
-        exclusions=np.zeros(whole, np.int64),
-        finished=np.zeros(whole, np.int64),
-        peak=np.zeros(whole),
-        peaks=np.zeros((trials, PEAK_BINS if plan.threshold == math.inf else 0), np.int64),
-        suspicion=np.zeros(whole),
-    )
+    def __init__(self, defence: Defence | None, plan: WatchPlan, clients: int, trials: int) -> None:
+        clients = clients if trials else 0
+        whole, returns = (trials, clients), 0 if defence is None else defence.return_after
+        self.threshold: float = plan.threshold
+        self.return_after: int = returns or -1
+        self.by_server: bool = defence is not None and defence.reference == "server"
+        self.by_past: bool = plan.by_past
+        self.variance: FloatArray = np.zeros((0, clients)) if plan.is_estimated else plan.variance.copy()
+        self.memory: FloatArray = np.zeros((*whole, 0 if defence is None else defence.memory_size))
+        self.usual_level: float = plan.usual_level
+        self.level: FloatArray = np.full(trials, 0.0 if plan.is_estimated else plan.usual_level)
+        self.log_levels: FloatArray = np.zeros(trials)
+        self.relative: FloatArray = np.full(whole, 0.0 if plan.by_past else 1.0)
+        self.left: IntArray = np.zeros(whole, np.int64)
+        self.first: IntArray = np.full(whole, -1, np.int64)
+        self.since: IntArray = np.zeros(whole, np.int64)
+        self.exclusions: IntArray = np.zeros(whole, np.int64)
+        self.finished: IntArray = np.zeros(whole, np.int64)
+        self.peak: FloatArray = np.zeros(whole)
+        self.peaks: IntArray = np.zeros((trials, PEAK_BINS if plan.threshold == math.inf else 0), np.int64)
+        self.suspicion: FloatArray = np.zeros(whole)
 
 
 def all_peaks(watching: Watching) -> NDArray[np.int64]:
@@ -328,7 +304,7 @@ class Watch:
 
     def __init__(self, defence: Defence, plan: WatchPlan, num_clients: int) -> None:
         self._defence, self._plan = defence, plan
-        self._state = make_watching(defence, plan, num_clients, 1)
+        self._state = Watching(defence, plan, num_clients, 1)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _OF_CLIENTS:
@@ -337,7 +313,7 @@ class Watch:
 
     def resize(self, num_clients: int) -> None:
         """Make space for clients that join later."""
-        before, self._state = self._state, make_watching(self._defence, self._plan, num_clients, 1)
+        before, self._state = self._state, Watching(self._defence, self._plan, num_clients, 1)
         self._state.level[:] = before.level
         for name in _OF_CLIENTS:
             values = getattr(before, name)

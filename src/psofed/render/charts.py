@@ -145,8 +145,6 @@ class Panels:
         Labels of the shared axes.
     legend : str
         The legend's title.
-    right : tuple of str
-        What stands at the right edge of each row.
     size : (float, float)
     """
 
@@ -156,7 +154,6 @@ class Panels:
     x: str = ""
     y: str = ""
     legend: str = ""
-    right: tuple[str, ...] = ()
     size: tuple[float, float] = (7.2, 4.2)
 
 

@@ -1,7 +1,6 @@
 """Charts drawn by Matplotlib, as figures that display themselves in a notebook and are saved byte for byte alike."""
 
 import io
-import itertools
 import math
 import re
 import sys
@@ -9,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from numpy.typing import NDArray
@@ -38,8 +39,9 @@ from psofed.render.style import (
     check_width,
 )
 
-# Inches that a panel takes at least in print: with curves, with curves if it is one of many, with rows; and a row.
-_PANEL, _SMALL_PANEL, _ROW_PANEL, _ROW = 2.3, 1.7, 3.0, 0.17
+# Width in inches that a panel has at least in print: with curves, with curves if it is one of many, with rows.
+_PANEL, _SMALL_PANEL, _ROW_PANEL = 2.3, 1.7, 3.0
+_HEIGHT, _ROW = 1.9, 0.17  # least height of a panel, and of a row in it
 _MANY = 4  # panels that have to be small
 _SCREEN = 100  # pixels per inch where a notebook shows a figure
 
@@ -107,26 +109,24 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
 
 def _for_print(panels: Panels, width: float) -> Panels:
     """Return panels of this width: no title, which belongs in the caption, and no panel too narrow to be read."""
-    charts, names = panels.charts, panels.right
-    rows = [len(chart.names) for row in charts for chart in row if isinstance(chart, RowChart)]
-    columns = max(map(len, charts))
-    narrowest = _ROW_PANEL if rows else _PANEL if columns * len(charts) < _MANY else _SMALL_PANEL
-    across = max(1, min(columns, int(width / narrowest)))
-    if across < columns:  # each panel names its row and column itself
-        flat: list[Any] = [
-            replace(chart, title=", ".join(filter(None, (chart.title or above.title, name))))
-            for row, name in zip(charts, names or [""] * len(charts), strict=True)
-            for chart, above in zip(row, charts[0], strict=False)
-            if chart is not None and above is not None
-        ]
-        flat += [None] * (-len(flat) % across)
-        charts = tuple(tuple(flat[at : at + across]) for at in range(0, len(flat), across))
-        names = ()
-    elif columns == len(charts) == 1 and charts[0][0] is not None:
-        charts = ((replace(charts[0][0], title=""),),)
-    least = max(_SMALL_PANEL, 0.8 + _ROW * max(rows, default=0))
-    height = max(min(panels.size[1] / len(panels.charts), 0.7 * width / across), least)
-    return replace(panels, title="", charts=charts, right=names, size=(width, height * len(charts)))
+    every: list[Any] = [chart for row in panels.charts for chart in row if chart is not None]
+    if len(every) == 1:
+        every[0] = replace(every[0], title="")
+    if any(isinstance(chart, RowChart) for chart in every):
+        narrowest = _ROW_PANEL
+    else:
+        narrowest = _PANEL if len(every) < _MANY else _SMALL_PANEL
+    across = max(1, min(max(map(len, panels.charts)), int(width / narrowest)))
+    every += [None] * (-len(every) % across)
+    charts = tuple(tuple(every[at : at + across]) for at in range(0, len(every), across))
+    usual = min(panels.size[1] / len(panels.charts), 0.7 * width / across)
+    height = sum(max(usual, _least_height(row)) for row in charts)
+    return replace(panels, title="", charts=charts, size=(width, height))
+
+
+def _least_height(row: tuple[Chart | RowChart | None, ...]) -> float:
+    """Return the inches that charts side by side need: each named row takes some."""
+    return max([_HEIGHT, *(0.8 + _ROW * len(chart.names) for chart in row if isinstance(chart, RowChart))])
 
 
 def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure:
@@ -134,15 +134,16 @@ def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure
         raise InvalidValueError("ax", axes, "axes of Matplotlib, such as those of plt.subplots()")
     if width is not None:
         raise InvalidValueError("width", width, "absent where ax is given: the axes have their size")
+    alone: Any = chart
     if isinstance(chart, Panels):
-        [[alone, *others], *rows] = chart.charts
-        if others or rows or not isinstance(alone, Chart):
-            count = sum(panel is not None for row in chart.charts for panel in row)
-            raise InvalidValueError("ax", "one Axes", f"absent: the picture has {count} panels")
-        chart = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
+        every = [panel for row in chart.charts for panel in row if panel is not None]
+        if len(every) > 1:
+            raise InvalidValueError("ax", "one Axes", f"absent: the picture has {len(every)} panels")
+        alone = every[0]
+        alone = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
     with styled():
-        draw_any(axes, chart)
-        handles = legend_of((axes,), (chart,))
+        draw_any(axes, alone)
+        handles = legend_of((axes,), (alone,))
         if handles:
             axes.legend(handles=handles)
     figure: Any = axes.get_figure(root=True)
@@ -182,7 +183,10 @@ def save_figure(figure: MatplotlibFigure, path: str | Path) -> None:
 
 def _draw_panels(figure: Figure, panels: Panels) -> None:
     down, across = len(panels.charts), max(map(len, panels.charts))
-    grid = figure.subplots(down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False)
+    heights = [_least_height(row) for row in panels.charts]
+    grid = figure.subplots(
+        down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, height_ratios=heights
+    )
     width, height = panels.size
     space = 0.8 * width / across, 0.8 * height / down
     for (row, column), axes in np.ndenumerate(grid):
@@ -195,10 +199,6 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
         if panels.shared and (column >= len(below) or below[column] is None):
             axes.set_xlabel(broken(panels.x, space[0]))
             axes.tick_params(labelbottom=True)
-    for row, name in enumerate(panels.right):
-        grid[row, across - 1].annotate(
-            broken(name, space[1]), (1.02, 0.5), xycoords="axes fraction", rotation=270, va="center"
-        )
     if panels.shared:
         size = mpl.rcParams["axes.labelsize"]
         figure.supylabel(broken(panels.y, 0.8 * height), fontsize=size, multialignment="center")
@@ -226,28 +226,38 @@ def _add_legend(figure: Figure, panels: Panels) -> None:
 _SYMBOL = re.compile(r"(?<!\w)(\w)_(\w)(²?)(?!\w)")
 # Marks at the upper edge: of what diverged, and of what lies above the picture. No series has them.
 _LOST, _BEYOND = r"$\infty$", r"$\uparrow$"
-_LETTER = 0.068  # inches that a letter takes, on average
+_LETTER = 0.0072  # inches that a letter takes, on average, for each point of its font
 _MEDIAN = "o"  # in legends; hollow
 
 
 def draw_any(axes: Axes, chart: Chart | RowChart, space: tuple[float, float] = (6.0, 4.0)) -> None:
     """Draw a chart of any kind without its legend; `space`, in inches, is what its words are broken to."""
     if isinstance(chart, RowChart):
-        longest = max(18, int(0.7 * space[0] / _LETTER))  # letters of a row's name, which stands beside the axes
-        space = 0.7 * space[0], space[1]
-        _draw_rows(axes, chart, space, longest)
+        letter = _letter("ytick.labelsize")
+        names = [shortened(name, int(0.72 * space[0] / letter)) for name in chart.names]
+        beside = letter * max(map(len, names), default=0)
+        space = max(0.5 * space[0], space[0] - beside), space[1]
+        _draw_rows(axes, chart, names, space)
     else:
         _draw_series(axes, chart, space)
     if chart.title:
         axes.set_title(broken(chart.title, space[0]))
 
 
+def _letter(setting: Any) -> float:
+    """Return the inches that a letter takes, on average, by Matplotlib's setting of its size."""
+    return _LETTER * FontProperties(size=mpl.rcParams[setting]).get_size_in_points()
+
+
 def broken(text: str, inches: float) -> str:
     """Break text into lines that fit, and set its symbols."""
-    longest = max(8, int(inches / _LETTER))
-    paragraphs = re.sub(r" (?=[=%])|(?<==) ", "\N{NO-BREAK SPACE}", text).split("\n")
-    lines = (textwrap.wrap(line, longest, break_on_hyphens=False) for line in paragraphs)
-    return with_symbols("\n".join(itertools.chain.from_iterable(lines)))
+    longest = max(8, int(inches / _letter("axes.labelsize")))
+    # A number stays with its unit or noun.
+    paragraphs = re.sub(r" (?=[=%(])|(?<=[=\d]) ", "\N{NO-BREAK SPACE}", text).split("\n")
+    whole = partial(textwrap.wrap, width=longest, break_on_hyphens=False, break_long_words=False)
+    # Only words that are longer than a line are broken, at their hyphens.
+    pieces = (piece for text in paragraphs for line in whole(text) for piece in textwrap.wrap(line, longest))
+    return with_symbols("\n".join(pieces).replace("\N{NO-BREAK SPACE}", " "))
 
 
 def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
@@ -319,34 +329,40 @@ def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
     axes.set_ylabel(broken(y.label, space[1]))
 
 
-def _draw_rows(axes: Axes, chart: RowChart, space: tuple[float, float], longest: int) -> None:
+def _draw_rows(axes: Axes, chart: RowChart, names: list[str], space: tuple[float, float]) -> None:
     """Draw every value with its interval: an arrow and the number where it lies off the axis."""
-    values, places = chart.values, np.arange(len(chart.names))
+    values, places, colour = chart.values, np.arange(len(names)), COLOURS[0]
     axes.axvline(0.0, color="black", lw=0.9)
     shown = np.isfinite(chart.low) & np.isfinite(values)
-    axes.hlines(places[shown], chart.low[shown], chart.high[shown], color=COLOURS[0], lw=2.2, alpha=0.55, zorder=1)
+    axes.hlines(places[shown], chart.low[shown], chart.high[shown], color=colour, lw=2.2, alpha=0.55, zorder=1)
     left, right = chart.x.limits or (-math.inf, math.inf)
     for at, value in enumerate(values.tolist()):
-        is_low, is_inside = value < left, left <= value <= right
-        marker, size = ("*", 10.0) if at in chart.starred else ("o", 5.5)
         if math.isinf(value):
-            axes.annotate("diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=COLOURS[0])
-        elif is_inside:
-            axes.plot([value], [at], marker=marker, ms=size, color=COLOURS[0], zorder=3)
-        elif math.isfinite(value):
-            edge, marker, side = (left, "<", "left") if is_low else (right, ">", "right")
-            axes.plot([edge], [at], marker=marker, ms=size, color=COLOURS[0], zorder=3, clip_on=False)
-            end = float((chart.high if is_low else chart.low)[at])  # the number stands inside of the interval
-            end = float(np.clip(end if math.isfinite(end) else value, left, right))
-            number = fixed(value, 2 if abs(value) < 10 else int(abs(value) < 100))
-            axes.annotate(
-                number, (end, at), xytext=(6 if is_low else -6, 0), textcoords="offset points",
-                ha=side, va="center", fontsize=8,
-            )  # fmt: skip
-    axes.set_yticks(places, [with_symbols(shortened(name, longest)) for name in chart.names])
+            axes.annotate("diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=colour)
+        elif value < left:
+            _point_beyond(axes, chart, at, "<", left)
+        elif value > right:
+            _point_beyond(axes, chart, at, ">", right)
+        else:
+            marker, size = ("*", 10.0) if at in chart.starred else ("o", 5.5)
+            axes.plot([value], [at], marker=marker, ms=size, color=colour, zorder=3)
+    axes.set_yticks(places, [with_symbols(name) for name in names])
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     _scale(axes, chart.x, Scale(), space)
+
+
+def _point_beyond(axes: Axes, chart: RowChart, at: int, marker: str, edge: float) -> None:
+    """Mark a value beyond the `edge` of the axis, and write it inside of its interval."""
+    value, is_low = float(chart.values[at]), marker == "<"
+    axes.plot([edge], [at], marker=marker, ms=5.5, color=COLOURS[0], zorder=3, clip_on=False)
+    end = float((chart.high if is_low else chart.low)[at])
+    place = np.clip(end if math.isfinite(end) else value, *(chart.x.limits or (edge, edge)))
+    number = fixed(value, 2 if abs(value) < 10 else int(abs(value) < 100))
+    axes.annotate(
+        number, (place, at), xytext=(6 if is_low else -6, 0), textcoords="offset points",
+        ha="left" if is_low else "right", va="center", fontsize=8,
+    )  # fmt: skip
 
 
 def legend_of(every: Iterable[Axes], charts: Iterable[Chart | RowChart]) -> list[Any]:

@@ -12,15 +12,10 @@ Steady state
 
 import base64
 import html
-import os
 import re
-import shlex
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from psofed.common.equality import same_values
 from psofed.common.errors import InvalidValueError
@@ -61,10 +56,10 @@ class NextStep:
         Examples
         --------
         >>> step = NextStep("Predict", "predict(scenario)", "psofed predict FILE --set stepsize=0.1")
-        >>> step.to_text("s.toml --set num_shared=2 --set stepsize=0.5")
+        >>> step.to_text("s.toml --set num_shared=2")
         'Predict: psofed predict s.toml --set num_shared=2 --set stepsize=0.1'
         """
-        command = _said_once(self.command.replace("FILE", file)) if file and self.command else ""
+        command = self.command.replace("FILE", file) if file else ""
         line = f"{self.purpose}: {command or self.call}"
         if len(line) <= width:
             return line
@@ -80,7 +75,7 @@ class NextStep:
 
 @dataclass(frozen=True)
 class Report:
-    """A result in words, tables and curves.
+    """A result in words, tables and a chart.
 
     Attributes
     ----------
@@ -92,8 +87,8 @@ class Report:
     notes : tuple of str
         Sentences a reader should know.
     next_step : NextStep or None
-    draw : callable
-        Makes the charts, since a report is often wanted without them.
+    chart : callable or None
+        Makes the chart, since a report is often wanted without it.
     """
 
     headline: str
@@ -101,12 +96,7 @@ class Report:
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     next_step: NextStep | None = None
-    draw: "Callable[[], tuple[AnyChart, ...]]" = field(default=tuple, repr=False, compare=False)
-
-    @cached_property
-    def charts(self) -> "tuple[AnyChart, ...]":
-        """The charts."""
-        return self.draw()
+    chart: "Callable[[], AnyChart] | None" = field(default=None, repr=False, compare=False)
 
     def adding(self, *notes: str, tables: tuple[Table, ...] = (), next_step: NextStep | None = None) -> "Report":
         """Return a report with more notes and tables, and perhaps another next step."""
@@ -156,9 +146,10 @@ class Report:
             parts.append(small(self.subject))
         parts += [table.to_html(rows) for table in self.tables]
         parts += [small(f"Note: {note}") for note in self.notes]
-        for chart in self.charts:
+        if self.chart is not None:
             from psofed.render.figures import draw_chart, figure_to_png
 
+            chart = self.chart()
             encoded = base64.b64encode(figure_to_png(draw_chart(chart))).decode()
             alternative = html.escape(chart.title or self.headline, quote=True)
             parts.append(f'<img alt="{alternative}" style="max-width:640px" src="data:image/png;base64,{encoded}">')
@@ -206,7 +197,7 @@ class Reported:
         return hash(type(self).__name__)  # what they hold may be arrays
 
     def report(self) -> Report:
-        """Return what was found: a headline, tables, notes, charts and what to try next."""
+        """Return what was found: a headline, tables, notes, a chart and what to try next."""
         raise NotImplementedError
 
     def chart(self) -> "AnyChart":
@@ -239,45 +230,3 @@ class Reported:
 
     def _repr_html_(self) -> str:
         return self.report().to_html(rows=FEW_ROWS)
-
-
-def print_report(
-    report: Report, *, file: str = "", rows: int = MOST_ROWS, wide: bool = False, out: TextIO | None = None
-) -> None:
-    """Print a report, in bold where the terminal can, wrapped to its width.
-
-    Parameters
-    ----------
-    report : Report
-    file : str
-        The scenario's file, for the command to try next.
-    rows : int
-        Rows shown of each table.
-    wide : bool
-        Whether tables have all their columns, however wide they are.
-    out : text stream, optional
-        Standard output by default.
-    """
-    out = out or sys.stdout
-    is_terminal = out.isatty()
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    colour = is_terminal and not os.environ.get("NO_COLOR")
-    print(report.to_text(width=width, rows=rows, colour=colour, file=file, wide=wide), file=out)
-
-
-def _said_once(command: str) -> str:
-    """Return a command without the options that a later one replaces, and with one list of clients to leave out."""
-    words = shlex.split(command)
-    options: dict[tuple[str, str], list[str]] = {}
-    kept = []
-    while words:
-        word = words.pop(0)
-        if not word.startswith("--"):
-            kept.append(word)
-            continue
-        value = words.pop(0) if words and not words[0].startswith("--") else ""
-        key = word, value.partition("=")[0] if word in ("--set", "--plugin") else ""
-        before = options.pop(key, None)
-        text = f"{before[1]},{value}" if before and word == "--leave-out" else value
-        options[key] = [word, text] if value else [word]
-    return shlex.join([*kept, *(word for option in options.values() for word in option)])

@@ -68,10 +68,10 @@ def check_width(width: str | float) -> float:
     return float(width)
 
 
-def check_picture_format(path: Path) -> None:
+def check_picture_format(path: Path, name: str = "picture") -> None:
     """Refuse a picture's name whose ending is not one we can write, before any work is done."""
     if path.suffix.lower() not in PICTURE_FORMATS:
-        raise InvalidValueError("picture", str(path), "a name ending in " + ", ".join(PICTURE_FORMATS))
+        raise InvalidValueError(name, str(path), "a name ending in " + ", ".join(PICTURE_FORMATS))
 
 
 def save_picture(

@@ -107,7 +107,7 @@ class DefenceRecord:
         """Say it in a sentence or two."""
         every = self.iterations_per_false_alarm
         alarms = (
-            "no false alarm"
+            "no false alarms"
             if np.isinf(every)
             else f"one false alarm per {every:,.0f} iterations, "
             f"honest clients excluded {percent(self.honest_time_out, 2)} of the time"
@@ -115,7 +115,7 @@ class DefenceRecord:
         if not self.is_byzantine.any():
             return f"Defence: {alarms}."
         delay = f"half of them by iteration {self.median_delay:.0f}" if np.isfinite(self.median_delay) else ""
-        found = f"found {percent(self.found, 1)} of the Byzantine clients{', ' + delay if delay else ''}"
+        found = f"found {percent(self.found)} of the Byzantine clients{', ' + delay if delay else ''}"
         return f"Defence: {found}; {alarms}."
 
     def to_json(self) -> dict[str, Any]:

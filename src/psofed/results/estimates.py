@@ -22,8 +22,9 @@ from psofed.render.numbers import decibels, significant
 
 CONFIDENCE = 0.95
 
-# A tail whose second half differs from its first by this much, significantly, is not a steady state.
-_DRIFT_RATIO, _DRIFT_SCORE = 0.01, 4.0
+# A tail whose halves differ by this much, and with this confidence (Student's, so that few trials do not raise false
+# alarms), is not a steady state.
+_DRIFT_RATIO, _DRIFT_CONFIDENCE = 0.01, 0.9995
 
 # Student's interval is given up where the skewness exceeds _SKEWNESS √n (Cochran's rule is 0.2), within _LEAST_SKEWNESS
 # and _MOST_SKEWNESS, and values are spread by more than _SPREAD of their mean. With fewer than _FEW values the
@@ -223,7 +224,7 @@ def find_unsteady(steady_state: dict[str, FloatArray], tail_change: dict[str, Fl
             continue
         mean, error = float(np.mean(change)), float(np.std(change, ddof=1)) / math.sqrt(count)
         ratio = mean / level
-        if error > 0 and abs(ratio) > _DRIFT_RATIO and abs(mean) > _DRIFT_SCORE * error:
+        if error > 0 and abs(ratio) > _DRIFT_RATIO and abs(mean) > students_factor(count, _DRIFT_CONFIDENCE) * error:
             unsteady[metric] = ratio
     return unsteady
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from psofed.common.options import option_of
+from psofed.common.options import default_of, option_of
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.part import Part
 from psofed.render import Column, Report, Table
@@ -84,23 +84,14 @@ def short_repr(value: Any, **defaults: Any) -> str:
     >>> Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     """
-    texts = {name: _short_value(content) for name, content in changed_fields(value, **defaults).items()}
-    shown = [
-        f"{name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
-        for name, text in texts.items()
-    ]
-    return f"{type(value).__name__}({', '.join(shown)})"
-
-
-def changed_fields(value: Any, **defaults: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that differ from their defaults, or from those given."""
-    changed = {}
+    shown = []
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
-        default = field.default_factory() if callable(field.default_factory) else field.default
-        if field.repr and field.init and not _same(content, defaults.get(field.name, default)):
-            changed[field.name] = content
-    return changed
+        if field.repr and field.init and not _same(content, defaults.get(field.name, default_of(field))):
+            text = _short_value(content)
+            is_whole = len(text) <= _LONGEST or "(" in text[:20]
+            shown.append(f"{field.name}={text if is_whole else text[:_LONGEST] + '…'}")
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 def _short_value(content: Any) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.toml import parse_toml, read_toml, toml_value
+from psofed.common.toml import read_toml, toml_value
 from psofed.data.frames import PARQUET
 from psofed.data.own_data import OwnData
 from psofed.parts.registry import load_plugin
@@ -104,13 +104,6 @@ def refuse_table(path: str | Path, advice: str = "") -> None:
         raise PsofedError(f"{path}: this is a table, not {advice}")
 
 
-def scenario_from_toml(text: str, plugins: Sequence[str | Path] = ()) -> Scenario:
-    """Make a scenario from TOML text."""
-    for plugin in plugins:
-        load_plugin(plugin)
-    return scenario_from_mapping(parse_toml(text), opening=True)
-
-
 def scenario_to_toml(scenario: Scenario, folder: Path | None = None) -> str:
     """Return the scenario as TOML text; the path of a table is relative to `folder` if it lies in there.
 
@@ -130,11 +123,6 @@ def scenario_to_toml(scenario: Scenario, folder: Path | None = None) -> str:
         if folder is not None and Path(data["file"]).is_relative_to(folder.resolve()):
             data["file"] = Path(data["file"]).relative_to(folder.resolve()).as_posix()
         mapping["data"] = data
-    return mapping_to_toml(mapping)
-
-
-def mapping_to_toml(mapping: Mapping[str, Any]) -> str:
-    """Return a scenario's mapping as TOML text, with all that it holds."""
     lines = [f"{key} = {toml_value(value)}" for key, value in mapping.items() if key not in TABLE_NAMES]
     for name in TABLE_NAMES:
         if name == "channel":

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, MissingValueError, UnknownFieldError
-from psofed.common.options import option_of
+from psofed.common.options import default_of, option_of
 from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.learners.built_in import LMS
@@ -13,34 +13,34 @@ from psofed.parts.registry import find_part, part_names, plugin_of
 from psofed.scenario.accepted import PartCheck, TableCheck, as_part, plain_value
 from psofed.scenario.fitting import fitted_to
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Data, Links
+from psofed.scenario.tables import Data
 from psofed.settings.data import DataSettings
 from psofed.settings.simulation import SimulationSettings
 
-_CHECKS = {name: option_of(field).check for name, field in Scenario.options().items()}
-# Parts whose name stands outside of their table; tables that hold a part's kind and options; and plain tables.
+# Parts whose name stands outside of the table with their options.
 NAMED = {"aggregation": "aggregation_options", "algorithm": "algorithm_options"}
-KIND_TABLES = tuple(name for name, check in _CHECKS.items() if isinstance(check, PartCheck) and name not in NAMED)
-_PLAIN_TABLES = {name: check.kind for name, check in _CHECKS.items() if isinstance(check, TableCheck)}
-# Tables within tables that hold a part or, in a list, several in series.
-CHANNEL_TABLES = tuple(f"channel.{direction}" for direction in Links.options())
-# Parts inside another table, and their families.
-INNER: dict[str, str] = {
-    f"data.{name}": _check.family
-    for name, field in Data.options().items()
-    if isinstance(_check := option_of(field).check, PartCheck)
+_PLAIN_TABLES = {
+    name: _check.kind
+    for name, field in Scenario.options().items()
+    if isinstance(_check := option_of(field).check, TableCheck)
 }
-# All tables that hold a part's kind and options, and its family.
-PART_TABLES = {**dict(zip(KIND_TABLES, KIND_TABLES, strict=True)), **INNER, **dict.fromkeys(CHANNEL_TABLES, "channel")}
-# Fields that hold a part's name, its options standing elsewhere.
-_PART_NAMES = {"selection.pattern": "pattern", **dict(zip(NAMED, NAMED, strict=True))}
-TABLE_NAMES = (*(name for name in _CHECKS if name in (*KIND_TABLES, *_PLAIN_TABLES)), *NAMED.values())
+# All fields of a scenario and of its plain tables.
+_FIELDS = {
+    **Scenario.options(),
+    **{f"{table}.{name}": field for table, kind in _PLAIN_TABLES.items() for name, field in kind.options().items()},
+}
+# Fields that hold parts, and their families.
+_PARTS = {
+    name: _check.family for name, field in _FIELDS.items() if isinstance(_check := option_of(field).check, PartCheck)
+}
+# Those that are tables with a part's kind and options: of the scenario, of [data], and of a link (several are a list).
+PART_TABLES = {name: family for name, family in _PARTS.items() if name not in (*NAMED, "selection.pattern")}
+KIND_TABLES = tuple(name for name in PART_TABLES if "." not in name)
+INNER = {name: family for name, family in PART_TABLES.items() if name.startswith("data.")}
+CHANNEL_TABLES = tuple(name for name in PART_TABLES if name.startswith("channel."))
+TABLE_NAMES = (*(name for name in Scenario.options() if name in (*KIND_TABLES, *_PLAIN_TABLES)), *NAMED.values())
 # Tables that may be left out; "none" means the same.
-OPTIONAL = (
-    *(name for name in TABLE_NAMES if name in _CHECKS and Scenario.options()[name].default is None),
-    *(table for table in INNER if Data.options()[table.removeprefix("data.")].default is None),
-    *CHANNEL_TABLES,
-)
+OPTIONAL = tuple(name for name in (*_PLAIN_TABLES, *PART_TABLES) if default_of(_FIELDS[name]) in (None, ()))
 PLUGINS = "plugins"
 # Options of a run that are looked for in scenarios.
 _RUN = [name for name, field in SimulationSettings.options().items() if option_of(field).flag is not None]
@@ -96,11 +96,7 @@ def scenario_to_mapping(scenario: Scenario) -> dict[str, Any]:
 
 def field_names() -> list[str]:
     """Return the full name of every field of a scenario, including those of all built-in parts."""
-    names = [name for name in Scenario.options() if name not in TABLE_NAMES]
-    for table, kind in _PLAIN_TABLES.items():
-        names += [
-            f"{table}.{name}" for name in kind.options() if f"{table}.{name}" not in ("data.rows", *CHANNEL_TABLES)
-        ]
+    names = [name for name in _FIELDS if name not in ("data.rows", *TABLE_NAMES, *CHANNEL_TABLES)]
     names += [f"data.{name}" for name in ("file", *DataSettings.options())]
     # The attack first: among fields with the same name, users mean its field most often.
     elsewhere = {"selection": "pattern", **{table: family for family, table in NAMED.items()}}
@@ -120,15 +116,15 @@ def families_of_names() -> dict[str, str]:
     >>> [families_of_names()[field] for field in ("attack.kind", "aggregation", "channel.up.kind")]
     ['attack', 'aggregation', 'channel']
     """
-    fields = {f"{table}.kind": family for table, family in PART_TABLES.items()}
-    return {**_PART_NAMES, **INNER, **fields}
+    names = {name: family for name, family in _PARTS.items() if name not in (*KIND_TABLES, *CHANNEL_TABLES)}
+    return names | {f"{table}.kind": family for table, family in PART_TABLES.items()}
 
 
 def part_or_value(field: str, value: Any) -> Any:
     """Return the part that a table stands for in a list of values for a field; None for "none"."""
     if field in OPTIONAL and value == "none":
         return None
-    family = PART_TABLES.get(field, _PART_NAMES.get(field))
+    family = _PARTS.get(field)
     return as_part(family, value, field) if family and isinstance(value, Mapping) else value
 
 
@@ -149,15 +145,13 @@ def _from_mapping(mapping: Mapping[str, Any], folder: Path | None, opening: bool
     for family, table in NAMED.items():
         options = _table(table, values.pop(table, {}))
         if family in values or options:
-            default = Scenario.options()[family].default_factory
-            kind = values.get(family, default.kind)  # type: ignore[union-attr]
+            kind = values.get(family, default_of(Scenario.options()[family]).kind)
             if isinstance(kind, Mapping):
                 raise InvalidValueError(family, kind, f"a name; its options go into [{table}]")
             values[family] = find_part(family, kind, family).from_mapping(options)
     if "data" in values:
         values["data"] = _data(_table("data", values["data"]), folder, opening)
     values = fitted_to(values["data"].rows if "data" in values else None, values)
-    Scenario.check_names(values)
     return Scenario(**values)
 
 

@@ -13,6 +13,7 @@ from psofed.common.errors import InvalidValueError, NotCoveredError, PsofedError
 from psofed.common.options import option
 from psofed.common.per_client import PerClient, Uniform, draw_per_client, per_client
 from psofed.common.settings import Settings
+from psofed.common.toml import parse_toml
 from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
 from psofed.parts.aggregations.by_entry import Mean
@@ -23,6 +24,7 @@ from psofed.parts.learners.built_in import LMS
 from psofed.parts.models.built_in import Linear
 from psofed.parts.network import Availability, Delay
 from psofed.parts.part import Part
+from psofed.parts.registry import load_plugin
 from psofed.scenario.accepted import PartCheck, TableCheck, as_attacks, as_rows
 from psofed.scenario.fitting import check_fit, fitted_to
 from psofed.scenario.tables import Data, Links, Selection
@@ -424,6 +426,8 @@ class Scenario(Settings):
 
         A table that it names is read, relative to the current folder.
         """
-        from psofed.scenario.file import scenario_from_toml
+        from psofed.scenario.mapping import scenario_from_mapping
 
-        return scenario_from_toml(text, plugins)
+        for plugin in plugins:
+            load_plugin(plugin)
+        return scenario_from_mapping(parse_toml(text), opening=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from psofed.common.errors import InvalidValueError, UnknownFieldError
-from psofed.common.options import option
+from psofed.common.options import default_of, option
 from psofed.common.per_client import PerClient, Uniform, per_client
 from psofed.common.settings import Settings
 from psofed.data.own_data import DataSource, OwnData
@@ -238,8 +238,7 @@ class Data(Settings):
     def _check_only_rows(self) -> None:
         for name, field in self.options().items():
             value = getattr(self, name)
-            default = field.default_factory() if callable(field.default_factory) else field.default
-            if name != "rows" and value != default:
+            if name != "rows" and value != default_of(field):
                 allowed = "left out where clients learn from a table"
                 raise InvalidValueError(f"data.{name}", getattr(value, "kind", value), allowed)
 

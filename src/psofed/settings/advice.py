@@ -1,7 +1,7 @@
 """Settings of :func:`psofed.advise` and ``psofed advise``."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from psofed.common.options import option
 from psofed.common.settings import Settings
@@ -12,10 +12,6 @@ if TYPE_CHECKING:
 
     from psofed.common.types import ProgressCallback
     from psofed.parts.base import Aggregation
-
-
-def _any_rule(name: str, value: Any) -> Any:
-    return value  # a part or its name, looked up when the scenario is known
 
 
 class AdviceSettings(Settings, kw_only=False):
@@ -41,7 +37,7 @@ class AdviceSettings(Settings, kw_only=False):
     )
     rule: "str | Aggregation | None" = option(
         default=None,
-        check=_any_rule,
+        check=lambda name, value: value,  # a part or its name, looked up when the scenario is known
         kw_only=True,
         metavar="RULE",
         text="robust aggregation rule to try besides the mean; the scenario's rule or the median by default",

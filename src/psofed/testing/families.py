@@ -27,8 +27,7 @@ def check_family(part: Any) -> Problems:
 
 def check_memory(part: Any) -> Problems:
     """Check that it has one method of several, which takes the memory that the part says it keeps."""
-    base = part._family_base()
-    own = [name for name in part.methods if getattr(type(part), name) is not getattr(base, name)]
+    own = [name for name in part.methods if part.defines(name)]
     if len(own) > 1:
         yield f"it must have one of {', '.join(part.methods)}; it has {' and '.join(own)}"
     if part.family not in ("attack", "availability", "channel", "delay"):
@@ -79,7 +78,7 @@ def _argument(part: Any, n: int, rng: np.random.Generator) -> tuple[str, Any, tu
     match part.family:
         case "drift":
             return "move", contexts.Step(n, x, normals, np.eye(_SIZE)[0]), (_SIZE,)
-        case "learner" if part.steps_along_input():
+        case "learner" if part.defines("gain"):
             return "gain", contexts.Residual(float(n % 3 - 1), float(n % 2), 0.1, 0, n), ()
         case "learner":
             return "learn", contexts.Observation(x, float(n % 3 - 1), normals, 0.1, 0, n), (_SIZE,)
@@ -111,7 +110,7 @@ def _check_attack(attack: Any, rng: np.random.Generator) -> Problems:
         yield f"knows = {attack.knows!r} is not one of {', '.join(contexts.KNOWLEDGE)}"
     elif not isinstance(attack.strength, int | float):
         yield f"its strength, {type(attack).strength_field()}, is not a number"
-    elif not attack.poisons_samples():
+    elif not attack.defines("poison"):
         yield from _check_few_uploads(attack)
         yield from _check_affine(attack, attack.affine(), rng)
 

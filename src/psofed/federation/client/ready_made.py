@@ -7,7 +7,6 @@ starts a run can name a file on somebody else's machine, or make it run code.
 import contextlib
 import re
 from pathlib import Path
-from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.files import write_atomically
@@ -21,7 +20,7 @@ from psofed.federation.protocol.messages import RunDescription
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.parts.base import Attack
 from psofed.parts.channels.built_in import Private
-from psofed.scenario.changes import attack_from_mapping
+from psofed.scenario.accepted import as_part
 
 RUN_FILE = "run.json"
 """In the folder of a node's memory: the description of its run."""
@@ -68,12 +67,12 @@ def attack_of(options: NodeOptions, planned: Attack | None = None) -> Attack | N
     """Return the attack that a node rehearses: the one its settings name, the `planned` one, or the paper's."""
     if not options.byzantine:
         return None
-    values: dict[str, Any] = {} if options.attack is None else {"kind": options.attack}
-    if not values and planned is not None:
-        values = {name: value for name, value in planned.to_mapping().items() if name != "clients"}
-    given = {"probability": options.attack_probability, "strength": options.attack_strength}
-    values |= {name: value for name, value in given.items() if value is not None}
-    return attack_from_mapping({**values, "num_byzantine": 1, "byzantine_set": "fixed"})
+    attack: Attack | None = planned
+    if attack is None or options.attack is not None:
+        attack = as_part("attack", {"kind": options.attack or "gaussian", "num_byzantine": 1})
+    given = {"probability": options.attack_probability, attack.strength_field(): options.attack_strength}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return attack.replace(num_byzantine=1, byzantine_set="fixed", **changes)
 
 
 def open_data(options: NodeOptions) -> TableSource:

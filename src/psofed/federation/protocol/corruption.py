@@ -13,11 +13,11 @@ EVERYBODY = 2**64 - 1
 
 def check_rehearsal(attack: Attack) -> None:
     """Refuse attacks that a node by itself cannot carry out."""
-    if attack.memory_size(1) or attack.remembers_models():
+    if attack.memory_size(1) or attack.defines("remember"):
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" keeps a memory for each client, which a node does not; simulate it'
         )
-    if attack.poisons_samples():
+    if attack.defines("poison"):
         raise NotCoveredError(
             f'attack.kind = "{attack.kind}" changes what a client learns from; a node rehearses attacks on uploads: '
             "simulate it, or poison the table"

@@ -173,12 +173,6 @@ class QSFed(Algorithm):
     columns: int = option(default=1, low=1, text="number of columns of the sketch (c)")
     top: int = option(default=5, low=1, text="largest number of entries changed in an exchange (k)")
 
-    def traffic(self, scenario: "Scenario") -> Traffic:
-        """Count r·c numbers up, D down."""
-        return spend_budget(
-            scenario, bits_up=BITS_PER_NUMBER * self.rows * self.columns, bits_down=BITS_PER_NUMBER * scenario.dimension
-        )
-
     def exchange(self, scenario: "Scenario") -> Exchange:
         """Send the cells of a sketch; entry (r, j) has two shared uniforms, for its column and its sign."""
         return Exchange(numbers=self.rows * self.columns, uniforms=2 * self.rows * scenario.dimension)
@@ -305,13 +299,8 @@ class DeMoA(Algorithm):
     alpha: float = option(default=0.1, low=0.0, high=1.0, open_low=True, text="weight of a new update (α)")
     unseen: str = option(default="shrunk", choices=("shrunk", "kept"), text="how momenta of absent clients change")
 
-    def traffic(self, scenario: "Scenario") -> Traffic:
-        """Count D numbers each way."""
-        bits = BITS_PER_NUMBER * scenario.dimension
-        return spend_budget(scenario, bits_up=bits, bits_down=bits)
-
     def exchange(self, scenario: "Scenario") -> Exchange:
-        """Send D numbers, and remember them."""
+        """Send the D numbers of the momentum, which stands in the place of u_k, and remember them."""
         keep, absent = 1.0 - self.alpha, 1.0
         if self.unseen == "shrunk":
             keep = absent = 1.0 - self.alpha * scenario.participation_probability
@@ -320,8 +309,3 @@ class DeMoA(Algorithm):
             client_momentum=Momentum(keep=keep, take=self.alpha, absent=absent),
             server_momentum=Momentum(keep=0.0, take=1.0, absent=absent),
         )
-
-    def encode(self, message: Message, out: FloatArray) -> None:
-        """Send the momentum, which stands in the place of u_k."""
-        for i in range(out.size):
-            out[i] = message.update[i]

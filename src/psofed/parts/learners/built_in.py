@@ -25,7 +25,7 @@ class LMS(Learner):
         return LinearLearner()
 
 
-class LeakyLMS(Learner):
+class LeakyLMS(LMS):
     """Leaky LMS: v + μ (x e − γ v), which pulls the model towards zero.
 
     `leakage` is γ. The leak bounds the model where inputs excite few directions, at the price of a bias.
@@ -41,10 +41,6 @@ class LeakyLMS(Learner):
     """
 
     leakage: float = option(default=0.01, low=0.0, text="how strongly the model is pulled towards zero (γ)")
-
-    def gain(self, residual: Residual) -> float:
-        """Return μ e."""
-        return residual.stepsize * residual.error
 
     def keep(self, stepsize: float) -> float:
         """Return 1 − μγ."""

@@ -25,14 +25,16 @@ _UNSETTLED = 0.1
 
 def simulation_report(result: "SimulationResult") -> Report:
     """Return what a simulation found: steady state, traffic, what to know of it and what to try next."""
-    tables = (_steady_state(result), *_data_tables(result))
+    tables = [_steady_state(result)]
+    if data := result.details.get("data"):
+        tables += [_baselines(result, data), _clients(data["clients"])]
     return Report(
         headline(result),
         f"{sentence_case(describe_scenario(result.scenario))}; {counted(result.trials, 'trial')}, seed {result.seed}.",
-        tables,
+        tuple(tables),
         tuple(remarks(result)),
         _next_step(result),
-        lambda: (learning_curves(result),),
+        result.chart,
     )
 
 
@@ -76,9 +78,10 @@ def _data_headline(result: "SimulationResult", mse: float) -> str:
             f"learning alone {significant(alone)}, where forecasting the mean has {significant(average)} (lower is "
             f"better); try stepsize {significant(safe, 2)}."
         )
+    joint = "; it is" if (mse <= alone) == (2 * better > judged) else ", but"
     return (
         f"The federation's MSE is {significant(mse)}, {percent(abs(1 - mse / alone))} "
-        f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}); it is better for "
+        f"{'lower' if mse <= alone else 'higher'} than learning alone ({significant(alone)}){joint} better for "
         f"{better} of {counted(judged, 'client')}."
     )
 
@@ -117,16 +120,12 @@ def remarks(result: "SimulationResult") -> list[str]:
             f"A few extreme trials dominate the mean of the {listed(heavy)}; another seed may give another mean. "
             "The median over the trials is shown instead, with an interval that holds for heavy tails."
         )
-    remedy = (
-        "the data may not be stationary"
-        if "data" in result.details
-        else "more iterations would show whether it has settled"
-    )
-    for metric, change in result.unsteady_metrics.items():
-        lines.append(
-            f"The {label_of(metric).title} still changes by {percent(change, 1, signed=True)} within the last "
-            f"{count(result.tail)} iterations: {remedy}."
-        )
+    unsteady = result.unsteady_metrics.items()
+    changes = [f"{label_of(metric).title} ({percent(change, 1, signed=True)})" for metric, change in unsteady]
+    if changes:
+        is_data = "data" in result.details
+        remedy = "the data may not be stationary" if is_data else "more iterations would show where they settle"
+        lines.append(f"Not steady within the last {count(result.tail)} iterations: {listed(changes)}; {remedy}.")
     if result.tracking is not None:
         lines.append(result.tracking.describe())
     if result.defence is not None:
@@ -135,7 +134,7 @@ def remarks(result: "SimulationResult") -> list[str]:
         spent = result.details["privacy"]
         lines.append(
             f"Privacy spent towards the server: ε = {significant(spent['epsilon'])} at "
-            f"δ = {significant(spent['delta'])}, by the client with most uploads ({count(spent['uploads'])})."
+            f"δ = {significant(spent['delta'])}, by the client with the most uploads ({count(spent['uploads'])})."
         )
     return [*lines, *(f"{note}." for note in result.notes), *result.details.get("data", {}).get("notes", ())]
 
@@ -207,13 +206,6 @@ def _steady_state(result: "SimulationResult") -> Table:
     return Table(f"Steady state ({last})", columns, tuple(rows), (sent,))
 
 
-def _data_tables(result: "SimulationResult") -> tuple[Table, ...]:
-    data = result.details.get("data")
-    if not data:
-        return ()
-    return (_baselines(result, data), _clients(data["clients"]))
-
-
 def _baselines(result: "SimulationResult", data: dict[str, Any]) -> Table:
     better, judged = _winners(data)
     best = {"federation": better, "alone": judged - better}
@@ -262,26 +254,20 @@ def _next_step(result: "SimulationResult") -> NextStep:
             f"psofed.simulate(result.scenario.replace(iterations={iterations}))",
             f"psofed simulate FILE --set iterations={iterations}",
         )
-    if not _is_predictable(result.scenario):
+    if not _is_plain(result.scenario):
         return NextStep("Draw the learning curves", "result.plot()", "psofed simulate FILE --plot curves.png")
     return NextStep("Check it against the theory", "psofed.compare(result.scenario)", "psofed compare FILE")
 
 
-def _is_predictable(scenario: Scenario) -> bool:
-    """Whether every part states what the theory needs of it."""
-    algorithm, drift = scenario.algorithm, scenario.drift
-    availability, delay, links = scenario.availability, scenario.delay, scenario.channel
-    channels = () if links is None else (*links.up, *links.down)
+def _is_plain(scenario: Scenario) -> bool:
+    """Whether the theory covers a scenario for sure: a linear iteration without anything in its way."""
+    s = scenario
+    extras = (s.pre_aggregation, s.defence, s.drift, s.availability, s.delay, s.channel)
     return (
-        scenario.aggregation.kind == "mean"
-        and scenario.pre_aggregation is None
-        and scenario.defence is None
-        and scenario.learner.linear() is not None
-        and scenario.data.stream.is_independent
-        and (drift is None or drift.increment_variance() is not None)
-        and (availability is None or availability.is_memoryless)
-        and (delay is None or np.count_nonzero(delay.chances() or ()) == 1)
-        and all(link.added_variance() is not None or link.loss_probability() is not None for link in channels)
-        and all(attack.affine() is not None for attack in scenario.attacks)
-        and (algorithm.holds_models or algorithm.adds_mean_update)
+        s.aggregation.kind == "mean"
+        and all(part is None for part in extras)
+        and s.learner.linear() is not None
+        and s.data.stream.is_independent
+        and all(attack.affine() is not None for attack in s.attacks)
+        and (s.algorithm.holds_models or s.algorithm.adds_mean_update)
     )

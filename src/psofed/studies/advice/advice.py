@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,19 +67,21 @@ class LearningMethod:
 def describe(way: Way, alone: Way, of_gain: Judge, of_error: Judge) -> LearningMethod:
     """Describe a way to learn at the setting it ends with; gain and error may be those of some clients."""
     way = of_gain.follow(way)
-    error, gain, about = of_error.error(way), of_gain.gain(way, of_gain.follow(alone)), (way.name, way.title)
+    gain = of_gain.gain(way, of_gain.follow(alone))
+    method = LearningMethod(way.name, way.title, None, None, of_error.error(way), gain)
     if not way.scenarios:
-        stepsize = next((s for s in way.settings if isinstance(s, float)), None)
-        return LearningMethod(*about, None, stepsize, error, gain)
-    setting, sent = way.scenarios[0], [measure_communication(each) for each in way.scenarios]
+        return replace(method, stepsize=next(iter(way.stepsizes), None))
+    setting = way.scenarios[0]
     rule = setting.aggregation.kind
-    title = f"{way.title}, M = {setting.num_shared}" + ("" if rule == "mean" else f", {rule}")
-    model, numbers = (
-        {} if setting.is_linear else setting.model.to_mapping(),
-        sum(s.numbers_down + s.numbers_up for s in sent),
-    )
-    return LearningMethod(
-        way.name, title, setting.num_shared, setting.common_stepsize, error, gain, numbers, rule, model
+    traffic = [measure_communication(scenario) for scenario in way.scenarios]
+    return replace(
+        method,
+        title=f"{way.title}, M = {setting.num_shared}" + ("" if rule == "mean" else f", {rule}"),
+        num_shared=setting.num_shared,
+        stepsize=setting.common_stepsize,
+        numbers=sum(each.numbers_down + each.numbers_up for each in traffic),
+        rule=rule,
+        model={} if setting.is_linear else setting.model.to_mapping(),
     )
 
 

@@ -28,8 +28,8 @@ def cautions(data: OwnData) -> Iterator[str]:
                 yield f"{name} is a copy of {target}, up to scale: is it known before the prediction?"
     columns = {name: [x[:, at] for x in table.inputs] for at, name in enumerate(table.features)}
     for name, values in (columns | {target: list(table.targets)}).items():
-        for client, text in _jumps(table.clients, [column[np.isfinite(column)] for column in values]):
-            yield f"{name} {text.format(client)}: compare the units."
+        for text in _jumps(table.clients, [column[np.isfinite(column)] for column in values]):
+            yield f"{name} {text}: compare the units."
     yield from _rates(data)
     if len(levels := np.unique(targets)) == 2:
         yield (
@@ -62,17 +62,19 @@ def _rates(data: OwnData) -> Iterator[str]:
         yield f"Clients have {min(rows):,} to {max(rows):,} rows. If they measure at different rates, {meet}"
 
 
-def _jumps(clients: Sequence[str], columns: list[FloatArray]) -> Iterator[tuple[str, str]]:
-    """Yield clients at which a column is on another level than elsewhere, or jumps to another and stays there."""
+def _jumps(clients: Sequence[str], columns: list[FloatArray]) -> Iterator[str]:
+    """Say at which clients a column is on another level than elsewhere, or jumps to another and stays there."""
     if len(np.unique(np.concatenate(columns))) < 2 * _FEWEST:
         return
     for k, (client, column) in enumerate(zip(clients, columns, strict=True)):
         others = [*columns[:k], *columns[k + 1 :]]
         if len(others) > 1 and (levels := _apart(column, np.concatenate(others))):
-            yield client, f"is about {levels[0]} at {{}} and about {levels[1]} elsewhere"
-        elif len(column) >= 2 * _FEWEST and (at := _jump(column)):
-            before, after = _apart(column[:at], column[at:]) or ("", "")
-            yield client, f"of {{}} jumps from about {before} to about {after} at its row {at + 1} and stays there"
+            yield f"is about {levels[0]} at {client} and about {levels[1]} elsewhere"
+        elif len(column) >= 2 * _FEWEST:
+            at = _jump(column)
+            if levels := _apart(column[:at], column[at:]):
+                text = f"jumps from about {levels[0]} to about {levels[1]} at its row {at + 1} and stays there"
+                yield f"of {client} {text}"
 
 
 def _jump(column: FloatArray) -> int:
@@ -83,7 +85,7 @@ def _jump(column: FloatArray) -> int:
     at = int(np.argmax(inner)) + _FEWEST
     at_once = abs(np.median(column[at : at + _NEAR]) - np.median(column[at - _NEAR : at]))
     is_sudden = at_once > 0.7 * abs(np.median(column[at:]) - np.median(column[:at]))
-    return at if is_sudden and _apart(column[:at], column[at:]) else 0
+    return at if is_sudden else 0
 
 
 def _apart(first: FloatArray, second: FloatArray) -> tuple[str, str] | None:

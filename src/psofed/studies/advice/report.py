@@ -114,14 +114,14 @@ def change(gain: Gain) -> str:
     >>> change(Gain(0.12, (0.08, 0.16))), change(Gain(0.01, (-0.02, 0.04)))
     ('12 % less error (95 % interval: 8 to 16 %)', '1 % less error (95 % interval: 2 % more to 4 % less)')
     """
-    low, high = gain.interval
+    low, high = gain.interval[0], min(gain.interval[1], 1.0)
     if math.isnan(low):
         return f"{brief(gain)} (too few rows for an interval)"
-    if (low < 0) == (high < 0):
-        ends = sorted((abs(low), min(abs(high), 1.0) if low > 0 else abs(high)))
-        span = f"{percent(ends[0]).removesuffix(' %')} to {percent(ends[1])}"
+    if low < 0 <= high:
+        span = f"{percent(-low)} more to {percent(high)} less"
     else:
-        span = f"{percent(-low)} more to {percent(min(high, 1.0))} less"
+        least, most = sorted((abs(low), abs(high)))
+        span = f"{percent(least).removesuffix(' %')} to {percent(most)}"
     return f"{brief(gain)} (95 % interval: {span})"
 
 
@@ -222,7 +222,7 @@ def advice_report(advice: "Advice") -> Report:
         (_methods(advice), _clients(advice)),
         (*advice.sentences[1:], *advice.notes),
         _next_step(advice),
-        lambda: (advice_chart(advice),),
+        advice.chart,
     )
 
 
@@ -290,20 +290,22 @@ def _next_step(advice: "Advice") -> NextStep | None:
     federation = advice.federation
     if len(advice.stations) == 1 or federation.stepsize is None:
         return None
-    left_out = f"--leave-out {shlex.quote(','.join(advice.left_out))} " if advice.left_out else ""
+    rows = advice.scenario.own_data
+    left_out = "" if rows is None else ",".join(rows.settings.leave_out)
+    words = f"--leave-out {shlex.quote(left_out)} " if left_out else ""
     changes = (
         f"--set num_shared={federation.num_shared} --set stepsize={federation.stepsize:.3g} "
         f"--set num_participants={advice.scenario.num_participants}"
     )
-    return NextStep("Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {left_out}{changes}")
+    return NextStep("Simulate it", "psofed.simulate(advice.scenario)", f"psofed simulate FILE {words}{changes}")
 
 
 def _gains(title: str, rows: Sequence[tuple[str, Gain]], starred: frozenset[int] = frozenset()) -> RowChart:
     values, low, high = 100 * np.array([(gain.value, *gain.interval) for _, gain in rows]).T
     is_far = np.isfinite(values) & (values < -100.0)  # the rest could not be told apart
-    limits = (-100.0, max(float(np.nanmax(high)), 10.0)) if is_far.any() else None
+    limits = (-100.0, float(np.nanmax(high[~is_far], initial=10.0))) if is_far.any() else None
     names = tuple(shortened(name, 40) for name, _ in rows)
-    scale = Scale("reduction of the error (%), 95 % intervals", limits=limits)
+    scale = Scale("error reduction (%), 95 % intervals", limits=limits)
     return RowChart(title, scale, names, values, low, high, starred)
 
 

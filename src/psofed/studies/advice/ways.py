@@ -5,7 +5,6 @@ All predict every row of an iteration before they learn from any: targets of one
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -41,8 +40,7 @@ _BANDWIDTHS, _MOST_FEATURES, _MOST_NUMBERS = (1.5, 0.5), 100, 20_000_000
 _FEATURE_STEPSIZES = np.array([0.05, 0.15, 0.45, 1.0])
 _MOST_ROWS, _STAGES = 50_000, 3  # that trees learn from, and how often they do
 
-# Client updates that tuned_federation may spend, a few seconds, and the samples of each client that it uses at least.
-_MOST_UPDATES, _FEWEST_SAMPLES = 8_000_000, 100
+_MOST_UPDATES = 8_000_000  # of clients, a few seconds: tuned_federation tries larger tables fewer times
 
 
 class Runner:
@@ -106,7 +104,7 @@ class Runner:
             runs = [lms_errors(samples, fleet.target, mu, *size)[int(pooled)] for mu in grid.tolist()]
             errors = np.array([self.judge.sums(run) for run in runs])
         name, title = ("pooled", "all data pooled") if pooled else ("alone", "each alone, LMS")
-        return Way(name, title, errors, tuple(grid.tolist()))
+        return Way(name, title, errors, stepsizes=tuple(grid.tolist()))
 
     def federation(
         self,
@@ -124,7 +122,7 @@ class Runner:
         for at, (sums, _) in enumerate(self.run(scenarios, self.judge.edges)):
             errors[at][:, clients] = sums
         title = "all together" if size == len(self.everybody) else f"federation of {size} clients"
-        return Way(name, title, errors, scenarios, (clients,))
+        return Way(name, title, errors, scenarios, groups=(clients,))
 
     def of_group(self, clients: Clients) -> Scenario:
         """Return the federation of some clients, of whom as large a share takes part as of all."""
@@ -232,8 +230,8 @@ def random_features(runner: Runner) -> Way | None:
     models = [Rff(features=count, bandwidth=round(scale * columns**0.5, 2)) for scale in _BANDWIDTHS]
     size: dict[str, Any] = {"dimension": count, "num_shared": count}
     ways = [runner.federation(runner.everybody, [count], _FEATURE_STEPSIZES, model=m, **size) for m in models]
-    settings = tuple(setting for way in ways for setting in way.settings)
-    return Way("rff", "random features", np.concatenate([way.errors for way in ways]), settings)
+    scenarios = tuple(scenario for way in ways for scenario in way.scenarios)
+    return Way("rff", "random features", np.concatenate([way.errors for way in ways]), scenarios)
 
 
 def boosted_trees(runner: Runner) -> Way | None:
@@ -261,9 +259,9 @@ def boosted_trees(runner: Runner) -> Way | None:
 def tuned_federation(scenario: Scenario, keep_shared: bool = False) -> Scenario:
     """Return a scenario with your own data at the stepsize and number of shared parameters that do best on it.
 
-    The choice is that of :func:`psofed.advise` for a federation of all clients. Of large tables the first rows are
-    tried, fewer times, and a defence, whose threshold at every stepsize would take too long, is left out meanwhile. The
-    scenario is returned unchanged if everything diverges.
+    The choice is that of :func:`psofed.advise` for a federation of all clients. Large tables are tried fewer times, and
+    a defence, whose threshold at every stepsize would take too long, is left out meanwhile. The scenario is returned
+    unchanged if everything diverges.
 
     Examples
     --------
@@ -277,18 +275,13 @@ def tuned_federation(scenario: Scenario, keep_shared: bool = False) -> Scenario:
     True
     """
     check_covered(scenario)
-    plain, data, settings = scenario.replace(defence=None), scenario.own_data, AdviceSettings()
-    assert data is not None
-    runner = Runner(plain, settings)
-    counts, grid = [scenario.num_shared] if keep_shared else runner.shared(), runner.stepsizes(plain.num_participants)
-    affordable = _MOST_UPDATES // (len(grid) * len(counts) * scenario.num_clients)  # iterations times trials
-    length = min(scenario.iterations, max(affordable, _FEWEST_SAMPLES))
-    if affordable < scenario.iterations * settings.trials:
-        inputs, targets = (tuple(rows[:length] for rows in of) for of in (data.inputs, data.targets))
-        rows = replace(data, inputs=inputs, targets=targets)
-        plain = plain.replace(iterations=min(length, max(rows.samples)), data=plain.data.replace(rows=rows))
-        runner = Runner(plain, settings.replace(trials=min(settings.trials, max(affordable // length, 1))))
-    tried = runner.federation(runner.everybody, counts)
+    settings = AdviceSettings()
+    runner = Runner(scenario.replace(defence=None), settings)
+    counts = [scenario.num_shared] if keep_shared else runner.shared()
+    grid = runner.stepsizes(scenario.num_participants)
+    affordable = _MOST_UPDATES // (len(grid) * len(counts) * sum(runner.data.samples))
+    runner.settings = settings.replace(trials=int(np.clip(affordable, 1, settings.trials)))
+    tried = runner.federation(runner.everybody, counts, grid)
     best = runner.judge.best(tried, runner.judge.blocks)
     if not np.isfinite(tried.errors[best]).all():
         return scenario

@@ -6,7 +6,7 @@ with a hollow marker, so neither flattens the rest. All panels share their axes.
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -66,11 +66,11 @@ def sweep_chart(
     positions, names, is_log = _abscissa(axes[layout.x])
     ticks = None if names is None else tuple(zip(positions.tolist(), names, strict=True))
     scales = Scale(log=is_log, ticks=ticks), Scale(limits=_limits([curve for panel in panels for curve in panel]))
-    has_titles = [layout.col is not None and (place < columns or layout.row is None) for place in range(len(panels))]
-    charts: list[Chart | None] = [
-        Chart(_named(axes, layout.col, place % columns, 34) if has_titles[place] else "", *scales, panel)
-        for place, panel in enumerate(panels)
-    ]
+    charts: list[Chart | None] = []
+    for place, panel in enumerate(panels):
+        facets = ((layout.col, place % columns), (layout.row, place // columns))
+        title = ", ".join(_named(axes[number], at) for number, at in facets if number is not None)
+        charts.append(Chart(title, *scales, panel))
     across = columns
     if layout.row is None and columns > _MOST_COLUMNS:
         across = min(_MOST_COLUMNS, max(math.ceil(math.sqrt(columns)), 3))
@@ -84,7 +84,6 @@ def sweep_chart(
         x=field_title(axes[layout.x].name),
         y=f"steady-state {result.titles[metric]}{f' ({unit})' if unit else ''}",
         legend=", ".join(field_title(axes[number].name) for number in layout.hue),
-        right=() if layout.row is None else tuple(_named(axes, layout.row, at, 30) for at in range(rows)),
         size=(size[0] * across + 0.5, size[1] * down + 0.6),
     )
 
@@ -219,9 +218,8 @@ def _abscissa(axis: "Axis") -> tuple[FloatArray, list[str] | None, bool]:
     return x, None, bool(log.max() / log.min() < linear.max() / linear.min())
 
 
-def _named(axes: "Sequence[Axis]", number: int | None, place: int, longest: int) -> str:
-    axis = axes[number or 0]
-    return shortened(f"{field_title(axis.name)} = {_text(axis.labels[place])}", longest)
+def _named(axis: "Axis", place: int) -> str:
+    return shortened(f"{field_title(axis.name)} = {_text(axis.labels[place])}", 40)
 
 
 def _text(label: Any) -> str:

@@ -8,20 +8,20 @@ import hashlib
 import itertools
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from psofed._version import __version__
 from psofed.common.errors import PsofedError, missing_package
-from psofed.common.files import write_atomically
+from psofed.common.files import atomic_path, write_atomically
 from psofed.common.notices import notify
 from psofed.common.types import ProgressCallback
-from psofed.common.validation import check_integer
 from psofed.parts.registry import plugin_files
+from psofed.simulation.blocks import Stopped
 from psofed.simulation.parcels import sending
 from psofed.studies.sweeps.cell import Cell, CellResult, compute_cell, engine_digest
 
@@ -50,26 +50,15 @@ class CellStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder: Path = Path(folder)
         self.damaged: list[Path] = []
-        self._made: list[Path] = []
         for place in (self.folder, *self.folder.parents):
             if place.exists() and not place.is_dir():
                 raise PsofedError(f"{place}: this is a file; the store needs a folder")
 
     def check_writable(self) -> None:
         """Refuse a folder in which nothing can be kept, before anything is computed for it."""
-        self._made = [place for place in (self.folder, *self.folder.parents) if not place.exists()]
-        probe = self.folder / "writable"
-        try:
-            write_atomically(probe, b"")
-            probe.unlink(missing_ok=True)
-        except PsofedError as error:
-            raise PsofedError(str(error).replace(str(probe), str(self.folder))) from None
-
-    def remove_if_empty(self) -> None:
-        """Remove the folders made for cells of which none could be kept."""
-        with contextlib.suppress(OSError):  # not empty
-            for place in self._made:
-                place.rmdir()
+        probe = self.folder / "writable" if self.folder.exists() else self.folder
+        with contextlib.suppress(Stopped), atomic_path(probe):
+            raise Stopped  # so that neither the file nor its folders stay
 
     def path(self, cell: Cell) -> Path:
         """Return the file of a cell, whether it exists or not."""
@@ -98,8 +87,7 @@ class CellStore:
 
     def save(self, cell: Cell, result: CellResult) -> None:
         """Keep a result."""
-        about = {"cell": [cell.identity, cell.seed], "tail": cell.tail, "version": __version__}
-        text = json.dumps(about | {"result": result.to_plain()}).encode()
+        text = json.dumps({"cell": [cell.identity, cell.seed], "result": result.to_plain()}).encode()
         digest = hashlib.sha256(text).hexdigest().encode()
         write_atomically(self.path(cell), digest + b"\n" + text, mode=0o666)
 
@@ -140,7 +128,7 @@ def run_cells(
     >>> first is second
     True
     """
-    threads = check_integer("threads", threads if threads is not None else (os.cpu_count() or 1), 1)
+    threads = threads or os.cpu_count() or 1
     unique = {cell.key: cell for cell in cells}
     loaded = {} if store is None else {key: store.load(cell) for key, cell in unique.items()}
     results = {key: result for key, result in loaded.items() if result is not None}
@@ -165,10 +153,6 @@ def run_cells(
             if store is not None:
                 store.save(cell, result)
             results[cell.key] = result
-    except PsofedError:
-        if store is not None:
-            store.remove_if_empty()
-        raise
     except KeyboardInterrupt:
         # One may have been saved and not been counted when the signal came.
         left = (cell for cell in missing.values() if cell.key not in results)
@@ -185,10 +169,12 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         return
     try:
         import distributed
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         raise missing_package("--cluster", "Dask", "cluster") from None
     try:
-        _knock(address)  # a client that nobody answers stays behind, with its thread
+        # A client that nobody answers stays behind, with its thread.
+        socket.create_connection(get_address_host_port(address), timeout=10).close()
         # Not the default of the process, which may have a client already.
         client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
@@ -204,21 +190,6 @@ def connect(address: str | None) -> Iterator[Executor | None]:
         client.close()
 
 
-def _knock(address: str) -> None:
-    """See that a scheduler listens at `address` (OSError or ValueError if not)."""
-    import asyncio
-
-    from distributed.comm.core import connect as open_comm
-
-    async def open_and_close() -> None:
-        comm: Any = await open_comm(address, timeout=10)  # type: ignore[no-untyped-call]
-        await comm.close()
-
-    # In a separate thread, because a notebook's thread already runs an event loop.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(open_and_close())).result()
-
-
 class SweepInterrupted(KeyboardInterrupt):
     """A sweep was stopped by hand; its text says what is kept.
 
@@ -231,13 +202,7 @@ class SweepInterrupted(KeyboardInterrupt):
     def __init__(self, done: int, total: int, is_kept: bool) -> None:
         after = "kept; run again to continue" if is_kept else "were finished, but not kept (there is no store)"
         super().__init__(f"interrupted: {done} of {total} points {after}")
-        self.done: int = done
-        self.total: int = total
         self.is_kept: bool = is_kept
-
-
-class _Stopped(Exception):  # noqa: N818 (it is no error)
-    """Ends a cell nobody waits for any more."""
 
 
 def _compute(
@@ -270,7 +235,7 @@ def _compute(
 def _watch(cell: Cell, partly: dict[str, float], stop: threading.Event) -> ProgressCallback:
     def update(done: float, total: int) -> None:
         if stop.is_set():
-            raise _Stopped
+            raise Stopped
         partly[cell.key] = min(done / total, 0.99)
 
     return update

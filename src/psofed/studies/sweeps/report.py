@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray, IntArray
 from psofed.common.validation import check_choice
 from psofed.render import Column, Kind, NextStep, Report, Table
@@ -16,7 +17,7 @@ from psofed.render.tables import Cell
 from psofed.results.metrics import MetricLabel, label_of
 from psofed.results.reports import measured
 from psofed.scenario.describe import describe_scenario, field_title
-from psofed.studies.sweeps.chart import sweep_chart
+from psofed.studies.sweeps.chart import choose_layout
 from psofed.studies.sweeps.grid import Axis, name_point
 
 if TYPE_CHECKING:
@@ -150,14 +151,23 @@ def sweep_report(result: "SweepResult") -> Report:
     mark += " under each condition" if ranking.best and len(ranking.levels) > 1 else ""
     notes = (f"± and brackets: 95 % intervals. Lower is better{mark}.",)
     axes = " × ".join(f"{len(axis.values)} values of {axis.name}" for axis in grid.axes)
+    is_drawn = total > 1 and _fits_a_picture(result)
     return Report(
         ranking.headline(),
         f"{axes}: {counted(total, 'point')}, {each}; base: {describe_scenario(grid.base)}.",
         (Table("Steady state", columns, rows, notes, ranking.best),),
         _remarks(result),
-        NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png") if total > 1 else None,
-        lambda: (sweep_chart(result),) if len(grid.axes) <= 4 else (),
+        NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png") if is_drawn else None,
+        result.chart if is_drawn else None,
     )
+
+
+def _fits_a_picture(result: "SweepResult") -> bool:
+    try:
+        choose_layout(result)
+    except InvalidValueError:  # more curves or panels than one can tell apart
+        return False
+    return True
 
 
 def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> str:
@@ -178,8 +188,7 @@ def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> s
     )
     note = "Lower is better; bold: the lowest of each column."
     table = Table(f"Steady-state {title} with 95 % intervals", columns_shown, rows, (note,))
-    levels = np.array([value.typical[0] for value in estimates])[places]
-    best = np.where(np.isfinite(levels), levels, np.inf).argmin(axis=0)
+    best = result.levels(metric)[places].argmin(axis=0)
     return table.to_latex(bold=frozenset((int(row), len(down) + at) for at, row in enumerate(best)))
 
 
@@ -211,15 +220,15 @@ def _cell(label: Any) -> str | float:
 
 def rank(result: "SweepResult") -> Ranking:
     """Arrange a sweep's points by condition and design."""
-    axes, levels = result.grid.axes, np.array([value.typical[0] for value in result.estimates(result.grid.ranked_by)])
+    axes = result.grid.axes
     conditions, designs = list[int](), list[int]()
     for number, axis in enumerate(axes):
         is_condition = any(field.partition(".")[0] in _CONDITIONS for field in axis.fields)
         (conditions if is_condition else designs).append(number)
     places = result.grid.places(conditions, designs)
-    levels = np.where(np.isfinite(levels), levels, math.inf)[places]
-    label = label_of(result.grid.ranked_by)
-    return Ranking([axes[at] for at in conditions], [axes[at] for at in designs], places, levels, label)
+    metric = result.grid.ranked_by
+    levels = result.levels(metric)[places]
+    return Ranking([axes[at] for at in conditions], [axes[at] for at in designs], places, levels, label_of(metric))
 
 
 def _varying(axes: Sequence[Axis]) -> Sequence[Axis]:

@@ -16,14 +16,15 @@ from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.files import write_atomically
 from psofed.common.numbers import json_object
 from psofed.common.settings import takes
+from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
 from psofed.render import Report, Reported
 from psofed.render.charts import Panels
 from psofed.results import Difference, Estimate, SimulationResult
 from psofed.results.dataset import metric_variable, read_metrics, variable
-from psofed.results.differences import paired_metrics
 from psofed.results.metrics import METRIC_TITLES, label_of
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
+from psofed.results.reports.difference import paired_metrics
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
@@ -130,16 +131,17 @@ class SweepResult(Reported):
         """Return a metric's mean and median over the trials of every point."""
         return [cell.estimate(metric) for cell in self.cells]
 
+    def levels(self, metric: str) -> FloatArray:
+        """Return a metric's value to show at every point, the mean or the median; infinite where it diverged."""
+        levels = np.array([value.typical[0] for value in self.estimates(metric)])
+        return np.where(np.isfinite(levels), levels, math.inf)
+
     def points(self) -> list[dict[str, Any]]:
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
         rows = []
         for labels, cell in zip(self.labels(), self.cells, strict=True):
-            row: dict[str, Any] = dict(labels)
-            for metric in self.titles:
-                row[metric] = cell.estimate(metric).to_json()
-            row["trials"] = cell.trials
-            row["diverged_trials"] = cell.num_diverged
-            row["unsteady"] = cell.unsteady_metrics
+            row = {**labels, **{metric: cell.estimate(metric).to_json() for metric in self.titles}}
+            row |= {"trials": cell.trials, "diverged_trials": cell.num_diverged, "unsteady": cell.unsteady_metrics}
             if cell.defence:
                 row["defence"] = cell.defence
             rows.append(row)
@@ -148,10 +150,8 @@ class SweepResult(Reported):
     def labels(self) -> list[dict[str, Any]]:
         """Return the labels of every point by field."""
         names = [axis.name for axis in self.grid.axes]
-        return [
-            dict(zip(names, labels, strict=True))
-            for labels in itertools.product(*(axis.labels for axis in self.grid.axes))
-        ]
+        points = itertools.product(*(axis.labels for axis in self.grid.axes))
+        return [dict(zip(names, labels, strict=True)) for labels in points]
 
     def select(self, where: Mapping[str, Any] | None = None, **fields: Any) -> "SweepResult":
         """Return the part of the sweep where fields have one value, or one of a list.
