@@ -102,7 +102,6 @@ class Source(Protocol):
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the samples from `start` on that have arrived, at most `limit`."""
-        ...
 
 
 class FileRow(NamedTuple):
