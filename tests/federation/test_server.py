@@ -516,21 +516,19 @@ def test_bad_options_are_named(options):
         Sharing(0.1, pattern="x")
 
 
-def test_checkpoints_are_kept_and_the_way_back_is_open(tmp_path):
+def test_checkpoints_are_kept_and_the_way_back_is_open(tmp_path, monkeypatch):
+    monkeypatch.setattr("psofed.federation.server.checkpoint.KEEP", 3)
     path, hub, models = tmp_path / "c.npz", make_hub(), {}
     server = run(
-        hub,
-        rounds=35,
-        checkpoint=CheckpointStore(path, keep=3),
-        on_round=lambda state: models.update({state.round_number: state.model.copy()}),
+        hub, rounds=35, checkpoint=path, on_round=lambda state: models.update({state.round_number: state.model.copy()})
     )
-    store = CheckpointStore(path, keep=3)
+    store = CheckpointStore(path)
     assert store.rounds() == [10, 20, 30, 33, 34, 35]
     with pytest.raises(PsofedError, match=r"--to-round 15: .*10, 20, 30, 33, 34, 35"):
         store.rollback(15)
     store.rollback(20)
     assert store.rounds() == [10, 20]
-    again = run(hub, rounds=24, checkpoint=CheckpointStore(path, keep=3), resume=True)
+    again = run(hub, rounds=24, checkpoint=path, resume=True)
     assert [record["round"] for record in again.state.history] == list(range(1, 25))
     kinds = {decode_instruction(frame).tasks[0].kind for _, frame in hub.sent[-12:-9]}
     assert kinds == {"full"}  # what the clients learned after round 20 is forgotten

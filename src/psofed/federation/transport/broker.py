@@ -141,8 +141,6 @@ class Mosquitto:
         Where it listens.
     address : str
         The only address at which it listens; by default all.
-    max_frame : int
-        Bytes; who sends more is disconnected.
     on_line : callable, optional
         Called with each line that is logged of what it says.
     federation : str
@@ -153,7 +151,6 @@ class Mosquitto:
     certificates: Certificates
     port: int = PORT
     address: str = ""
-    max_frame: int = MAX_FRAME
     on_line: Callable[[str], object] = lambda _: None
     federation: str = Endpoint.federation
 
@@ -261,7 +258,7 @@ class Mosquitto:
             certificate=self.certificates.bundle(BROKER).absolute(),
             revocations=self.certificates.revocations.absolute(),
             access=self._access.absolute(),
-            limit=self.max_frame + OVERHEAD,
+            limit=MAX_FRAME + OVERHEAD,
             user="user root\n" if os.geteuid() == 0 else "",
         )
 

@@ -295,8 +295,6 @@ class MqttHub(Connection):
         The broker and the server's certificate.
     names : callable
         Returns the nodes that may take part.
-    max_frame : int
-        Bytes; larger frames are dropped.
 
     Attributes
     ----------
@@ -304,11 +302,8 @@ class MqttHub(Connection):
         Messages that were not handed out, by (name, reason).
     """
 
-    def __init__(
-        self, endpoint: Endpoint, identity: Identity, names: Callable[[], Collection[str]], max_frame: int = MAX_FRAME
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, identity: Identity, names: Callable[[], Collection[str]]) -> None:
         self._names = names
-        self._max_frame = max_frame
         self.dropped: Counter[tuple[str, str]] = Counter()
         self._changed = threading.Condition()
         self._present: dict[str, NodePresence] = {}
@@ -456,10 +451,10 @@ class MqttHub(Connection):
             return "no certificate of it is known here"
         if is_retained:
             return "replies are not retained"
-        if len(payload) > self._max_frame:
-            return f"its frame is larger than {self._max_frame:,} bytes"
+        if len(payload) > MAX_FRAME:
+            return f"its frame is larger than {MAX_FRAME:,} bytes"
         frames = self._pending.get(name, ())
-        if len(frames) >= _PENDING or sum(map(len, frames)) > 2 * self._max_frame:
+        if len(frames) >= _PENDING or sum(map(len, frames)) > 2 * MAX_FRAME:
             return "it sends faster than it is asked"
         return ""
 
