@@ -684,6 +684,11 @@ def test_a_run_that_is_stopped_ends_soon_wherever_it_is(where, tmp_path, monkeyp
         assert clock.now < 1012.0
 
 
+def adders():
+    """Return a hub whose nodes add the number that is their name."""
+    return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})
+
+
 # --- rules with memory ----------------------------------------------------------------------------------
 
 
@@ -709,10 +714,7 @@ def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
 
     given = {"aggregation": Combination(Remembering()), "num_participants": 2, "seed": 3, "num_shared": 6}
 
-    def hub():
-        return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})
-
-    server = run(hub(), 7, **given)
+    server = run(adders(), 7, **given)
     model, memory, known = 0.0, dict.fromkeys(NAMES, 0.0), {}
     own = dict.fromkeys(NAMES, 0.0)
     for entry in server.state.history:
@@ -722,7 +724,7 @@ def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
             memory[name] = 0.5 * memory[name] + 0.5 * (own[name] - model)
         model += np.mean([memory[name] for name in known])
     np.testing.assert_allclose(server.state.model, model)
-    nodes, path = hub(), tmp_path / "c.npz"
+    nodes, path = adders(), tmp_path / "c.npz"
     run(nodes, 4, checkpoint=path, **given)
     again = run(nodes, 7, checkpoint=path, resume=True, **given)
     np.testing.assert_array_equal(again.state.model, server.state.model)
@@ -733,10 +735,7 @@ def test_the_default_rule_resumes_with_the_same_bits(tmp_path):
     """Whatever it remembers is in the checkpoint; every node that was heard from has its D numbers."""
     given = {"aggregation": None, "num_participants": 2, "seed": 3, "num_shared": 2}
 
-    def hub():
-        return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})
-
-    whole, nodes, path = run(hub(), 9, **given), hub(), tmp_path / "c.npz"
+    whole, nodes, path = run(adders(), 9, **given), adders(), tmp_path / "c.npz"
     assert whole.step.rule == RememberedClipping()
     run(nodes, 4, checkpoint=path, **given)
     again = run(nodes, 9, checkpoint=path, resume=True, **given)

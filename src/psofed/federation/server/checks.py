@@ -98,7 +98,7 @@ def round_entry(
     valid, dropped = dict(sorted(valid.items())), dict(sorted(dropped.items()))
     clients = sorted(client.name for question in asked for client in question.clients.values())
     tasks = [task for question in asked for task in question.tasks.values()]
-    down = sum(len(task.values) for task in tasks if task.values is not None)
+    down = sum(len(task.values) for task in tasks)
     up = sum(len(reply.values) for reply in valid.values() if reply.values is not None)
     left = [name for name, reply in valid.items() if reply.status == LEFT]
     remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}
