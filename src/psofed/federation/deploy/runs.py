@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from psofed.common.disk import disk
@@ -138,13 +139,9 @@ class FederationRun:
             # Clients whose node has lost its certificate meanwhile are not awaited.
             owners = saved.clients.get("owners", {})
             awaited -= sum(not self.clients_allowed(owners.get(name, name)) for name in saved.seen)
+        changed, note = settings.replace(resume=continues, min_nodes=max(1, awaited)), partial(self._note, settings)
         server = run_ready_made(
-            settings.replace(resume=continues, min_nodes=max(1, awaited)),
-            hub,
-            checkpoint=store,
-            clients_allowed=self.clients_allowed,
-            on_round=lambda state: self._note(state, settings),
-            attend=self.attend,
+            changed, hub, checkpoint=store, clients_allowed=self.clients_allowed, on_round=note, attend=self.attend
         )
         assert server.state is not None
         if server.state.round_number and (not server.was_stopped or not settings.num_rounds):
@@ -152,7 +149,7 @@ class FederationRun:
             write_result(self.home, settings, self.status.values["began"])
         return STOPPED if server.was_stopped else FINISHED
 
-    def _note(self, state: ServerState, settings: RunSettings) -> None:
+    def _note(self, settings: RunSettings, state: ServerState) -> None:
         entry, now = state.history[-1], scheduler().monotonic()
         about = standing(state, settings)
         self._audit(entry, self.status.values, about)

@@ -101,12 +101,8 @@ class RunOptions(RoundPlan, ReplyLimits):
     """Settings of a run of the ready-made app, apart from its scenario."""
 
     seed: int = _run(default=0, low=0, high=MAX_SEED, text="random seed of masks and participants")
-    deadline: float = _run(
-        default=60.0,
-        low=0,
-        open_low=True,
-        metavar="SECONDS",
-        text="longest duration of a round, even if replies are missing",
+    deadline: float = _seconds(
+        group="Run", default=60.0, open_low=True, text="longest duration of a round, even if replies are missing"
     )
     samples_per_round: int = _run(
         default=0, low=0, text="samples that arrive at each client per round; 0: whatever arrives (1 in synthetic runs)"

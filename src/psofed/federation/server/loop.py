@@ -267,7 +267,8 @@ class Server:
         layout = state.layout
         masks = self.sharing.derived(layout.dimension)
         common = None if not masks.coordinated else state.model[masks.indices(n, 0)]
-        nodes: dict[str, dict[str, tuple[Client, ClientTask]]] = {}
+        clients: dict[str, dict[str, Client]] = {}  # by node and name there
+        tasks: dict[str, dict[str, ClientTask]] = {}
         for client in participants:
             last = state.seen.get(client.name)  # −1: it has lost its state
             kind = messages.PART if last is not None and last >= 0 else messages.FULL
@@ -277,18 +278,17 @@ class Server:
             if kind != messages.FULL:
                 values = state.model[masks.indices(n, client.number)] if common is None else common
             task = ClientTask(client.local, kind, max(0, last or 0), values)
-            nodes.setdefault(client.node, {})[client.local] = client, task
+            clients.setdefault(client.node, {})[client.local] = client
+            tasks.setdefault(client.node, {})[client.local] = task
         questions = []
-        for node, asked in nodes.items():
-            tasks = {local: task for local, (_, task) in asked.items()}
-            is_known = all(task.kind == messages.PART for task in tasks.values())
+        for node, asked in tasks.items():
+            is_known = all(task.kind == messages.PART for task in asked.values())
             instruction = messages.Instruction(
-                state.session, n, node, masks, layout.digest, tuple(tasks.values()), state.epoch, next(self._sequences),
+                state.session, n, node, masks, layout.digest, tuple(asked.values()), state.epoch, next(self._sequences),
                 None if is_known else layout, tuple(self.registry.refused.get(node, ())), self._config,
             )  # fmt: skip
-            clients = {local: client for local, (client, _) in asked.items()}
             frame = messages.encode_instruction(instruction)
-            questions.append(NodeQuestion(node, instruction.sequence, frame, clients, tasks))
+            questions.append(NodeQuestion(node, instruction.sequence, frame, clients[node], asked))
         return questions
 
     def _join(self, state: ServerState, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
