@@ -147,6 +147,8 @@ def _split(laws: Laws, group: Clients) -> tuple[Clients, ...]:
     if count < 2:
         return (group,)
     half = fcluster(linkage(points, "ward"), 2, "maxclust") == 1
+    if half.all():  # the points are the same
+        return (group,)
     first, second = weights[half].sum(), weights[~half].sum()
     gap = weights[half] @ points[half] / first - weights[~half] @ points[~half] / second
     smaller = int(min(half.sum(), count - half.sum()))
