@@ -31,9 +31,3 @@ def test_every_mistake_is_one_line_without_a_traceback() -> None:
         assert command.startswith("$ psofed ")
         assert len(message) == 1, block
         assert message[0].startswith("psofed: ")
-
-
-def test_options_are_grouped() -> None:
-    text = (fixtures.HELP / "psofed-simulate.txt").read_text(encoding="utf-8")
-    for group in ("Scenario", "Run", "Your data", "Output"):
-        assert f"─ {group} ─" in text

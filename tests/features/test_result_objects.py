@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,10 @@ from psofed import PsofedError, Scenario, compare, difference, load_result, pred
 from psofed.attacks import Gaussian, SignFlip
 from psofed.common.equality import same_values
 from psofed.data.own_data import read_data
+from psofed.results.differences import paired_difference
+from psofed.studies.comparison import compare_results
+from psofed.studies.sweeps import SweepResult, make_grid
+from psofed.studies.sweeps.chart import choose_layout
 
 pytestmark = [pytest.mark.results, pytest.mark.render, pytest.mark.studies]
 
@@ -287,9 +292,6 @@ def test_results_over_other_iterations_are_not_pairs() -> None:
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
 def test_the_default_layout_uses_every_field_once(dimensions: int) -> None:
-    from psofed.studies.sweeps import SweepResult, make_grid
-    from psofed.studies.sweeps.chart import choose_layout
-
     fields = {
         "aggregation": ["mean", "median"],
         "attack.strength": [0.1, 0.5, 1.0, 2.0],
@@ -311,9 +313,6 @@ def test_the_default_layout_uses_every_field_once(dimensions: int) -> None:
 
 
 def test_too_large_a_picture_is_refused_before_the_work(tmp_path) -> None:
-    from psofed.studies.sweeps import SweepResult, make_grid
-    from psofed.studies.sweeps.chart import choose_layout
-
     stepsizes = [0.001 * k for k in range(1, 60)]
     fields = {"stepsize": stepsizes, "num_participants": [1, 2, 3, 4, 5, 6, 7, 8], "num_shared": [1, 2, 3, 4]}
     made = make_grid(FLEET, fields)
@@ -323,9 +322,16 @@ def test_too_large_a_picture_is_refused_before_the_work(tmp_path) -> None:
         choose_layout(SweepResult(made, ()), x="num_shared", hue="num_shared")
 
 
-def test_a_role_in_the_picture_that_does_not_exist_is_refused_by_name() -> None:
-    from psofed.studies.sweeps import SweepResult, make_grid
+def test_a_sweep_too_large_for_a_picture_shows_its_table(grid) -> None:
+    values = {"stepsize": [0.001 * k for k in range(1, 31)], "data.fleet_seed": list(range(30))}
+    made = make_grid(FLEET, values)
+    large = SweepResult(made, grid.cells[:1] * 900)
+    assert "<table" in large._repr_html_()
+    assert "<img" not in large._repr_html_()
+    assert "Draw the points" not in str(large)
 
+
+def test_a_role_in_the_picture_that_does_not_exist_is_refused_by_name() -> None:
     sweep = SweepResult(make_grid(FLEET, {"stepsize": [0.1, 0.2]}), ())
     with pytest.raises(TypeError, match=r"Unknown argument of plot\(\) `hu`. Did you mean `hue`\?"):
         sweep.plot(hu="stepsize")
@@ -337,10 +343,6 @@ def test_a_role_in_the_picture_that_does_not_exist_is_refused_by_name() -> None:
 
 
 def test_a_comparison_of_heavy_tails_is_open_and_not_a_contradiction() -> None:
-    from dataclasses import replace
-
-    from psofed.studies.comparison import compare_results
-
     result, prediction = simulate(FLEET, trials=40), predict(FLEET)
     wild = np.full(40, 0.5 * prediction.network_mse)
     wild[0] = 20 * prediction.network_mse
@@ -371,8 +373,6 @@ def test_a_simulation_is_not_saved_under_a_name_that_promises_something_else(tmp
 
 
 def test_nothing_against_something_is_infinitely_less() -> None:
-    from psofed.results.differences import paired_difference
-
     nothing, something = np.zeros(8), np.linspace(0.9, 1.1, 8)
     assert paired_difference(nothing, something).decibels == -math.inf
     assert paired_difference(something, nothing).decibels == math.inf

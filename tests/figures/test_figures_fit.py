@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import psofed
 from psofed import Scenario
 from psofed.paper.charts import figure_chart
 from psofed.paper.figures import figure_names
+from psofed.render.charts import Panels, Scale
 from psofed.render.figures import draw_chart, save_figure
 
 pytestmark = [pytest.mark.paper, pytest.mark.takes(40)]
@@ -55,6 +57,9 @@ def charts(reproduction):
         "advice": psofed.advise(table(14)).chart(),
         "advice of many": psofed.advise(table(45), byzantine=0).chart(),
     }
+    title = "aggregation rule = centred-clipping, uploads come from = redrawn"
+    panel = replace(made["simulation"], title=title, x=Scale(log=True), y=Scale())
+    made["many panels"] = Panels("", ((panel,) * 7,) * 2, shared=True, x="iteration", y="error", size=(15.0, 5.8))
     for name in figure_names():
         made[name] = figure_chart(reproduction.figures[name])
     return made

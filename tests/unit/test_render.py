@@ -6,11 +6,13 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import psofed
 from psofed.common.errors import InvalidValueError
 from psofed.render import Column, Kind, Measured, NextStep, Report, Table
 from psofed.render.charts import Chart, Panels, RowChart, Scale, Series
+from psofed.render.figures import draw_chart, figure_to_png, save_figure
 
 pytestmark = pytest.mark.render
 
@@ -123,8 +125,6 @@ def chart() -> Chart:
 
 
 def test_charts_mark_what_diverged_and_what_lies_above() -> None:
-    from psofed.render.figures import draw_chart
-
     figure = draw_chart(chart())
     axes = figure.axes[0]
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -133,8 +133,6 @@ def test_charts_mark_what_diverged_and_what_lies_above() -> None:
 
 
 def test_rows_and_panels_are_drawn() -> None:
-    from psofed.render.figures import draw_chart, figure_to_png
-
     values = np.array([0.1, np.inf, np.nan])
     rows = RowChart("t", Scale("x"), ("a", "b", "c"), values, values - 1, values + 1)
     panels = Panels("both", ((rows, chart()), (chart(), None)), size=(8.0, 5.0))
@@ -142,8 +140,6 @@ def test_rows_and_panels_are_drawn() -> None:
 
 
 def test_a_row_beyond_the_axis_shows_its_number_and_the_rest_of_its_interval() -> None:
-    from psofed.render.figures import draw_chart
-
     values = np.array([-22.5, 2.0])
     scale = Scale("x", limits=(-20.0, 5.0))
     chart = RowChart("t", scale, ("far", "near"), values, values - 7, values + 7)
@@ -153,10 +149,6 @@ def test_a_row_beyond_the_axis_shows_its_number_and_the_rest_of_its_interval() -
 
 
 def test_a_chart_fits_a_journals_column_and_axes_of_ones_own() -> None:
-    from matplotlib.figure import Figure
-
-    from psofed.render.figures import draw_chart
-
     for width, inches in (("column", 3.5), ("page", 7.16), ("5.5", 5.5), (4, 4.0)):
         assert draw_chart(chart(), width=width).get_size_inches()[0] == inches
     own = Figure()
@@ -177,8 +169,6 @@ def test_a_chart_fits_a_journals_column_and_axes_of_ones_own() -> None:
 
 
 def test_the_same_chart_is_saved_as_the_same_bytes(tmp_path) -> None:
-    from psofed.render.figures import draw_chart, save_figure
-
     for suffix in (".png", ".svg", ".pdf"):
         contents = []
         for name in ("a", "b"):

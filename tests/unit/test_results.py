@@ -2,10 +2,11 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.special import bdtr
 
 from psofed import PsofedError, Scenario, load_result, simulate
 from psofed.common.files import atomic_path
-from psofed.results import estimate
+from psofed.results.estimates import sign_test_rank
 
 pytestmark = pytest.mark.results
 
@@ -68,8 +69,9 @@ def test_a_folder_that_cannot_be_written_is_a_users_mistake(tmp_path) -> None:
         pass
 
 
-def test_an_estimate_uses_students_interval() -> None:
-    value = estimate(np.array([1.0, 2.0, 3.0, 4.0]))
-    assert value.mean == 2.5
-    assert value.standard_error == pytest.approx(0.6454972)
-    assert value.interval[1] - value.mean == pytest.approx(3.182446 * 0.6454972, rel=1e-6)
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.9999])
+def test_ranks_of_the_sign_test_are_the_largest_that_hold_the_confidence(confidence: float) -> None:
+    for count in (*range(1, 60), 1000, 9999):
+        rank = sign_test_rank(count, confidence)
+        assert 2 * bdtr(rank - 1.0, count, 0.5) <= 1 - confidence or rank == 0
+        assert 2 * bdtr(float(rank), count, 0.5) > 1 - confidence or rank == count // 2

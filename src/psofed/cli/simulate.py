@@ -50,7 +50,7 @@ def simulate(
         raise PsofedError(f"--versus {source.versus}: the same scenario (--set changes both); change a copy of it.")
     output.check(output.out)
     if other is not None:
-        from psofed.results.differences import check_pairs
+        from psofed.results.reports.difference import check_pairs
 
         check_pairs(scenario, other)
     if output.out is not None:

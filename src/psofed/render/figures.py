@@ -1,7 +1,6 @@
 """Charts drawn by Matplotlib, as figures that display themselves in a notebook and are saved byte for byte alike."""
 
 import io
-import itertools
 import math
 import re
 import sys
@@ -9,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -39,8 +39,9 @@ from psofed.render.style import (
     check_width,
 )
 
-# Inches that a panel takes at least in print: with curves, with curves if it is one of many, with rows; and a row.
-_PANEL, _SMALL_PANEL, _ROW_PANEL, _ROW = 2.3, 1.7, 3.0, 0.17
+# Width in inches that a panel has at least in print: with curves, with curves if it is one of many, with rows.
+_PANEL, _SMALL_PANEL, _ROW_PANEL = 2.3, 1.7, 3.0
+_HEIGHT, _ROW = 1.9, 0.17  # least height of a panel, and of a row in it
 _MANY = 4  # panels that have to be small
 _SCREEN = 100  # pixels per inch where a notebook shows a figure
 
@@ -125,7 +126,7 @@ def _for_print(panels: Panels, width: float) -> Panels:
 
 def _least_height(row: tuple[Chart | RowChart | None, ...]) -> float:
     """Return the inches that charts side by side need: each named row takes some."""
-    return max([_SMALL_PANEL, *(0.8 + _ROW * len(chart.names) for chart in row if isinstance(chart, RowChart))])
+    return max([_HEIGHT, *(0.8 + _ROW * len(chart.names) for chart in row if isinstance(chart, RowChart))])
 
 
 def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure:
@@ -225,28 +226,38 @@ def _add_legend(figure: Figure, panels: Panels) -> None:
 _SYMBOL = re.compile(r"(?<!\w)(\w)_(\w)(²?)(?!\w)")
 # Marks at the upper edge: of what diverged, and of what lies above the picture. No series has them.
 _LOST, _BEYOND = r"$\infty$", r"$\uparrow$"
-_LETTER = 0.068  # inches that a letter takes, on average
+_LETTER = 0.0072  # inches that a letter takes, on average, for each point of its font
 _MEDIAN = "o"  # in legends; hollow
 
 
 def draw_any(axes: Axes, chart: Chart | RowChart, space: tuple[float, float] = (6.0, 4.0)) -> None:
     """Draw a chart of any kind without its legend; `space`, in inches, is what its words are broken to."""
     if isinstance(chart, RowChart):
-        space = 0.6 * space[0], space[1]  # names stand beside the axes, and take at most as much
-        _draw_rows(axes, chart, space)
+        letter = _letter("ytick.labelsize")
+        names = [shortened(name, int(0.72 * space[0] / letter)) for name in chart.names]
+        beside = letter * max(map(len, names), default=0)
+        space = max(0.5 * space[0], space[0] - beside), space[1]
+        _draw_rows(axes, chart, names, space)
     else:
         _draw_series(axes, chart, space)
     if chart.title:
         axes.set_title(broken(chart.title, space[0]))
 
 
+def _letter(setting: Any) -> float:
+    """Return the inches that a letter takes, on average, by Matplotlib's setting of its size."""
+    return _LETTER * FontProperties(size=mpl.rcParams[setting]).get_size_in_points()
+
+
 def broken(text: str, inches: float) -> str:
     """Break text into lines that fit, and set its symbols."""
-    longest = max(8, int(inches / _LETTER))
+    longest = max(8, int(inches / _letter("axes.labelsize")))
     # A number stays with its unit or noun.
     paragraphs = re.sub(r" (?=[=%(])|(?<=[=\d]) ", "\N{NO-BREAK SPACE}", text).split("\n")
-    lines = (textwrap.wrap(line, longest, break_on_hyphens=False) for line in paragraphs)
-    return with_symbols("\n".join(itertools.chain.from_iterable(lines)).replace("\N{NO-BREAK SPACE}", " "))
+    whole = partial(textwrap.wrap, width=longest, break_on_hyphens=False, break_long_words=False)
+    # Only words that are longer than a line are broken, at their hyphens.
+    pieces = (piece for text in paragraphs for line in whole(text) for piece in textwrap.wrap(line, longest))
+    return with_symbols("\n".join(pieces).replace("\N{NO-BREAK SPACE}", " "))
 
 
 def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
@@ -318,9 +329,9 @@ def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
     axes.set_ylabel(broken(y.label, space[1]))
 
 
-def _draw_rows(axes: Axes, chart: RowChart, space: tuple[float, float]) -> None:
+def _draw_rows(axes: Axes, chart: RowChart, names: list[str], space: tuple[float, float]) -> None:
     """Draw every value with its interval: an arrow and the number where it lies off the axis."""
-    values, places, colour = chart.values, np.arange(len(chart.names)), COLOURS[0]
+    values, places, colour = chart.values, np.arange(len(names)), COLOURS[0]
     axes.axvline(0.0, color="black", lw=0.9)
     shown = np.isfinite(chart.low) & np.isfinite(values)
     axes.hlines(places[shown], chart.low[shown], chart.high[shown], color=colour, lw=2.2, alpha=0.55, zorder=1)
@@ -335,9 +346,7 @@ def _draw_rows(axes: Axes, chart: RowChart, space: tuple[float, float]) -> None:
         else:
             marker, size = ("*", 10.0) if at in chart.starred else ("o", 5.5)
             axes.plot([value], [at], marker=marker, ms=size, color=colour, zorder=3)
-    size = FontProperties(size=mpl.rcParams["ytick.labelsize"]).get_size_in_points()
-    longest = int(1.2 * space[0] / (_LETTER * size / 9.5))
-    axes.set_yticks(places, [with_symbols(shortened(name, longest)) for name in chart.names])
+    axes.set_yticks(places, [with_symbols(name) for name in names])
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     _scale(axes, chart.x, Scale(), space)

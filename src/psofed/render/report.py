@@ -15,7 +15,6 @@ import html
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.equality import same_values
@@ -76,7 +75,7 @@ class NextStep:
 
 @dataclass(frozen=True)
 class Report:
-    """A result in words, tables and curves.
+    """A result in words, tables and a chart.
 
     Attributes
     ----------
@@ -88,8 +87,8 @@ class Report:
     notes : tuple of str
         Sentences a reader should know.
     next_step : NextStep or None
-    draw : callable
-        Makes the charts, since a report is often wanted without them.
+    chart : callable or None
+        Makes the chart, since a report is often wanted without it.
     """
 
     headline: str
@@ -97,12 +96,7 @@ class Report:
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     next_step: NextStep | None = None
-    draw: "Callable[[], tuple[AnyChart, ...]]" = field(default=tuple, repr=False, compare=False)
-
-    @cached_property
-    def charts(self) -> "tuple[AnyChart, ...]":
-        """The charts."""
-        return self.draw()
+    chart: "Callable[[], AnyChart] | None" = field(default=None, repr=False, compare=False)
 
     def adding(self, *notes: str, tables: tuple[Table, ...] = (), next_step: NextStep | None = None) -> "Report":
         """Return a report with more notes and tables, and perhaps another next step."""
@@ -152,9 +146,10 @@ class Report:
             parts.append(small(self.subject))
         parts += [table.to_html(rows) for table in self.tables]
         parts += [small(f"Note: {note}") for note in self.notes]
-        for chart in self.charts:
+        if self.chart is not None:
             from psofed.render.figures import draw_chart, figure_to_png
 
+            chart = self.chart()
             encoded = base64.b64encode(figure_to_png(draw_chart(chart))).decode()
             alternative = html.escape(chart.title or self.headline, quote=True)
             parts.append(f'<img alt="{alternative}" style="max-width:640px" src="data:image/png;base64,{encoded}">')
@@ -202,7 +197,7 @@ class Reported:
         return hash(type(self).__name__)  # what they hold may be arrays
 
     def report(self) -> Report:
-        """Return what was found: a headline, tables, notes, charts and what to try next."""
+        """Return what was found: a headline, tables, notes, a chart and what to try next."""
         raise NotImplementedError
 
     def chart(self) -> "AnyChart":

@@ -16,7 +16,7 @@ from psofed.common.types import FloatArray
 from psofed.common.validation import check_choice
 from psofed.fleet import Fleet, draw_fleet
 from psofed.render import Report, Reported
-from psofed.results.dataset import Stored, check_size, numbers, read_arrays, read_metrics, to_variables, variable
+from psofed.results.dataset import Stored, check_size, read_arrays, read_metrics, to_variables, variable
 from psofed.results.defence import DEFENCE_ARRAYS, DefenceRecord
 from psofed.results.estimates import CONFIDENCE, Estimate, estimate, find_unsteady
 from psofed.results.metrics import HONEST
@@ -28,21 +28,32 @@ if TYPE_CHECKING:
     import xarray
 
     from psofed.render.charts import Chart
-    from psofed.results.differences import Difference
+    from psofed.results.reports.difference import Difference
     from psofed.results.tracking import Tracking
 
 
 SIMULATION_TITLE = "psofed simulation"
 TABLES = ("trials", "curve", "clients")
-_TRIAL, _POINT = ("trial",), ("iteration",)
+_TRIAL, _POINT, _CLIENT = ("trial",), ("iteration",), ("client",)
 ARRAYS = (
     Stored("steady_state", "{}", _TRIAL, "steady-state {}, by trial"),
     Stored("tail_change", "{}_tail_change", _TRIAL, "second half of the tail less its first: {}"),
     Stored("curve", "{}_curve", _POINT, "{}, mean over trials"),
     Stored("curve_standard_error", "{}_curve_standard_error", _POINT, "standard error over trials: {}"),
     Stored("trial_curves", "{}_trial_curves", _TRIAL + _POINT, "{}, of each trial", is_optional=True),
-    Stored("client_mse", "client_mse", ("trial", "client"), "steady-state MSE of the client", is_optional=True),
+    Stored("client_mse", "client_mse", _TRIAL + _CLIENT, "steady-state MSE of the client", is_optional=True),
     Stored("diverged_at", "diverged_at", _TRIAL, "iteration of the divergence, or -1", "iterations", "i"),
+)
+FLEET_ARRAYS = (
+    Stored("input_variance", "input_variance", _CLIENT, "variance of the client's inputs"),
+    Stored("noise_variance", "noise_variance", _CLIENT, "variance of the client's observation noise"),
+)
+# Of a table, which is not in the file itself.
+MEASURED_ARRAYS = (
+    Stored("target", "target", ("entry",), "weights fitted to all rows"),
+    Stored(
+        "explicit_covariances", "covariances", (*_CLIENT, "entry", "other_entry"), "covariance of the client's inputs"
+    ),
 )
 _PLAIN: dict[str, Any] = {"seed": int, "tail": int, "bin_width": int, "seconds": float, "version": str}
 
@@ -238,19 +249,11 @@ class SimulationResult(Reported):
         import xarray
 
         fleet, clients = self.fleet, np.arange(self.scenario.num_clients)
-        variables = to_variables(self, ARRAYS)
-        about: Any = (
-            ("input_variance", "client", fleet.input_variance, "variance of the client's inputs"),
-            ("noise_variance", "client", fleet.noise_variance, "variance of the client's observation noise"),
-            ("is_byzantine", "client", fleet.byzantine_mask(self.scenario.attack), "whether the client is Byzantine"),
-        )
+        variables = to_variables(self, ARRAYS) | to_variables(fleet, FLEET_ARRAYS)
+        is_byzantine = fleet.byzantine_mask(self.scenario.attack)
+        variables["is_byzantine"] = variable("client", is_byzantine, "whether the client is Byzantine")
         if "data" in self.details:
-            dims = ("client", "entry", "other_entry")
-            about += (
-                ("target", "entry", fleet.target, "weights fitted to all rows"),
-                ("covariances", dims, fleet.covariances(), "covariance of the client's inputs"),
-            )
-        variables |= {name: variable(*one) for name, *one in about}
+            variables |= to_variables(fleet, MEASURED_ARRAYS)
         coordinates = {
             "trial": variable("trial", np.arange(self.trials), "number of the trial"),
             "iteration": variable("iteration", self.iterations, "first iteration of the point", "iterations"),
@@ -283,7 +286,13 @@ class SimulationResult(Reported):
         check_size(data, "client", scenario.num_clients)
         check_size(data, "iteration", math.ceil(scenario.iterations / about["bin_width"]))
         metrics, details = read_metrics(data), json.loads(data.attrs.get("details", "{}"))
-        fleet = _measured_fleet(data, scenario) if "data" in details else draw_fleet(scenario)
+        if "data" in details:
+            check_size(data, "entry", scenario.dimension)
+            arrays = read_arrays(data, (*FLEET_ARRAYS, *MEASURED_ARRAYS), metrics)
+            names = tuple(map(str, data["client"].values)) if "client_number" in data.coords else ()
+            fleet = Fleet(correlation=0.0, names=names, **arrays)
+        else:
+            fleet = draw_fleet(scenario)
         defence = None
         if "first_excluded_at" in data:
             defence = DefenceRecord(
@@ -342,7 +351,7 @@ class SimulationResult(Reported):
         save_dataset(self.to_dataset(), path)
 
     def report(self) -> Report:
-        """Return what was found: a headline, tables, notes, charts and what to try next."""
+        """Return what was found: a headline, tables, notes, a chart and what to try next."""
         from psofed.results.reports.simulation import simulation_report
 
         return simulation_report(self)
@@ -357,19 +366,6 @@ class SimulationResult(Reported):
         """Compare with another result, trial by trial (:func:`psofed.difference`)."""
         if not isinstance(other, SimulationResult):
             return NotImplemented
-        from psofed.results.differences import difference
+        from psofed.results.reports.difference import difference
 
         return difference(self, other)
-
-
-def _measured_fleet(data: "xarray.Dataset", scenario: Scenario) -> Fleet:
-    # The user's table is not in the file; its statistics are.
-    check_size(data, "entry", scenario.dimension)
-    return Fleet(
-        target=numbers(data, "target", ("entry",)),
-        input_variance=numbers(data, "input_variance", ("client",)),
-        noise_variance=numbers(data, "noise_variance", ("client",)),
-        correlation=0.0,
-        explicit_covariances=numbers(data, "covariances", ("client", "entry", "other_entry")),
-        names=tuple(map(str, data["client"].values)) if "client_number" in data.coords else (),
-    )

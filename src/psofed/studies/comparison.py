@@ -237,7 +237,7 @@ class Comparison(Reported):
             (self._table(),),
             tuple(notes),
             self._next_step(),
-            lambda: (self.chart(),),
+            self.chart,
         )
 
     def chart(self) -> Chart:

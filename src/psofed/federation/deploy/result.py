@@ -230,7 +230,7 @@ class FederationOutcome(Reported):
             () if table is None else (table,),
             (*_remarks(result), *filter(None, [self.files])),
             None,
-            lambda: (self.chart(),),
+            self.chart,
         )
 
     def chart(self) -> Chart:

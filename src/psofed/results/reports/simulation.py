@@ -34,7 +34,7 @@ def simulation_report(result: "SimulationResult") -> Report:
         tuple(tables),
         tuple(remarks(result)),
         _next_step(result),
-        lambda: (learning_curves(result),),
+        result.chart,
     )
 
 

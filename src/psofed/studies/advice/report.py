@@ -222,7 +222,7 @@ def advice_report(advice: "Advice") -> Report:
         (_methods(advice), _clients(advice)),
         (*advice.sentences[1:], *advice.notes),
         _next_step(advice),
-        lambda: (advice_chart(advice),),
+        advice.chart,
     )
 
 

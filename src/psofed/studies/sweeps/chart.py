@@ -219,7 +219,7 @@ def _abscissa(axis: "Axis") -> tuple[FloatArray, list[str] | None, bool]:
 
 
 def _named(axis: "Axis", place: int) -> str:
-    return shortened(f"{field_title(axis.name)} = {_text(axis.labels[place])}", 34)
+    return shortened(f"{field_title(axis.name)} = {_text(axis.labels[place])}", 40)
 
 
 def _text(label: Any) -> str:

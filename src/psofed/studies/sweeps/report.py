@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from psofed.common.errors import InvalidValueError
 from psofed.common.types import FloatArray, IntArray
 from psofed.common.validation import check_choice
 from psofed.render import Column, Kind, NextStep, Report, Table
@@ -16,7 +17,7 @@ from psofed.render.tables import Cell
 from psofed.results.metrics import MetricLabel, label_of
 from psofed.results.reports import measured
 from psofed.scenario.describe import describe_scenario, field_title
-from psofed.studies.sweeps.chart import sweep_chart
+from psofed.studies.sweeps.chart import choose_layout
 from psofed.studies.sweeps.grid import Axis, name_point
 
 if TYPE_CHECKING:
@@ -150,14 +151,23 @@ def sweep_report(result: "SweepResult") -> Report:
     mark += " under each condition" if ranking.best and len(ranking.levels) > 1 else ""
     notes = (f"± and brackets: 95 % intervals. Lower is better{mark}.",)
     axes = " × ".join(f"{len(axis.values)} values of {axis.name}" for axis in grid.axes)
+    is_drawn = total > 1 and _fits_a_picture(result)
     return Report(
         ranking.headline(),
         f"{axes}: {counted(total, 'point')}, {each}; base: {describe_scenario(grid.base)}.",
         (Table("Steady state", columns, rows, notes, ranking.best),),
         _remarks(result),
-        NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png") if total > 1 else None,
-        lambda: (sweep_chart(result),) if len(grid.axes) <= 4 else (),
+        NextStep("Draw the points", "sweep.plot()", "psofed sweep FILE --plot sweep.png") if is_drawn else None,
+        result.chart if is_drawn else None,
     )
+
+
+def _fits_a_picture(result: "SweepResult") -> bool:
+    try:
+        choose_layout(result)
+    except InvalidValueError:  # more curves or panels than one can tell apart
+        return False
+    return True
 
 
 def sweep_to_latex(result: "SweepResult", columns: str | None, metric: str) -> str:

@@ -22,9 +22,9 @@ from psofed.render import Report, Reported
 from psofed.render.charts import Panels
 from psofed.results import Difference, Estimate, SimulationResult
 from psofed.results.dataset import metric_variable, read_metrics, variable
-from psofed.results.differences import paired_metrics
 from psofed.results.metrics import label_of
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
+from psofed.results.reports.difference import paired_metrics
 from psofed.scenario import Scenario
 from psofed.settings.sweep import SweepSettings
 from psofed.studies.sweeps.cell import CellResult
