@@ -79,8 +79,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except PsofedError as error:
-        is_theory = isinstance(error, NotCoveredError) and typed in (("predict",), ("tune",), ("compare",))
-        _refuse(f"{error}; try `psofed simulate`" if is_theory else str(error))
+        _refuse(explain(error, typed))
     except click.UsageError as error:
         _refuse(_usage(error))
     except click.Abort:
@@ -96,6 +95,12 @@ def main() -> None:
         _forget_output()
         _refuse(f"{error.filename or 'output'}: {reason_of(error)}")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def explain(error: PsofedError, typed: tuple[str, ...]) -> str:
+    """Return what is wrong, and which command may answer where theory does not; `typed` begins with the command."""
+    is_theory = isinstance(error, NotCoveredError) and typed[:1] in (("predict",), ("tune",), ("compare",))
+    return f"{error}; try `psofed simulate`" if is_theory else str(error)
 
 
 def _refuse(message: str) -> NoReturn:
