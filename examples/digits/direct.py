@@ -15,7 +15,7 @@ from network import Digits, Vector, accuracy, initial_weights, learn_with_numpy
 
 import psofed
 from psofed.federation.protocol.corruption import draw_attack, draw_normals
-from psofed.federation.protocol.masks import DerivedMasks, resolve_num_shared
+from psofed.federation.protocol.masks import Sharing
 from psofed.federation.server.step import Combination, Outcome, ServerStep, Upload
 from psofed.parts.base import Attack
 from psofed.parts.plain import corrupt_uploads
@@ -105,8 +105,7 @@ def run_directly(
     """
     server = initial_weights(seed)
     step = make_step(method, attack, seed)
-    shared = resolve_num_shared(method.shared, server.size)
-    masks = DerivedMasks(seed=seed, dimension=server.size, num_shared=shared)
+    masks = Sharing(method.shared, seed=seed).derived(server.size)
     models = np.repeat(server[None], len(digits.images), axis=0)
     names = [str(1 + k) for k in range(len(models))]
     run = Run()

@@ -11,14 +11,10 @@ import pytest
 from scipy.optimize import brentq
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection, Uniform
-from psofed.scenario.accepted import as_part
+from psofed import Data, Scenario, Selection, Uniform
+from reference.attacks import make_attack
 
 pytestmark = [pytest.mark.theory, pytest.mark.simulation, pytest.mark.takes(20)]
-
-
-def make_attack(**options) -> Attack:
-    return as_part("attack", options)
 
 
 SYSTEMS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import InvalidValueError, Links, NotCoveredError, Scenario, Selection, Uniform, simulate
-from psofed.engine.participants import AvailableClients
+from psofed import Links, NotCoveredError, Scenario, Selection, Uniform, simulate
+from psofed.engine.draws import AvailableClients
 from psofed.engine.state import Layout
 from psofed.engine.streams import make_stream
 from psofed.parts.attacks import DropOut, Gaussian, NonFinite, SignFlip
@@ -197,34 +197,6 @@ def test_fields_of_groups_and_series_are_set_in_each_or_in_one() -> None:
     assert changed.channel is not None
     assert changed.channel.bits_up == 4
     assert Scenario.from_toml(changed.to_toml()) == changed
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[availability]\nprobability = 1.2", "availability.probability must be between 0 and 1; got 1.2."),
-        (
-            "[availability]\nkind = 'bernoulli'",
-            r"availability.probability is required: one number between 0 and 1, such a number per client, or \{uni",
-        ),
-        ("[delay]\nkind = 'fixed'\niterations = 25", "delay.iterations must be at most 24"),
-        ("[channel.up]\nkind = 'quantised'\nbits = 0\nreach = 1", "channel.up.bits must be between 1 and 32; got 0."),
-        ("[channel.up]\nkind = 'private'", "channel.up.clip is required"),
-        ("[channel.down]\nkind = 'private'\nclip = 1", "channel.down must be absent"),
-        (
-            "[[attack]]\nclients = [1, 2]\n[[attack]]\nkind = 'sign-flip'\nclients = [2]",
-            r"attack\[1\].clients must be clients that no other group has \(client 2 belongs to attack\[0\]\)",
-        ),
-        (
-            "algorithm = 'rosdhb'\n[delay]\nkind = 'fixed'\niterations = 2",
-            "delay must be left out .* what is sent here is not a model; got 'fixed'",
-        ),
-        ("[data.stream]\nkind = 'delay-line'\npole = 1", "data.stream.pole must be above -1 and below 1"),
-    ],
-)
-def test_bad_input_is_refused_by_name(text: str, message: str) -> None:
-    with pytest.raises(InvalidValueError, match=message):
-        Scenario.from_toml("num_clients = 7\ndimension = 5\niterations = 25\n" + text)
 
 
 @pytest.mark.slow

@@ -11,10 +11,9 @@ import pytest
 
 from psofed import Data, Scenario, Selection, draw_fleet
 from psofed.engine import draws
-from psofed.engine.draws import draw_direction
+from psofed.engine.draws import draw_direction, draw_participants
 from psofed.engine.learning import InputModel
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.participants import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.parts.attacks import Gaussian
 from psofed.parts.contexts import Mask
@@ -87,7 +86,7 @@ def test_masks_are_chosen_by_the_words_of_iteration_and_client(kind: str, coordi
     clients = np.array([[[0, 3], [1, 3], [2, 4]], [[1, 2], [0, 2], [4, 2]]], np.int32)
     selection = Selection(pattern=pattern, coordinated=coordinated)
     scenario = Scenario(num_clients=5, dimension=6, num_shared=3, selection=selection)
-    drawn = draws.Masks(scenario, stream).draw(9, 2, clients)
+    drawn = draws.draw_masks(scenario, np.array(stream), 9, 2, clients)
     assert drawn.shape == (2, LANES, 1 if coordinated else 2, 3)
     for t, p, lane in np.ndindex(2, drawn.shape[2], LANES):
         client, chosen = 0 if coordinated else int(clients[t, lane, p]), np.zeros(3, np.int64)

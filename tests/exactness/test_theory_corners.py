@@ -7,19 +7,15 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
+from psofed import Data, Scenario, Selection
 from psofed.attacks import SignFlip
 from psofed.drifts import RandomWalk
-from psofed.scenario.accepted import as_part
 from psofed.theory.iteration import Sources
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
+from reference.attacks import make_attack
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(41)]
-
-
-def make_attack(**options) -> Attack:
-    return as_part("attack", options)
 
 
 def scattered(**changes) -> Scenario:

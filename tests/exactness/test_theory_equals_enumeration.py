@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 
 from psofed import Attack, Data, Scenario, Selection, draw_fleet
-from psofed.scenario.accepted import as_part
 from psofed.theory.prediction import Prediction
+from reference.attacks import make_attack
 
 sys.path.insert(0, str(Path(__file__).parent))
 from enumeration import enumerate_curve
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(28)]
-
-
-def make_attack(**options) -> Attack:
-    return as_part("attack", options)
 
 
 SYSTEMS = list(itertools.product(("random", "round-robin"), (True, False), ("same", "redrawn")))

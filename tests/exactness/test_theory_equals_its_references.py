@@ -8,21 +8,14 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
-from psofed.scenario.accepted import as_part
-from psofed.theory.iteration import NO_SOURCES, Sources
-from psofed.theory.model import TheoryModel
-from psofed.theory.solve import Solver
+from psofed import Data, Scenario, Selection
+from reference.attacks import make_attack
 
 sys.path.insert(0, str(Path(__file__).parent))
 from dense_matrices import dense_data_matrices, dense_selection_matrices
 from paper_operators import PaperOperators, as_matrix
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(18)]
-
-
-def make_attack(**options) -> Attack:
-    return as_part("attack", options)
 
 
 MEASURED = Data(covariances=[[[0.9, 0.3], [0.3, 0.5]], [[0.4, -0.1], [-0.1, 0.7]], [[1.0, 0.0], [0.0, 0.2]]])
@@ -82,28 +75,3 @@ def test_white_inputs_given_as_covariances_are_predicted_alike() -> None:
         assert other.network_mse == pytest.approx(one.network_mse, rel=1e-7)
         assert other.server_msd == pytest.approx(one.server_msd, rel=1e-7)
         assert other.max_stepsize == pytest.approx(one.max_stepsize, rel=1e-4)
-
-
-def test_steady_state_is_where_the_learning_curve_ends() -> None:
-    for pattern, coordinated in itertools.product(("random", "round-robin"), (True, False)):
-        scenario = Scenario(
-            num_clients=4,
-            dimension=3,
-            num_participants=2,
-            num_shared=2,
-            selection=Selection(pattern=pattern, coordinated=coordinated),
-            data=Data(input_variance=0.8),
-            attack=make_attack(num_byzantine=1),
-        )
-        prediction = psofed.predict(scenario)
-        curve = prediction.learning_curve(1500)
-        assert curve.network_mse[-1] == pytest.approx(prediction.network_mse, rel=1e-6)
-        assert curve.server_msd[-1] == pytest.approx(prediction.server_msd, rel=1e-6)
-        assert curve.test_mse[-1] == pytest.approx(prediction.test_mse, rel=1e-6)
-
-
-def test_correlated_steady_state_is_a_fixed_point_of_its_own_recursion() -> None:
-    recursion = next(Solver(TheoryModel(tiny(coordinated=False))).recursions(0.1))
-    _, state = recursion.steady_state(Sources())
-    np.testing.assert_allclose(recursion.step(state, 0).pack(), state.pack(), rtol=1e-6, atol=1e-9)
-    assert not np.allclose(recursion.step(state, 0, NO_SOURCES).pack(), state.pack())

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import psofed
-from psofed import Attack, Data, Fleet, Scenario, Selection, draw_fleet
-from psofed.scenario.accepted import as_part
+from psofed import Data, Fleet, Scenario, Selection, draw_fleet
 from psofed.theory import model, solve
 from psofed.theory.groups import gauss_rule, group_clients
 from psofed.theory.iteration import Sources
@@ -16,12 +15,9 @@ from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import predict_roughly
 from psofed.theory.solve import Solver
 from psofed.theory.stability import contraction_bound
+from reference.attacks import make_attack
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(28)]
-
-
-def make_attack(**options) -> Attack:
-    return as_part("attack", options)
 
 
 ATTACKS = [
@@ -41,40 +37,37 @@ def fleet_of(options, coordinated: bool, pattern: str = "random", **changes) -> 
     return Scenario(**values)
 
 
+WHITE, CORRELATED = {}, {"dimension": 2, "num_shared": 1, "data": Data(input_correlation=0.6)}
+
+
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("system", [("random", True), ("random", False), ("round-robin", True)])
+@pytest.mark.parametrize(
+    ("pattern", "coordinated", "inputs"),
+    [
+        ("random", True, WHITE),
+        ("random", False, WHITE),
+        ("round-robin", True, WHITE),
+        ("random", True, CORRELATED),
+        ("random", False, CORRELATED),
+    ],
+)
 @pytest.mark.parametrize("options", ATTACKS, ids=lambda o: o["kind"])
-def test_lumping_clients_changes_nothing(options, system, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = fleet_of(options, system[1], system[0])
-    lumped = psofed.predict(scenario)
-    assert group_clients(lumped.model, 0.1).size < 45
-    curve = lumped.learning_curve(60)
-    monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
-    plain = psofed.predict(scenario)
-    assert group_clients(plain.model, 0.1).size == 70
-    assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
-    assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
-    assert lumped.spectral_radius == pytest.approx(plain.spectral_radius, rel=1e-6)
-    np.testing.assert_allclose(curve.network_mse, plain.learning_curve(60).network_mse, rtol=1e-9)
-
-
-@pytest.mark.parametrize("coordinated", [True, False])
-@pytest.mark.parametrize("options", ATTACKS, ids=lambda o: o["kind"])
-def test_lumping_clients_with_correlated_inputs_changes_nothing(
-    options, coordinated: bool, monkeypatch: pytest.MonkeyPatch
+def test_lumping_clients_changes_nothing(
+    options, pattern: str, coordinated: bool, inputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = Data(input_correlation=0.6)
-    scenario = fleet_of(options, coordinated, num_clients=70, dimension=2, num_shared=1, data=data)
+    scenario = fleet_of(options, coordinated, pattern, **inputs)
     lumped = psofed.predict(scenario)
-    assert group_clients(lumped.model, 0.1).size < 35
-    curve = lumped.learning_curve(30)
+    assert group_clients(lumped.model, 0.1).size < (35 if inputs else 45)
+    curve = lumped.learning_curve(30 if inputs else 60)
     monkeypatch.setattr(model, "_FEW_CLIENTS", 10**9)
     monkeypatch.setattr(solve, "_LARGE", 10**9)  # all clients are solved for to ten digits, too
     plain = psofed.predict(scenario)
     assert group_clients(plain.model, 0.1).size == 70
     assert lumped.network_mse == pytest.approx(plain.network_mse, rel=1e-9)
     assert lumped.server_msd == pytest.approx(plain.server_msd, rel=1e-9)
-    np.testing.assert_allclose(curve.network_mse, plain.learning_curve(30).network_mse, rtol=1e-9)
+    if not inputs:
+        assert lumped.spectral_radius == pytest.approx(plain.spectral_radius, rel=1e-6)
+    np.testing.assert_allclose(curve.network_mse, plain.learning_curve(curve.network_mse.size).network_mse, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

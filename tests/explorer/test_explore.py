@@ -276,6 +276,9 @@ def test_the_table_has_errors_what_contributes_and_designs() -> None:
     level = to_decibels(psofed.predict(FLEET).network_mse)
     assert cells["network MSE"] == (f"{level:.2f} dB".replace("-", "−"),)
     assert cells["under the worst attack of the same power"][0].endswith(" dB")
+    present = Point(0.1, {"network_mse": ErrorLevel(0.1), "test_mse": ErrorLevel(float("nan"))})
+    _, rows = table(PageState({}, FLEET, theory=Theory(present)))
+    assert "test MSE" not in {row.title for row in rows}  # of a table of one's own there is none
 
 
 def test_an_unstable_chart_has_no_marker_and_a_new_setting_no_old_one() -> None:
@@ -375,6 +378,23 @@ def test_worker_processes(tmp_path: Path) -> None:
         assert update.present.mean("network_mse") == pytest.approx(psofed.predict(FLEET).network_mse, rel=1e-4)
     finally:
         worker.close()
+
+
+def test_a_worker_that_was_closed_starts_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of the server, its processes end before the threads that listen to them."""
+    worker = Worker.__new__(Worker)
+    worker._closed, calls = False, []
+
+    class Connection:
+        def poll(self, seconds: float) -> bool:
+            worker.close()
+            raise EOFError
+
+    worker._connection = Connection()
+    for name in ("_start", "_end"):
+        monkeypatch.setattr(worker, name, lambda name=name: calls.append(name), raising=False)
+    worker._listen()
+    assert calls == ["_end"]
 
 
 def test_without_panel_one_line_says_what_to_install() -> None:

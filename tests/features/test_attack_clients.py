@@ -92,30 +92,6 @@ def test_clients_survive_toml_and_replace_a_count_and_are_replaced_by_one() -> N
     assert with_values(scenario, {"attack.kind": "mimic"}).attack == Mimic(clients=[3, 7])
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({}, r"attack.num_byzantine is required.*attack.clients"),
-        ({"clients": [3, 3]}, r"attack.clients must be .*distinct"),
-        ({"clients": [-1]}, r"attack.clients\[0\] must be at least 0"),
-        ({"clients": [1.5]}, r"attack.clients\[0\] must be an integer of at least 0"),
-        ({"clients": [True]}, r"attack.clients\[0\] must be an integer of at least 0"),
-        ({"clients": 3}, r"attack.clients must be "),
-        ({"clients": "3"}, r"attack.clients must be distinct client numbers or names, for example \[3, 7\]"),
-        ({"clients": [1, 2], "num_byzantine": 3}, r"attack.num_byzantine must be 2, the number of"),
-        ({"clients": [1], "byzantine_set": "redrawn"}, r"attack.clients must be .*redrawn"),
-    ],
-)
-def test_bad_clients_are_refused(values: dict, message: str) -> None:
-    with pytest.raises(InvalidValueError, match=message):
-        Gaussian(**values)
-
-
-def test_a_client_that_there_is_not_is_refused_by_its_place() -> None:
-    with pytest.raises(InvalidValueError, match=r"attack.clients\[1\] must be .*between 0 and 7"):
-        BASE.replace(attack=Gaussian(clients=[3, 8]))
-
-
 def test_names_are_refused_where_clients_have_none() -> None:
     scenario = BASE.replace(attack=Gaussian(clients=["north"]))
     with pytest.raises(InvalidValueError, match=r"attack.clients must be .*have no names"):

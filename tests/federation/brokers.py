@@ -64,7 +64,7 @@ class Fleet:
     def tester(self, name, topics=()):
         tester = Tester(self.broker.endpoint, self.identity(name), topics)
         self._opened.append(tester)
-        wait_until(lambda: tester.is_accepted and (tester.is_connected or not topics))
+        wait_until(lambda: tester.connections and (tester.is_connected or not topics))
         return tester
 
     def kill(self):

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 
 import pytest
+from nodes import FaultyHub
 
 from psofed import Scenario
 from psofed.common.errors import PsofedError
@@ -23,7 +24,6 @@ from psofed.federation.deploy.server import FederationServer, free_port
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.transport.broker import find_mosquitto
 from psofed.federation.transport.certificates import Certificates
-from psofed.federation.transport.in_process import InProcessHub
 
 SCENARIO = Scenario(num_clients=3, dimension=4, num_participants=3, num_shared=2, stepsize=0.2, iterations=8)
 NAMES = tuple(f"node-{k}" for k in range(3))
@@ -42,7 +42,7 @@ def nodes(options=None, folder=None):
     }
 
 
-class LocalHub(InProcessHub):
+class LocalHub(FaultyHub):
     """A hub within this process that a server can use in the place of MQTT, and that can crash."""
 
     is_replaced = False

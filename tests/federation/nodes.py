@@ -97,9 +97,27 @@ def make_node(name, training=None, folder=None, **gateway):
     return Node(name, lambda run: made, folder)
 
 
+class FaultyHub(InProcessHub):
+    """A hub that remembers what it sent, has silent nodes, and delivers what `tamper` makes of a reply."""
+
+    def __init__(self, nodes, tamper=None):
+        super().__init__(nodes)
+        self.tamper, self.silent, self.sent = tamper, set(), []
+
+    def send(self, node, frame):
+        self.sent.append((node, frame))
+        if node in self.silent:
+            return
+        before = len(self._arrived)
+        super().send(node, frame)
+        if self.tamper is not None:
+            replies = self._arrived[before:]
+            self._arrived[before:] = [arrived for reply in replies for arrived in self.tamper(*reply)]
+
+
 def make_hub(names=("11", "12", "13"), tamper=None, **node):
     """Return a hub with nodes of these names."""
-    return InProcessHub({name: make_node(name, **node) for name in names}, tamper)
+    return FaultyHub({name: make_node(name, **node) for name in names}, tamper)
 
 
 def change_reply(frame, values=None, sequence=None, **fields):

@@ -1,14 +1,13 @@
 """Tables of several stations, and ready-made nodes that learn from them, for tests."""
 
 import numpy as np
-from nodes import fast_time
+from nodes import FaultyHub, fast_time
 
 from psofed import Scenario
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.protocol.run_settings import RunSettings
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
-from psofed.federation.transport.in_process import InProcessHub
+from psofed.federation.server.ready_made import run_ready_made
 
 STATIONS = [f"s{k}" for k in range(6)]
 NAMED = {"features": ("a", "b"), "target_column": "y"}
@@ -40,10 +39,9 @@ def settings_of(clients, rounds, **changes):
 
 def federate(settings, nodes, folder=None, **options):
     """Run ready-made nodes, given their options by name; return the hub and the server."""
-    hub = InProcessHub({name: ready_made_node(name, given, folder) for name, given in nodes.items()})
-    server = ready_made_server(settings, **options)
+    hub = FaultyHub({name: ready_made_node(name, given, folder) for name, given in nodes.items()})
     with fast_time():
-        run_ready_made(server, hub, settings)
+        server = run_ready_made(settings, hub, **options)
     return hub, server
 
 

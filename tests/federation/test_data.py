@@ -17,7 +17,7 @@ from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.client.sources import Position, TableSource
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.models import Rff
 
@@ -303,11 +303,10 @@ def test_rows_that_wait_for_their_round_are_not_called_missing(tmp_path):
     hub = InProcessHub({"n": node})
     store = CheckpointStore(tmp_path / "c.npz")
     with fast_time():
-        run_ready_made(ready_made_server(settings, checkpoint=store), hub, settings)
+        run_ready_made(settings, hub, checkpoint=store)
         store.rollback(4)
         settings = settings.replace(rounds=5, resume=True)
-        server = ready_made_server(settings, checkpoint=store)
-        run_ready_made(server, hub, settings)
+        server = run_ready_made(settings, hub, checkpoint=store)
     assert server.state.history[-1]["remarks"]["n"] == "no sample is due: this client has read its 1 a round"
 
 
@@ -319,8 +318,7 @@ def test_a_second_run_begins_with_the_first_row_again(tmp_path):
     models = []
     with fast_time():
         for _ in range(2):
-            server = ready_made_server(settings)
-            run_ready_made(server, hub, settings)
+            server = run_ready_made(settings, hub)
             models.append(server.state.model)
     np.testing.assert_array_equal(*models)
     assert np.any(models[0])

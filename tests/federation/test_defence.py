@@ -59,7 +59,9 @@ def test_suspects_are_those_of_the_literal_form() -> None:
     assert {name: about["first_round"] - 1 for name, about in found.items()} == {
         f"node-{k}": int(first) for k, first in enumerate(run.watch.first) if first >= 0
     }
-    assert suspects.names == sorted(f"node-{k}" for k in np.flatnonzero(run.watch.is_out))
+    assert sorted(name for name, about in suspects.describe().items() if about["out"]) == sorted(
+        f"node-{k}" for k in np.flatnonzero(run.watch.is_out)
+    )
 
 
 def run_in_process(rounds=30, byzantine=True, **settings):

@@ -6,7 +6,7 @@ import logging
 
 import numpy as np
 import pytest
-from nodes import change_reply, fast_time, make_node, run
+from nodes import FaultyHub, change_reply, fast_time, make_node, run
 from stations import STATIONS, federate, gateway, rows_of, settings_of, write_table
 
 from psofed.common.errors import PsofedError
@@ -21,7 +21,7 @@ from psofed.federation.protocol.messages import Announcement, RunDescription
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checks import mean_of
 from psofed.federation.server.clients import ClientRegistry
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.transport.in_process import InProcessHub
 
 pytestmark = pytest.mark.federation
@@ -68,7 +68,7 @@ def hub_of(rosters, tamper=None, step=1.0, fails=()):
         names = clients if clients is None or callable(clients) else lambda: clients
         return make_node(name, counting(fails, step), clients=names)
 
-    return InProcessHub({name: node(name, clients) for name, clients in rosters.items()}, tamper)
+    return FaultyHub({name: node(name, clients) for name, clients in rosters.items()}, tamper)
 
 
 def start(hub, rounds=6, leave_out=(), **options):
@@ -314,9 +314,8 @@ def test_a_gateway_that_is_restarted_all_the_time_continues_as_if_nothing_had_ha
             self.nodes[node] = ready_made_node(node, options, again)
             super().send(node, frame)
 
-    server = ready_made_server(settings)
     with fast_time():
-        run_ready_made(server, Restarting({"gate": ready_made_node("gate", options, again)}), settings)
+        server = run_ready_made(settings, Restarting({"gate": ready_made_node("gate", options, again)}))
     assert server.state.model.tolist() == expected.state.model.tolist()
     assert not server.strikes.counts
     assert [len(list(folder.glob("*.npz"))) for folder in (tmp_path / "kept", again)] == [1, 1]

@@ -9,7 +9,7 @@ from psofed.attacks import Gaussian
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.federation.protocol.archive import read_archive
 from psofed.federation.protocol.corruption import draw_attack, draw_normals
-from psofed.federation.protocol.masks import DerivedMasks, derive_words, resolve_num_shared
+from psofed.federation.protocol.masks import DerivedMasks, Sharing, derive_words
 from psofed.federation.server.exchange import draw_participants
 
 pytestmark = pytest.mark.federation
@@ -76,11 +76,11 @@ def test_bad_settings_are_named(field):
 
 
 def test_a_share_is_a_count_or_a_fraction():
-    assert resolve_num_shared(0.01, 1_000_000) == 10_000
-    assert resolve_num_shared(1e-9, 10) == 1
+    assert Sharing(0.01).derived(1_000_000).num_shared == 10_000
+    assert Sharing(1e-9).derived(10).num_shared == 1
     for bad in (0, 11, 0.0, 1.5, float("nan")):
         with pytest.raises(InvalidValueError):
-            resolve_num_shared(bad, 10)
+            Sharing(bad).derived(10)
 
 
 def philox_block(key, counter):

@@ -30,7 +30,7 @@ some_arrays = st.dictionaries(
 @given(arrays=some_arrays)
 def test_flattening_and_restoring_gives_the_model_back(arrays):
     layout = ModelLayout.of(arrays)
-    assert ModelLayout.from_text(layout.to_text()) == layout
+    assert ModelLayout.from_text(layout.text) == layout
     vector = layout.flatten(arrays)
     assert vector.shape == (layout.dimension,)
     restored = layout.restore(vector, layout.kept(arrays))

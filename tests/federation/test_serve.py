@@ -11,7 +11,7 @@ from stations import gateway, settings_of, write_table
 from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.protocol.messages import Announcement
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.transport.hub import INSTRUCTION, RUN, Arrival, NodePresence
 
 pytestmark = pytest.mark.federation
@@ -80,8 +80,7 @@ def test_nodes_in_threads_learn_and_leave(tmp_path):
         thread.start()
     try:
         settings = settings_of(4, 30, min_nodes=4, wait_for_nodes=30.0)
-        server = ready_made_server(settings)
-        run_ready_made(server, hub, settings)
+        server = run_ready_made(settings, hub)
         assert not server.strikes.counts
         assert sorted(server.state.seen) == ["a-0", "a-1", "b-0", "b-1"]
         announced = Announcement.from_bytes(hub.online["a"].body)

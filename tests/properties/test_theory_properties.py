@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import psofed
 from psofed import Data, Scenario, Selection
 from psofed.parts.attacks import Gaussian
-from psofed.theory.iteration import Sources
+from psofed.theory.iteration import NO_SOURCES, Sources
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound
@@ -60,6 +60,7 @@ def test_a_steady_state_is_a_fixed_point_of_its_own_recursion(scenario: Scenario
     for n in range(recursion.period):
         after = recursion.step(after, n)
     np.testing.assert_allclose(after.pack(sets), state.pack(sets), rtol=1e-5, atol=1e-8)
+    assert not np.allclose(recursion.step(state, 0, NO_SOURCES).pack(sets), recursion.step(state, 0).pack(sets))
 
 
 @given(scenarios(scattered=False))

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
-from psofed.engine.draws import Masks, TargetMoves
+from psofed.engine.draws import TargetMoves, draw_masks, draw_participants
 from psofed.engine.learning import InputModel
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.participants import draw_participants
 from psofed.engine.samples import draw_test_instances
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import Fleet, draw_fleet
@@ -192,7 +191,7 @@ def _draw_masks(scenario: Scenario, stream: Stream) -> NDArray[np.bool_]:
     # One more than there are iterations: the last upload already uses the mask of the next.
     shape = (scenario.iterations + 1, scenario.num_clients)
     everyone = np.broadcast_to(np.arange(scenario.num_clients, dtype=np.int32), shape)[:, None].copy()
-    entries = Masks(scenario, stream).draw(0, len(everyone), everyone)[:, 0]
+    entries = draw_masks(scenario, np.array(stream), 0, len(everyone), everyone)[:, 0]
     return _indicator(np.broadcast_to(entries, (*shape, scenario.num_shared)), scenario.dimension)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
+from psofed.engine.draws import draw_participants
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.participants import draw_participants
 from psofed.engine.streams import Stream, make_stream
 from psofed.fleet import draw_fleet
 from psofed.parts.contexts import Message, Received

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import BoolArray, FloatArray
-from psofed.engine.attacks import common_normal, draw_byzantine, first_word
+from psofed.engine.attacks import common_normal, first_word
 from psofed.engine.compiling import compiled
+from psofed.engine.draws import draw_byzantine
 from psofed.engine.normals import normal_at, uniform_at
 from psofed.engine.streams import Stream, WordArray
 from psofed.parts.base import Attack

@@ -35,7 +35,7 @@ def attack_once(
         state=SimpleNamespace(known=known, base=target, target=target, models=_NOTHING),
         layout=Layout(len(byzantine), 0, 0), work=Work(*uploads.sent.shape[1:], len(target)),
     )  # fmt: skip
-    attackers = Attackers([attack], [byzantine], [stream], [len(target)], len(byzantine))
+    attackers = Attackers([attack], [byzantine], [stream], [len(target)])
     side = AttackSide(setup, attackers, sample, residual)
     assert why_python(attack) is None
     table = KernelTable(side)

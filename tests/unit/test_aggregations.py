@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from psofed import Aggregation, Data, InvalidValueError, NotCoveredError, Scenario, UnknownFieldError, simulate
+from psofed import Aggregation, Data, InvalidValueError, NotCoveredError, Scenario, simulate
 from psofed.parts.aggregations import (
     CGE,
     MDA,
@@ -192,26 +192,6 @@ def test_fltrust_is_refused_where_there_are_no_root_data() -> None:
     sketches = Scenario(num_clients=5, dimension=4, algorithm="qs-fed", aggregation="fltrust")
     with pytest.raises(NotCoveredError, match=r'"fltrust" .* "qs-fed"'):
         simulate(sketches, trials=2)
-
-
-def in_toml(aggregation: str, **options: object) -> Scenario:
-    mapping = {"num_clients": 5, "dimension": 2, "aggregation": aggregation, "aggregation_options": options}
-    return Scenario.from_mapping(mapping)
-
-
-def test_options_of_another_rule_are_refused_by_name() -> None:
-    with pytest.raises(InvalidValueError, match=r'aggregation_options.trim must be .*"median" has no such option'):
-        in_toml("median", trim=1)
-    with pytest.raises(UnknownFieldError, match=r"aggregation_options.depth"):
-        in_toml("krum", depth=1)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options.radius must be .*above 0"):
-        CentredClipping(radius=0)
-    with pytest.raises(InvalidValueError, match="factor"):
-        CentredClipping(factor=-1)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options\.tolerated must be an integer of at least 0"):
-        Krum(tolerated=1.5)
-    with pytest.raises(InvalidValueError, match=r"aggregation_options must be a table, \[aggregation_options\]"):
-        Scenario.from_mapping({"num_clients": 5, "dimension": 2, "aggregation_options": 3})
 
 
 def test_another_rule_starts_from_its_own_options() -> None:

@@ -117,12 +117,6 @@ def test_a_redrawn_uplink_is_refused_where_clients_hold_no_model(name: str) -> N
         Scenario(num_clients=10, dimension=5, algorithm=name, uplink="redrawn")
 
 
-def test_options_of_another_algorithm_are_refused() -> None:
-    mapping = scenario(QSFed(rows=7)).to_mapping()
-    with pytest.raises(InvalidValueError, match=r'algorithm_options.rows must be .*"cs-fed" has no such option'):
-        Scenario.from_mapping({**mapping, "algorithm": "cs-fed"})
-
-
 @pytest.fixture(scope="module")
 def costing() -> type[Algorithm]:
     """Online-Fed at another price; of this file only."""

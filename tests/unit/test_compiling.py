@@ -9,10 +9,10 @@ import pytest
 
 from psofed.common.errors import PsofedError
 from psofed.engine import compiling, hooks
+from psofed.engine.draws import _fill
 from psofed.engine.hooks import explained
 from psofed.engine.iteration import advance
 from psofed.engine.normals import fill_standard_normal, mix_word
-from psofed.engine.participants import _fill
 from psofed.engine.tables import STAGE, KernelTable, Table
 from psofed.parts.attacks import ConstantBias
 

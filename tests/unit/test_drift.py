@@ -6,7 +6,6 @@ import pytest
 from psofed import Data, Drift, InvalidValueError, Scenario, simulate
 from psofed.parts.contexts import Step
 from psofed.parts.drifts import Jump, RandomWalk, Sinusoid
-from psofed.parts.models import Rff
 from reference.draws import draw_trial
 
 pytestmark = [pytest.mark.parts, pytest.mark.engine]
@@ -94,36 +93,9 @@ def test_the_msd_right_after_a_jump_is_the_jumps_square() -> None:
     assert np.allclose(result.steady_state["server_msd"], 9.0, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"kind": "earthquake"}, 'drift.kind must be one of "jump"'),
-        ({"variance": 1.0}, "drift.kind is required"),
-        ({"kind": "random-walk"}, "drift.variance is required: a number of at least 0"),
-        ({"kind": "random-walk", "variance": -1.0}, "drift.variance must be at least 0"),
-        ({"kind": "random-walk", "variance": math.nan}, "drift.variance must be a finite number of at least 0"),
-        ({"kind": "jump", "size": 1.0, "at": -3}, "drift.at must be at least 0"),
-        (
-            {"kind": "jump", "size": 1.0, "at": 5, "variance": 1.0},
-            'drift.variance must be left out: the drift "jump" has no such option',
-        ),
-        ({"kind": "sinusoid", "amplitude": 1.0, "period": 1}, "drift.period must be at least 2"),
-    ],
-)
-def test_bad_drifts_are_named(values: dict, message: str) -> None:
-    with pytest.raises(InvalidValueError) as error:
-        Scenario.from_mapping({**BASE.to_mapping(), "drift": values})
-    assert message in str(error.value)
-
-
 def test_a_jump_must_fall_within_the_run() -> None:
     with pytest.raises(InvalidValueError, match=r"drift.at must be .*; got 400"):
         simulate(BASE.replace(drift=Jump(size=1.0, at=400)), trials=1)
-
-
-def test_features_have_no_target_that_could_move() -> None:
-    with pytest.raises(InvalidValueError, match=r"drift must be .*model.kind"):
-        BASE.replace(model=Rff(), data=Data(function="sinc"), drift=WALK)
 
 
 @pytest.mark.parametrize("drift", [WALK, Jump(size=1.0, at=7), Sinusoid(amplitude=0.1, period=100)])

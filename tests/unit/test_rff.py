@@ -94,37 +94,6 @@ def test_moments_of_the_linear_stand_in_are_those_of_the_features() -> None:
     assert abs(np.trace(measure_features(RFF).covariances()[0]) - 1) < 0.1
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model": Rff(features=30)}, "model.features must be 40 (the dimension)"),
-        ({"data": Data(function="root-sine", input_dimension=3)}, 'data.input_dimension must be'),
-        ({"model": Linear()}, "data.input_dimension must be 40 (the dimension)"),
-        ({"data": Data(input_dimension=2, covariances=[np.eye(3)] * 6)}, "data.covariances"),
-    ],
-)  # fmt: skip
-def test_sizes_that_contradict_are_named(changes: dict, message: str) -> None:
-    with pytest.raises(InvalidValueError) as error:
-        RFF.replace(**changes)
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"kind": "forest"}, 'model.kind must be one of "linear", "rff"'),
-        ({"kind": "rff", "bandwidth": 0.0}, "model.bandwidth must be above 0"),
-        ({"kind": "rff", "features": 0}, "model.features must be at least 1"),
-        ({"kind": "rff", "seed": -1}, "model.seed must be at least 0"),
-        ({"features": 5}, 'model.features must be left out: the model "linear" has no such option'),
-    ],
-)
-def test_bad_models_are_named(values: dict, message: str) -> None:
-    with pytest.raises(InvalidValueError) as error:
-        Scenario.from_mapping({"num_clients": 5, "dimension": 5, "model": values})
-    assert message in str(error.value)
-
-
 def test_an_unknown_function_is_named_with_those_there_are() -> None:
     with pytest.raises(InvalidValueError, match=r"data.function must be one of \"root-sine\""):
         Data(function="cubic")

@@ -10,25 +10,21 @@ import pytest
 from typer.testing import CliRunner
 
 import psofed
-from psofed import Attack, Data, Scenario, Selection
+from psofed import Data, Scenario, Selection
 from psofed.availabilities import Bernoulli
 from psofed.cli import app
 from psofed.explore.answers import PageState, sentence
 from psofed.explore.exports import as_command
 from psofed.explore.steps import theory_steps
-from psofed.scenario.accepted import as_part
 from psofed.theory.stability import mean_square_stepsize_bound
 from psofed.theory.tuning import tune
+from reference.attacks import make_attack
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 from dense_matrices import dense_data_matrices, dense_selection_matrices
 from paper_operators import PaperOperators, closed_form_stepsize
 
 pytestmark = [pytest.mark.theory, pytest.mark.takes(21)]
-
-
-def make_attack(**options) -> Attack:
-    return as_part("attack", options)
 
 
 RUNNER = CliRunner()
@@ -82,18 +78,19 @@ def test_the_bound_equals_that_of_the_dense_matrices() -> None:
     assert mean_square_stepsize_bound(psofed.draw_fleet(scenario)) == pytest.approx(1 / max(rate, real), rel=1e-6)
 
 
-@pytest.mark.parametrize("coordinated", [True, False])
-def test_full_sharing_with_a_redrawn_uplink_is_what_the_paper_analyses(coordinated: bool) -> None:
-    scenario = attacked(num_shared=3, uplink="redrawn", selection=Selection(coordinated=coordinated))
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        attacked(num_shared=3, uplink="redrawn", selection=Selection(coordinated=True)),
+        attacked(num_shared=3, uplink="redrawn", selection=Selection(coordinated=False)),
+        alone(3, 3).replace(attack=make_attack(num_byzantine=1)),
+    ],
+    ids=["one mask", "a mask each", "one client"],
+)
+def test_full_sharing_with_a_redrawn_uplink_is_what_the_paper_analyses(scenario: Scenario) -> None:
     exact, paper = psofed.predict(scenario), psofed.predict(scenario, theory="paper")
     assert exact.network_mse == pytest.approx(paper.network_mse, rel=1e-8)
     assert exact.server_msd == pytest.approx(paper.server_msd, rel=1e-8)
-
-
-def test_a_single_client_sharing_all_is_the_same_in_both_theories() -> None:
-    scenario = alone(3, 3).replace(attack=make_attack(num_byzantine=1))
-    exact, paper = psofed.predict(scenario), psofed.predict(scenario, theory="paper")
-    assert exact.network_mse == pytest.approx(paper.network_mse, rel=1e-8)
 
 
 @pytest.mark.parametrize("shared", [1, 2, 3])

@@ -23,27 +23,28 @@ CHANGES = {
 }
 
 
+SELECTIONS = {
+    f"{pattern}, {mask}": Selection(pattern=pattern, coordinated=mask == "one mask")
+    for pattern in ("random", "round-robin")
+    for mask in ("one mask", "a mask each")
+}
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_curve_ends_at_the_sum_of_what_the_sources_add(what: str) -> None:
-    prediction = predict(BASE.replace(**CHANGES[what]))
+def test_a_curve_ends_at_the_sum_of_what_the_sources_add(what: str, selection: str) -> None:
+    few = {"num_clients": 3, "num_participants": 2} if selection == "round-robin, a mask each" else {}
+    prediction = predict(BASE.replace(selection=SELECTIONS[selection], **few, **CHANGES[what]))
     curve, state, terms = prediction.learning_curve(400), prediction.steady_state, prediction.terms
     parts = (state.data, state.attack, state.drift, state.targets)
-    assert sum(part.server for part in parts) == pytest.approx(curve.server_msd[-1], rel=1e-6)
-    assert sum(part.excess for part in parts) == pytest.approx(curve.network_mse[-1] - prediction.terms.noise, rel=1e-6)
+    # Windows of two of three entries come round every third iteration.
+    ends = {name: getattr(curve, name)[-3:].mean() for name in ("network_mse", "server_msd", "test_mse")}
+    assert {name: float(getattr(prediction, name)) for name in ends} == pytest.approx(ends, rel=1e-6)
+    assert sum(part.server for part in parts) == pytest.approx(ends["server_msd"], rel=1e-6)
+    assert sum(part.excess for part in parts) == pytest.approx(ends["network_mse"] - terms.noise, rel=1e-6)
     assert (terms.data, terms.attack) == (state.data.excess, state.attack.excess)
     zero = {"attack": "attack" not in what and what != "bias", "drift": what != "walk", "targets": what != "targets"}
     assert {name: getattr(state, name).server == 0.0 for name in zero} == zero
-
-
-@pytest.mark.parametrize("what", CHANGES)
-def test_it_does_so_where_every_client_has_windows_of_its_own(what: str) -> None:
-    selection = Selection(pattern="round-robin", coordinated=False)
-    scenario = BASE.replace(num_clients=3, num_participants=2, selection=selection, **CHANGES[what])
-    prediction = predict(scenario)
-    curve = prediction.learning_curve(400)
-    # Windows of two of three entries come round every third iteration.
-    assert prediction.server_msd == pytest.approx(curve.server_msd[-3:].mean(), rel=1e-6)
-    assert prediction.network_mse == pytest.approx(curve.network_mse[-3:].mean(), rel=1e-6)
 
 
 def test_an_attack_that_never_happens_is_none_where_every_client_has_windows_of_its_own() -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 HELP = "Run PSO-Fed with real clients: demo on one machine, or certs, server, client and run on several."
 _PACKAGES = ("paho.mqtt", "cryptography")
+
+
+_names: Any = partial(option, default=(), metavar="NAME", repeat=True)
 
 
 class HomeFolder(Settings):
@@ -58,33 +62,16 @@ class LogOptions(Settings):
 class CertificateOptions(Settings):
     """Certificates to create or renew."""
 
-    hosts: Sequence[str] = option(
-        default=(),
-        flag="--host",
-        metavar="NAME",
-        repeat=True,
-        text="name or address by which nodes reach the broker; repeatable",
-    )
+    hosts: Sequence[str] = _names(flag="--host", text="name or address by which nodes reach the broker; repeatable")
     nodes: int = option(default=0, low=0, text="number of node certificates to create: node-0, node-1, …")
-    names: Sequence[str] = option(
-        default=(),
-        flag="--node",
-        metavar="NAME",
-        repeat=True,
-        text="name of a node to create a certificate for; repeatable",
-    )
-    gateways: Sequence[str] = option(
-        default=(),
+    names: Sequence[str] = _names(flag="--node", text="name of a node to create a certificate for; repeatable")
+    gateways: Sequence[str] = _names(
         flag="--gateway",
         metavar="NAME[=N]",
-        repeat=True,
         text="node that may have N clients (by default 100) and vouches for all of them; repeatable",
     )
-    renew: Sequence[str] = option(
-        default=(),
-        metavar="NAME",
-        repeat=True,
-        text="node, `server` or `broker` to make a new certificate and key for, or `all`; repeatable",
+    renew: Sequence[str] = _names(
+        text="node, `server` or `broker` to make a new certificate and key for, or `all`; repeatable"
     )
 
     def node_names(self) -> list[str]:

@@ -82,7 +82,7 @@ def replace_by_link(source: Path, target: Path) -> None:
     except OSError:
         write_atomically(target, disk().read(source), mode=0o600)
         return
-    with _refusal(target):
+    with refusal(target):
         try:
             _secure_folder(target)
             disk().rename(temporary, target)
@@ -151,7 +151,7 @@ def _replacing(target: Path, mode: int) -> Iterator[Path]:
     """Give an empty temporary file beside `target`; when the block ends well, let it take the target's place."""
     made: list[Path] = []
     temporary = _temporary(target)
-    with _refusal(target):
+    with refusal(target):
         try:
             # What only its owner may read lies in folders that only its owner may enter.
             _make_folders(target.parent, 0o777 if mode & 0o077 else 0o700, made)
@@ -168,7 +168,8 @@ def _replacing(target: Path, mode: int) -> Iterator[Path]:
 
 
 @contextmanager
-def _refusal(target: Path) -> Iterator[None]:
+def refusal(target: Path) -> Iterator[None]:
+    """Let a block write to `target`; what the system refuses is a PsofedError that names the file."""
     try:
         yield
     except OSError as error:

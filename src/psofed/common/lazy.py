@@ -17,11 +17,11 @@ _IMPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
 def lazy_names(
-    file: str, before: Callable[[], None] = lambda: None, moved: Mapping[str, str] = MappingProxyType({})
+    file: str, moved: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of the package whose ``__init__.py`` is `file`.
 
-    `before` is called before a name is imported; it may raise. `moved` says what to use instead of names that are gone.
+    `moved` says what to use instead of names that are gone.
     """
     package = f"psofed.{Path(file).parent.name}".removesuffix(".psofed")
     stub = Path(file).with_suffix(".pyi").read_text("utf-8")
@@ -33,7 +33,6 @@ def lazy_names(
             instead = f"; use {moved[name]}" if name in moved else ""
             text = f"module {package!r} has no attribute {name!r}{instead}"
             raise AttributeError(text, name=name, obj=sys.modules[package])
-        before()
         return getattr(import_module(homes[name]), name)
 
     return get, lambda: sorted(homes), list(homes)

@@ -161,7 +161,7 @@ def check_option(name: str, field: "dataclasses.Field[Any]", value: Any, owner: 
 
 
 def value_type(field: "dataclasses.Field[Any]") -> tuple[str, bool]:
-    """Return the name of a field's type (``"int"``, ``"float"``, …) and whether it may be None.
+    """Return the name of a field's type (``"int"``, ``"float"``, …; the first of several) and whether it may be None.
 
     Examples
     --------
@@ -169,15 +169,9 @@ def value_type(field: "dataclasses.Field[Any]") -> tuple[str, bool]:
     >>> value_type(Gaussian.options()["variance"])
     ('float', False)
     """
-    text = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
-    if not isinstance(field.type, str) and not isinstance(field.type, type):
-        text = str(field.type)  # int | None, and other generics
-    text = re.sub(r"\b(pathlib|collections\.abc)\.", "", text)
-    parts = [part.strip() for part in text.split("|")] if "[" not in text.partition("|")[0] else [text]
-    if parts == [text] and text.endswith("| None"):
-        parts = [text.removesuffix("| None").strip(), "None"]
-    optional = "None" in parts
-    return next((part for part in parts if part != "None"), "None"), optional
+    text = re.sub(r"\b(\w+\.)+", "", str(field.type.__name__ if isinstance(field.type, type) else field.type))
+    kind, first = text.removesuffix(" | None"), text.partition(" | ")[0]
+    return kind if "[" in first else first, kind != text
 
 
 def describe(field: "dataclasses.Field[Any]") -> str:
@@ -192,7 +186,6 @@ def describe(field: "dataclasses.Field[Any]") -> str:
     about, (kind, _) = option_of(field), value_type(field)
     if about.choices:
         return " or ".join(f'"{choice}"' for choice in about.choices)
-    kind = kind if "[" in kind else kind.rpartition(".")[2]
     words = _KINDS.get(kind, "list" if "[" in kind else kind)
     if isinstance(about.high, str):
         return f"{words}, {about.low:g} to {about.high}"
@@ -203,7 +196,6 @@ def describe(field: "dataclasses.Field[Any]") -> str:
 def in_words(field: "dataclasses.Field[Any]") -> str:
     """Return the values that a field accepts, to follow *must be*: ``an integer of at least 1``."""
     words, (kind, _) = describe(field), value_type(field)
-    kind = kind.rpartition(".")[2]
     if option_of(field).choices or kind not in ("int", "float", "str", "Path", "Uniform"):
         return words
     if kind == "Uniform":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
@@ -41,6 +42,7 @@ def per_client(low: float, high: float, *, open_low: bool = False) -> Check:
     Traceback (most recent call last):
     psofed.common.errors.InvalidValueError: availability.probability must be between 0 and 1; got 1.2.
     """
+    check_one = partial(check_number, low=low, high=high, open_low=open_low)
 
     def check(name: str, value: Any) -> PerClient:
         if isinstance(value, Mapping) and set(value) == {"uniform"}:
@@ -48,8 +50,7 @@ def per_client(low: float, high: float, *, open_low: bool = False) -> Check:
             if isinstance(ends, list | tuple) and len(ends) == 2:
                 value = Uniform(*ends)
         if isinstance(value, Uniform):
-            least = check_number(f"{name}.uniform", value.low, low, high, open_low=open_low)
-            most = check_number(f"{name}.uniform", value.high, low, high, open_low=open_low)
+            least, most = (check_one(f"{name}.uniform", end) for end in (value.low, value.high))
             if most < least:
                 raise InvalidValueError(f"{name}.uniform", [least, most], "[low, high] with low at most high")
             return Uniform(least, most)
@@ -58,10 +59,8 @@ def per_client(low: float, high: float, *, open_low: bool = False) -> Check:
             allowed = f"a number {limits}, a list of num_clients such numbers, or {{uniform = [low, high]}}"
             raise InvalidValueError(name, value, allowed)
         if isinstance(value, Iterable):
-            return tuple(
-                check_number(f"{name}[{k}]", entry, low, high, open_low=open_low) for k, entry in enumerate(value)
-            )
-        return check_number(name, value, low, high, open_low=open_low)
+            return tuple(check_one(f"{name}[{k}]", entry) for k, entry in enumerate(value))
+        return check_one(name, value)
 
     return check
 

@@ -1,32 +1,17 @@
-"""Time, threads and identifiers: the seam between the federation and the machine it runs on.
+"""Time and identifiers: the seam between the federation and the machine it runs on.
 
-In production these are the system's clocks and threads. The simulator (``tests/simulated``) puts its own in their
+In production these are the system's clocks. The simulator (``tests/simulated``) puts its own in their
 place, so that a whole federation runs in one process, in simulated time, and every run can be repeated from its seed.
 """
 
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
-
-
-class Task:
-    """Work that was started beside the caller."""
-
-    def __init__(self, work: Callable[[], None], name: str) -> None:
-        self._thread = threading.Thread(target=work, name=name, daemon=True)
-        self._thread.start()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for at most `seconds`, and return whether the work is done."""
-        self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Scheduler:
-    """The system's clocks and threads."""
+    """The system's clocks."""
 
     def monotonic(self) -> float:
         """Return seconds since some moment; they never go back."""
@@ -39,18 +24,6 @@ class Scheduler:
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
-
-    def start(self, work: Callable[[], None], name: str) -> Task:
-        """Start `work` beside the caller; it does not keep the process from ending."""
-        return Task(work, name)
-
-    def event(self) -> threading.Event:
-        """Return a lowered flag."""
-        return threading.Event()
-
-    def lock(self) -> AbstractContextManager[Any]:
-        """Return a lock."""
-        return threading.Lock()
 
     def new_id(self) -> str:
         """Return 32 random hexadecimal digits."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVa
 
 from psofed.common.errors import MissingArgumentError, PsofedError, UnknownArgumentError, UnknownFieldError
 from psofed.common.options import Options, check_option, in_words, is_required, option, option_of, value_type
+from psofed.common.per_client import plain_per_client
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
@@ -84,12 +85,8 @@ class Settings:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return its fields by name, as in TOML; fields that are None are left out."""
-        plain = {name: getattr(self, name) for name in self.options()}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in plain.items()
-            if value is not None
-        }
+        values = {name: getattr(self, name) for name in self.options()}
+        return {name: plain_per_client(value) for name, value in values.items() if value is not None}
 
     def shared_with(self, kind: type["S"]) -> "S":
         """Return settings of another kind with the fields that both have."""

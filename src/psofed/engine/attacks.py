@@ -8,31 +8,26 @@ of attack are compared on the same occasions.
 import copy
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
-from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
-from psofed.common.types import FloatArray, IndexArray, IntArray
+from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Method, options_of, padded
 from psofed.engine.normals import Index, normal_at, uniform_at
-from psofed.engine.participants import draw_participants
-from psofed.engine.state import SEES_OTHERS, column, copy_array, entry_at, gather, release
+from psofed.engine.state import SEES_OTHERS, Setup, column, copy_array, entry_at, gather, release
 from psofed.engine.streams import Stream, WordArray
 from psofed.engine.tables import Table, call
+from psofed.engine.vocabulary import sort
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
 from psofed.parts.plain import check_memory
 
-if TYPE_CHECKING:
-    from psofed.engine.state import Setup
-
-# Words from here on are for what is common to all clients, and for redrawing the Byzantine set.
+# Words from here on are for what is common to all clients.
 _COMMON = np.uint64(1 << 62)
-_REDRAWN = np.uint64(1 << 63)
 
 _NOTHING, _NOBODY = np.zeros(0), np.zeros(0, np.int64)
 
@@ -63,14 +58,11 @@ class Attackers(Table):
     """
 
     def __init__(
-        self,
-        attacks: Sequence[Attack],
-        masks: Sequence[NDArray[np.bool_]],
-        streams: Sequence[Stream],
-        dimensions: Sequence[int],
-        clients: int,
+        self, attacks: Sequence[Attack], masks: list[BoolArray], streams: list[Stream], dimensions: list[int]
     ) -> None:
-        groups, trials = len(attacks), streams[0].key.size if attacks else 0
+        groups, trials, clients = 0, 0, 0
+        if attacks:
+            groups, trials, clients = len(attacks), streams[0].key.size, masks[0].size
         sizes = [(a.group_memory_size(clients, d), a.memory_size(d)) for a, d in zip(attacks, dimensions, strict=True)]
         memory_sizes = np.array(sizes, np.int64).reshape(groups, 2)
         most_group, most_client = memory_sizes.max(axis=0, initial=0)
@@ -88,7 +80,7 @@ class Attackers(Table):
         self.memory_sizes = memory_sizes
 
 
-def make_attackers(setup: "Setup") -> Attackers:
+def make_attackers(setup: Setup) -> Attackers:
     """Return the attackers of a block of trials, unless they remember too much."""
     scenario = setup.scenario
     dimensions = [_entries_of(attack, setup) for attack in scenario.attacks]
@@ -101,20 +93,14 @@ def make_attackers(setup: "Setup") -> Attackers:
             )
     masks = [setup.fleet.byzantine_mask(attack) for attack in scenario.attacks]
     streams = [setup.stream("attack", g) for g in range(len(masks))]
-    return Attackers(scenario.attacks, masks, streams, dimensions, scenario.num_clients)
+    return Attackers(scenario.attacks, masks, streams, dimensions)
 
 
-def _entries_of(attack: Attack, setup: "Setup") -> int:
+def _entries_of(attack: Attack, setup: Setup) -> int:
     """Return how many entries what an attack changes has."""
     if attack.defines("poison") or setup.scenario.algorithm.holds_models:
         return setup.scenario.dimension
     return setup.numbers
-
-
-def draw_byzantine(attack: Attack, stream: Stream, first: Index, count: int, clients: int) -> IndexArray:
-    """Draw the Byzantine sets of `count` iterations from number `first` on, shape (T, L, |S_B|)."""
-    stream = Stream(stream.key + _REDRAWN * stream.gamma, stream.gamma)
-    return draw_participants(stream, first, count, clients, attack.num_byzantine)
 
 
 @kernel_part
@@ -124,14 +110,11 @@ def set_byzantine(sets: IndexArray, t: int, attackers: Attackers) -> None:
     for trial in range(sets.shape[1]):
         for j in range(sizes[trial]):
             is_byzantine[trial, members[trial, j]] = False
+        sizes[trial] = sets.shape[2]
         for j in range(sets.shape[2]):
-            is_byzantine[trial, sets[t, trial, j]] = True
-        size = 0
-        for k in range(is_byzantine.shape[1]):
-            if is_byzantine[trial, k]:
-                members[trial, size] = k
-                size += 1
-        sizes[trial] = size
+            members[trial, j] = sets[t, trial, j]
+            is_byzantine[trial, members[trial, j]] = True
+        sort(_group_of(attackers, trial))
 
 
 @kernel_part
@@ -173,8 +156,8 @@ def _byzantine_of(attackers: Attackers, row: int) -> IntArray:
 @register_jitable
 def _memory_of(attackers: Attackers, g: int, row: int, client: int) -> FloatArray:
     """Return the memory of a client in a trial, which is empty for most attacks."""
-    memory = attackers.client_memory
-    return memory[row, min(client, memory.shape[1] - 1), : attackers.memory_sizes[g, 1]]
+    place = min(client, attackers.client_memory.shape[1] - 1)
+    return attackers.client_memory[row, place, : attackers.memory_sizes[g, 1]]
 
 
 class AttackSide(Table):
@@ -184,6 +167,8 @@ class AttackSide(Table):
     ----------
     on_uploads, on_samples, remember : int arrays (G,)
         Addresses of each group's methods; 0 where it has none.
+    poisons : bool
+        Whether any group attacks samples.
     levels : int array (G,)
         What each group knows, as a place in KNOWLEDGE.
     options : array (G, any)
@@ -204,10 +189,11 @@ class AttackSide(Table):
         Scratch.
     """
 
-    def __init__(self, setup: "Setup", attackers: Attackers, sample: FloatArray, residual: FloatArray) -> None:
+    def __init__(self, setup: Setup, attackers: Attackers, sample: FloatArray, residual: FloatArray) -> None:
         state, attacks = setup.state, setup.scenario.attacks
         self.on_uploads, self.on_samples, self.remember = np.zeros((3, len(attacks)), np.int64)
         self.levels = np.array([KNOWLEDGE.index(attack.knows) for attack in attacks], np.int64)
+        self.poisons = any(attack.defines("poison") for attack in attacks)
         self.options = padded([options_of(attack) for attack in attacks])
         self.attackers, self.work = attackers, setup.work
         self.uploads = self.seen = setup.uploads

@@ -93,9 +93,8 @@ def options_of(part: Part, *extra: float) -> FloatArray:
     for field in dataclasses.fields(part):
         value, choices = getattr(part, field.name), option_of(field).choices
         if choices:
-            numbers.append(float(choices.index(value)))
-        else:
-            numbers.append(float(value) if isinstance(value, int | float) else 0.0)
+            value = choices.index(value)
+        numbers.append(float(value) if isinstance(value, int | float) else 0.0)
     return np.array([*numbers, *extra], np.float64)
 
 

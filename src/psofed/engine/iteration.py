@@ -4,13 +4,10 @@ Only learning is done for sixteen columns at a time (:mod:`psofed.engine.step`).
 another, and each step here loops over the trials of a block. The server's model is held as an error too, w − w_n.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numba.extending import register_jitable
 
-from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
+from psofed.common.types import BoolArray, FloatArray
 from psofed.engine.attacks import AttackSide, corrupt, make_attackers, remember_models, set_byzantine
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.draws import Draws
@@ -26,9 +23,7 @@ from psofed.engine.step import StepScratch, Tally, WordSource
 from psofed.engine.tables import Table, call
 from psofed.parts.base import Metric
 from psofed.parts.contexts import TrialState
-
-if TYPE_CHECKING:
-    from psofed.parts.watching import WatchPlan
+from psofed.parts.watching import WatchPlan
 
 # What a call of the kernel does: what precedes learning, learning, what follows; threads may share the second.
 BEFORE, LEARN, AFTER = 1, 2, 4
@@ -48,7 +43,7 @@ class Stages(Table):
 class Measuring(Table):
     """The user's own metrics: addresses (Q,) and options (Q, any)."""
 
-    def __init__(self, metrics: Sequence[Metric]) -> None:
+    def __init__(self, metrics: list[Metric]) -> None:
         self.addresses = np.zeros(len(metrics), np.int64)
         self.options = padded([options_of(metric) for metric in metrics])
 
@@ -60,13 +55,7 @@ class TrialBlock(Table):
     """
 
     def __init__(
-        self,
-        setup: Setup,
-        samples: TrialSamples | None,
-        plan: "WatchPlan | None",
-        metrics: Sequence[Metric],
-        keeps_errors: bool,
-        keeps_squares: bool,
+        self, setup: Setup, samples: TrialSamples | None, plan: WatchPlan | None, metrics: list[Metric], tally: Tally
     ) -> None:
         scenario, fleet, layout, trials = setup.scenario, setup.fleet, setup.layout, len(setup.trials)
         dimension, draws_all = scenario.dimension, samples is None
@@ -96,8 +85,7 @@ class TrialBlock(Table):
             self.rule = make_rule_side(setup, self.rival.read, joined[:, 0], np.zeros(joined.shape[2]))
         self.tests = NO_SERVER_SAMPLES if self.sampling.tests_on_next else draw_test_set(setup)
         self.scratch = StepScratch(dimension, 0, layout.vectors)
-        self.tally = Tally(layout, keeps_errors, keeps_squares)
-        self.measuring = Measuring(metrics)
+        self.tally, self.measuring = tally, Measuring(metrics)
         self.draws, self.metrics = Draws(), np.zeros((0, 0, 0))
         for q, metric in enumerate(metrics):
             self.measuring.addresses[q] = setup.hooks.add(metric, "measure", _measure, self)
@@ -113,8 +101,7 @@ def _whole_vectors(numbers: FloatArray) -> FloatArray:
 @compiled
 def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -> None:
     """Run iterations `start` to `stop` of a chunk that begins with iteration `first`."""
-    draws, stages, defence, server = block.draws, block.stages, block.defence, block.state.server
-    exchanges, path, measured = draws.exchanges, block.state.path, block.state.measured
+    draws, stages, defence, exchanges = block.draws, block.stages, block.defence, block.draws.exchanges
     for t in range(start, stop):
         n = first + t
         if phases & BEFORE:
@@ -152,15 +139,14 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
                     aggregate(n, block.rule)
         done = (t - start) % WIDTH + 1
         if phases & BEFORE and (done == WIDTH or t == stop - 1):
-            for trial in range(server.shape[0]):
-                measure(path, measured, block.tests, trial, done, t + 1 - done, block.metrics)
+            for trial in range(block.metrics.shape[2]):
+                measure(block.state, block.tests, trial, done, t + 1 - done, block.metrics)
 
 
 @kernel_part
 def _download(t: int, block: TrialBlock) -> None:
     """Let all participants download their entries."""
-    participants, entries = block.draws.participants, block.draws.downloaded
-    server, models = block.state.server, block.state.models
+    participants, entries, server = block.draws.participants, block.draws.downloaded, block.state.server
     rows, shared, count = entries.shape[2], entries.shape[3], participants.shape[2]
     for trial in range(server.shape[0]):
         for r in range(rows):
@@ -169,31 +155,30 @@ def _download(t: int, block: TrialBlock) -> None:
                 own = server[trial, i]
                 for p in range(r, count if rows == 1 else r + 1):
                     v, lane = column(block.layout, np.int64(participants[t, trial, p]), trial)
-                    models[v, i, lane] = own
+                    block.state.models[v, i, lane] = own
 
 
 @kernel_part
 def _upload(t: int, block: TrialBlock) -> None:
     """Let the uploaders send their entries; NaN where a client is not reached."""
-    models, uploads = block.state.models, block.uploads
-    uploaders, uploaded, reached = block.draws.uploaders, block.draws.uploaded, block.draws.uploads
-    clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
+    uploads, models, reached = block.uploads, block.state.models, block.draws.uploads
+    uploaders, uploaded = block.draws.uploaders, block.draws.uploaded
     _, trials, count = uploaders.shape
-    masks, masks_sent, shared = uploaded.shape[2], entries.shape[1], uploaded.shape[3]
+    masks, masks_sent, shared = uploaded.shape[2], uploads.entries.shape[1], uploaded.shape[3]
     for trial in range(trials):
         uploads.rows[trial] = count
         uploads.asked[trial] = block.draws.asked[t, trial]
         for p in range(count):
             k, r = np.int64(uploaders[t, trial, p]), p if masks > 1 else 0
-            clients[trial, p] = k
+            uploads.clients[trial, p] = k
             v, lane = column(block.layout, k, trial)
             for m in range(shared):
                 i = uploaded[t, trial, r, m]
                 if p < masks_sent:
-                    entries[trial, p, m] = i
-                sent[trial, p, m] = models[v, i, lane]
+                    uploads.entries[trial, p, m] = i
+                uploads.sent[trial, p, m] = models[v, i, lane]
                 if reached.size and not reached[t, trial, p]:
-                    sent[trial, p, m] = np.nan
+                    uploads.sent[trial, p, m] = np.nan
 
 
 def aggregate_in_general(n: int, t: int, g: int, block: TrialBlock) -> None:
@@ -206,42 +191,47 @@ def aggregate_in_general(n: int, t: int, g: int, block: TrialBlock) -> None:
 @kernel_part
 def _note_server(step: int, t: int, block: TrialBlock) -> None:
     """Note the server's errors, for the metrics of sixteen iterations at once, and where lanes are needed."""
-    server, path = block.state.server, block.state.path
-    lanes, moves = block.state.server_lanes, block.draws.moves
+    server, moves = block.state.server, block.draws.moves
     for trial in range(server.shape[0]):
         for i in range(server.shape[1]):
             move = moves[t, i, trial] if moves.size else 0.0
-            path[trial, i, step % WIDTH] = server[trial, i] + move
-            lanes[0, i, trial] = server[trial, i]
+            block.state.path[trial, i, step % WIDTH] = server[trial, i] + move
+            block.state.server_lanes[0, i, trial] = server[trial, i]
 
 
 @kernel_part
 def _note_errors(t: int, block: TrialBlock) -> None:
     """Write the network MSE, and the test MSE where tests are the clients' next samples."""
-    sums, tests = block.tally.sums, block.tally.tests
-    metrics, share = block.metrics, 1.0 / block.layout.clients
+    sums, metrics, share = block.tally.sums, block.metrics, 1.0 / block.layout.clients
     for trial in range(metrics.shape[2]):
         total = 0.0
         for b in range(sums.shape[0]):
             total += sums[b, trial]
         metrics[t, NETWORK_MSE, trial] = share * total
         if block.sampling.tests_on_next:
-            metrics[t, TEST_MSE, trial] = share * tests[trial]
+            metrics[t, TEST_MSE, trial] = share * block.tally.tests[trial]
 
 
 @kernel_part
 def _note_honest(t: int, block: TrialBlock) -> None:
     """Write the MSE of the clients that are not Byzantine in this iteration."""
-    errors, metrics = block.tally.errors, block.metrics
-    is_byzantine, layout, trials = block.attack.attackers.is_byzantine, block.layout, block.metrics.shape[2]
+    is_byzantine, trials = block.attack.attackers.is_byzantine, block.metrics.shape[2]
     for trial in range(trials):
-        total, count = 0.0, 0
-        for k in range(layout.clients):
+        total, count, present = 0.0, 0, 0
+        for k in range(block.layout.clients):
             if not _is_byzantine(is_byzantine, trials, trial, k):
-                v, lane = column(layout, k, trial)
-                own = errors[v, lane]
-                total, count = fma(own, own, total), count + 1
-        metrics[t, HONEST_MSE, trial] = total / count if count else np.nan
+                v, lane = column(block.layout, k, trial)
+                own = block.tally.errors[v, lane]  # 0 without a sample
+                total = fma(own, own, total)
+                count += 1
+                present += int(_has_sample(block.draws.inputs, t, k))
+        block.metrics[t, HONEST_MSE, trial] = total / count * (count / max(present, 1)) if count else np.nan
+
+
+@register_jitable
+def _has_sample(inputs: FloatArray, t: int, client: int) -> bool:
+    """Tell whether a client has a sample: of given ones, those that are missing are zero."""
+    return inputs.size == 0 or bool(inputs[t, client, :, 0].any())
 
 
 @register_jitable
@@ -256,40 +246,21 @@ def _is_byzantine(is_byzantine: BoolArray, trials: int, trial: int, client: int)
 def _measure(method: Method, n: int, t: int, q: int, block: TrialBlock) -> None:
     """Frame of a user's own metric: one call for each trial, after all clients have learned."""
     state, layout, metrics, options = block.state, block.layout, block.metrics, block.measuring.options
-    errors, inputs, moves = block.tally.errors, block.draws.inputs, block.draws.moves
+    errors, moves = block.tally.errors, block.draws.moves
     byzantine, trials = block.attack.attackers.is_byzantine, metrics.shape[2]
     place, dimension = metrics.shape[1] - options.shape[0] + q, state.target.size
     num_models = 1 if block.rival.is_on else layout.clients
     for trial in range(trials):
         target, server = state.target.copy(), state.target - state.server[trial]
         models, own_errors = np.empty((num_models, dimension)), np.empty(layout.clients)
-        is_byzantine = np.zeros(layout.clients, np.bool_)
+        is_byzantine = np.empty(layout.clients, np.bool_)
         for i in range(dimension):
             target[i] += moves[t, i, trial] if moves.size else 0.0
         for k in range(layout.clients):
             v, lane = column(layout, k, trial)
-            own_errors[k] = errors[v, lane]
-            if inputs.size and not inputs[t, k, :, 0].any():  # it has no sample
-                own_errors[k] = np.nan
+            own_errors[k] = errors[v, lane] if _has_sample(block.draws.inputs, t, k) else np.nan
+            is_byzantine[k] = _is_byzantine(byzantine, trials, trial, k)
             for i in range(dimension if k < num_models else 0):
                 models[k, i] = state.target[i] - state.models[v, i, lane]
-            if byzantine.size:
-                is_byzantine[k] = _is_byzantine(byzantine, trials, trial, k)
         known = TrialState(n, target, server, models, own_errors, is_byzantine)
         metrics[t, place, trial] = method(options[q], None, known)
-
-
-def honest_share(inputs: FloatArray, active: IntArray, is_byzantine: BoolArray, sets: IndexArray) -> FloatArray:
-    """Return the honest clients over those that have a sample, shape (T, L or 1).
-
-    ``inputs`` (T, K, D, any) are zero where there is none, ``active`` (T,) counts the others, and ``sets``
-    (T, L, |S_B|) are the Byzantine clients where they are redrawn.
-    """
-    present = (inputs[..., 0] != 0.0).any(axis=2)
-    if not sets.size:
-        honest = ~is_byzantine.any(axis=0)
-        counts = present[:, honest].sum(axis=1, keepdims=True)
-        return np.asarray(int(honest.sum()) / np.maximum(counts, 1))
-    byzantine = np.take_along_axis(present[:, None], sets.astype(np.int64), axis=2).sum(axis=2)
-    counts = active[:, None] - byzantine
-    return np.asarray((present.shape[1] - sets.shape[2]) / np.maximum(counts, 1))

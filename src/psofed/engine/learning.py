@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
-# Shapes of covariances, see InputModel.
-WHITE, EXPONENTIAL, GENERAL = 0, 1, 2
+# Words that are hashed ahead of the normals made of them: one loop for both would run out of registers.
+AHEAD = 8
 
 # The engine's own step; a step along the input, v ← a v + g x; any change.
 LMS, ALONG_INPUT, ANY = 0, 1, 2
 
 
 class InputModel(Table):
-    """Factors of the covariances R_k of inputs x ~ N(0, R_k), in the cheapest of three shapes.
+    """Factors of the covariances R_k of inputs x ~ N(0, R_k).
+
+    With factors, x = C_k z with R_k = C_k C_kᵀ, C_k lower triangular. Without, x_i = ρ x_{i−1} + ς_k √(1−ρ²) z_i, so
+    R_k = ς_k² ρ^|i−j|; white inputs are the case ρ = 0.
 
     Attributes
     ----------
-    shape : int
-        WHITE: x = ς_k z. EXPONENTIAL: x_i = ρ x_{i−1} + ς_k √(1−ρ²) z_i, so R_k = ς_k² ρ^|i−j|.
-        GENERAL: x = C_k z with R_k = C_k C_kᵀ, C_k lower triangular.
     scale : array (K,)
         ς_k.
     correlation : float
@@ -43,7 +43,6 @@ class InputModel(Table):
 
     def __init__(self, fleet: "Fleet", draws: bool = True) -> None:
         covariances = fleet.explicit_covariances
-        self.shape = GENERAL if covariances is not None else WHITE if fleet.is_white else EXPONENTIAL
         self.scale: FloatArray = np.sqrt(fleet.input_variance)
         self.correlation = 0.0 if covariances is not None else float(fleet.correlation)
         # Skipped where no inputs are drawn.
@@ -74,8 +73,8 @@ class Sampling(Table):
         What the stream remembers of each client.
     inputs : InputModel
         Covariances of the inputs.
-    normals : array (2J, 16)
-        Standard normals of a client in an iteration.
+    hashed, normals : arrays (any, 16), (2J, 16)
+        Hashed words, and the standard normals of a client in an iteration.
     numbers : array (2, d)
         Scratch: those of one trial, and the input made of them.
     offsets : array (K, D, 16), or empty
@@ -95,6 +94,7 @@ class Sampling(Table):
         self.address, self.options = 0, options_of(stream)
         self.memory = np.zeros(shape)
         self.inputs = inputs
+        self.hashed: NDArray[np.uint64] = empty_lanes(AHEAD, WIDTH, dtype=np.uint64)
         self.normals: NDArray[np.float32] = empty_lanes(2 * ((entries + 2) // 2), WIDTH, dtype=np.float32)
         self.numbers = np.empty((2, size))
         self.offsets = np.zeros((0, 0, 0))

@@ -7,22 +7,21 @@ import numpy as np
 from numba.extending import register_jitable
 
 from psofed.common.errors import NotCoveredError
-from psofed.common.types import FloatArray, IndexArray, IntArray
+from psofed.common.types import FloatArray, IntArray
 from psofed.engine.compiling import kernel_part
-from psofed.engine.hooks import Method, options_of, padded, run_method
+from psofed.engine.hooks import Method, options_of, padded
 from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.normals import counter_at, fill_draws, uniform_at
-from psofed.engine.state import Uploads, column, copy_array, entry_at, has_arrived
-from psofed.engine.streams import Stream, WordArray
+from psofed.engine.state import Setup, Uploads, column, copy_array, entry_at, has_arrived
+from psofed.engine.streams import WordArray
 from psofed.engine.tables import Table, call
-from psofed.parts.contexts import Departure, Transmission
-from psofed.parts.network import Channel, Delay
+from psofed.parts.contexts import Transmission
+from psofed.parts.network import Channel
 from psofed.parts.plain import check_size
 from psofed.parts.vectors import part_of
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
-    from psofed.engine.state import Setup
 
 # What a channel may draw for every value.
 _DRAWS = ("none", "normals", "uniforms")
@@ -103,11 +102,11 @@ class ChannelSide(Table):
         The receivers' own values, as errors.
     memory : array (C, L, K or 1, any)
         What each keeps of every client.
-    words, numbers, places : arrays (any,), (any,) and (M,)
-        Scratch.
+    words, numbers : arrays (any,)
+        Scratch: random words, and the numbers drawn from them.
     """
 
-    def __init__(self, setup: "Setup", direction: str, messages: Uploads, target: FloatArray) -> None:
+    def __init__(self, setup: Setup, direction: str, messages: Uploads, target: FloatArray) -> None:
         links, clients, trials = setup.scenario.channel, setup.scenario.num_clients, len(setup.trials)
         channels: tuple[Channel, ...] = () if links is None else getattr(links, direction)
         entries = setup.scenario.dimension if setup.scenario.algorithm.holds_models else setup.numbers
@@ -124,8 +123,7 @@ class ChannelSide(Table):
         self.receiver = np.zeros(shape)
         self.memory = np.zeros((len(channels), trials, clients if most else 1, most))
         self.words: WordArray = filled(0, padded_size, dtype=np.uint64)
-        self.numbers: FloatArray = empty_lanes(padded_size + 3 * shape[2])
-        self.places = np.zeros(shape[2], np.int64)
+        self.numbers: FloatArray = empty_lanes(padded_size)
         for c, channel in enumerate(channels):
             self.addresses[c] = setup.hooks.add(channel, "transmit", _transmit, self)
 
@@ -138,22 +136,21 @@ def _transmit_all(n: int, side: ChannelSide) -> None:
 
 
 def _transmit(method: Method, n: int, k: int, c: int, side: ChannelSide) -> None:
+    """Frame of a channel: pass messages through it, in place."""
     stream, draws, memory, num_clients = side.streams[c], side.draws[c], side.memory, side.num_clients
-    target, receiver, words, numbers, places = side.target, side.receiver, side.words, side.numbers, side.places
-    messages, clients, sent = side.messages, side.messages.clients, side.messages.sent
-    trials, most, size = sent.shape
-    width, padded_size = target.size + 1, numbers.size - 3 * size
-    values, own = part_of(numbers, padded_size, (size,)), part_of(numbers, padded_size + size, (size,))
-    out = part_of(numbers, padded_size + 2 * size, (size,))
+    messages, target, numbers, sent = side.messages, side.target, side.numbers, side.messages.sent
+    (trials, most, size), width = sent.shape, target.size + 1
+    vectors, places = np.empty((3, size)), np.empty(size, np.int64)
+    values, own, out = vectors[0], vectors[1], vectors[2]
     for trial in range(trials if draws else 0):
         for p in range(messages.rows[trial]):
             # The first word is the message's own.
-            first = (n * num_clients + np.int64(clients[trial, p])) * width + 1
+            first = (n * num_clients + np.int64(messages.clients[trial, p])) * width + 1
             for m in range(size):
                 word = counter_at(stream, trial, first + entry_at(messages, trial, p, m))
-                words[(trial * most + p) * size + m] = word
+                side.words[(trial * most + p) * size + m] = word
     if draws:
-        fill_draws(draws == _NORMALS, words, trials * most * size, numbers)
+        fill_draws(draws == _NORMALS, side.words, trials * most * size, numbers)
     for trial in range(trials):
         for p in range(messages.rows[trial]):
             is_sent = False
@@ -161,10 +158,10 @@ def _transmit(method: Method, n: int, k: int, c: int, side: ChannelSide) -> None
                 i, value = entry_at(messages, trial, p, m), sent[trial, p, m]
                 is_sent = is_sent or value == value
                 places[m] = i
-                values[m], own[m] = target[i] - value, target[i] - receiver[trial, p, m]
+                values[m], own[m] = target[i] - value, target[i] - side.receiver[trial, p, m]
             if not is_sent:
                 continue
-            client: Any = np.int64(clients[trial, p])
+            client: Any = np.int64(messages.clients[trial, p])
             chance = uniform_at(stream, trial, (n * num_clients + client) * width)
             start = (trial * most + p) * size
             normals = part_of(numbers, start, (size if draws == _NORMALS else 0,))
@@ -190,17 +187,17 @@ class DelaySide(Table):
         α.
     longest : int
         R.
-    clients, ages : int arrays (L, (R + 1) · P)
-        Whose the uploads on their way are, and their delays; −1 for none.
-    entries, sent : arrays (L, (R + 1) · P, M)
-        Their entries and numbers.
+    pending : Uploads
+        Those on their way, up to (R + 1) · P.
+    ages : int array (L, (R + 1) · P)
+        Their delays; −1 for none.
     arrived_ages : int array (L, any)
         Delays of the uploads that arrive in an iteration.
     tally : int array (R + 1,)
         Scratch: number of arrivals by delay, 0 between calls.
     """
 
-    def __init__(self, setup: "Setup") -> None:
+    def __init__(self, setup: Setup) -> None:
         delay, trials = setup.scenario.delay, len(setup.trials)
         participants, numbers, ring = setup.participants, setup.numbers, 0
         if delay is not None:
@@ -210,15 +207,12 @@ class DelaySide(Table):
                     f'delay.kind = "{delay.kind}": up to {ring * participants * numbers:,} values are on their way at '
                     f"a time; the limit is {MOST_PENDING:,}"
                 )
-        pending = (trials, ring * participants)
         self.is_on = delay is not None
         self.longest = ring - 1
         self.by_delay = delay is not None and delay.grouping == "by-delay"
         self.weight = 1.0 if delay is None else float(delay.weight)
-        self.clients: IndexArray = np.zeros(pending, np.int32)
-        self.ages: IntArray = np.full(pending, -1)
-        self.entries: IndexArray = np.zeros((*pending, numbers), np.int32)
-        self.sent = np.zeros((*pending, numbers))
+        self.pending = Uploads(trials, ring * participants, numbers, one_mask=False)
+        self.ages: IntArray = np.full((trials, ring * participants), -1)
         self.arrived_ages = np.zeros(setup.uploads.clients.shape, np.int64)
         self.tally = np.zeros(ring, np.int64)
 
@@ -226,29 +220,27 @@ class DelaySide(Table):
 @kernel_part
 def _pass_time(n: int, durations: IntArray, side: DelaySide, server: FloatArray, uploads: Uploads) -> None:
     """Send the uploads of iteration n on their way for ``durations`` (L, P); put those that arrive in their place."""
-    ages, weight, ring = side.ages, side.weight, side.longest + 1
-    pending_clients, pending_entries, pending_sent = side.clients, side.entries, side.sent
-    arrived_ages, clients, entries, sent = side.arrived_ages, uploads.clients, uploads.entries, uploads.sent
-    trials, pending, shared = pending_sent.shape
-    participants = pending // ring
+    pending, ages, ring = side.pending, side.ages, side.longest + 1
+    clients, entries, sent = uploads.clients, uploads.entries, uploads.sent
+    trials, participants = durations.shape
     for trial in range(trials):
         for p in range(participants):
             is_sent, number = p < uploads.rows[trial] and has_arrived(sent[trial, p]), n % ring * participants + p
             ages[trial, number] = durations[trial, p] if is_sent else -1
             if is_sent:
-                pending_clients[trial, number] = clients[trial, p]
-                copy_array(entries[trial, p], pending_entries[trial, number])
-                copy_array(sent[trial, p], pending_sent[trial, number])
+                pending.clients[trial, number] = clients[trial, p]
+                copy_array(entries[trial, p], pending.entries[trial, number])
+                copy_array(sent[trial, p], pending.sent[trial, number])
         count = 0
         for age in range(ring - 1, -1, -1):  # the oldest first
             first = (n - age) % ring * participants
             for number in range(first, first + participants):
                 if ages[trial, number] != age:
                     continue
-                factor = weight**age
-                clients[trial, count], arrived_ages[trial, count] = pending_clients[trial, number], age
-                for m in range(shared):
-                    i, value = pending_entries[trial, number, m], pending_sent[trial, number, m]
+                factor = side.weight**age
+                clients[trial, count], side.arrived_ages[trial, count] = pending.clients[trial, number], age
+                for m in range(sent.shape[2]):
+                    i, value = pending.entries[trial, number, m], pending.sent[trial, number, m]
                     if factor != 1.0:
                         value = server[trial, i] + factor * (value - server[trial, i])
                     entries[trial, count, m], sent[trial, count, m] = i, value
@@ -271,37 +263,3 @@ def weigh_by_delay(side: DelaySide, server: FloatArray, uploads: Uploads) -> Non
                 sent[trial, p, m] = own + factor * (sent[trial, p, m] - own)
         for p in range(count):
             tally[ages[trial, p]] = 0
-
-
-class Delays:
-    """Draws how long uploads are on their way, in several trials."""
-
-    def __init__(self, delay: Delay, stream: Stream, num_clients: int, dimension: int) -> None:
-        size = delay.memory_size(dimension)
-        check_size(f'delay.kind = "{delay.kind}"', num_clients * size)
-        self._delay, self._stream = delay, np.array(stream)
-        self._memory = np.zeros((stream.key.size, num_clients, size))
-
-    def draw(self, first: int, uploaders: IndexArray, asked: IntArray) -> IntArray:
-        """Return the delays of uploads (T, L, P) made from iteration `first` on, negative if they are lost.
-
-        ``asked`` (T, L) says how many of the ``uploaders`` are asked; later places are lost.
-        """
-        durations: IntArray = np.full(uploaders.shape, -1)
-        run_method(
-            self._delay, "duration", _draw_durations, first, stream=self._stream, clients=uploaders, asked=asked,
-            memory=self._memory, durations=durations,
-        )  # fmt: skip
-        return np.minimum(durations, self._delay.longest_delay())
-
-
-def _draw_durations(method: Method, first: int, k: int, g: int, table: Any) -> None:
-    stream, clients, memory, out = table.stream, table.clients, table.memory, table.durations
-    num_clients = memory.shape[1]
-    for t in range(out.shape[0]):
-        n = first + t
-        for trial in range(out.shape[1]):
-            for p in range(table.asked[t, trial]):
-                client: Any = np.int64(clients[t, trial, p])
-                departure = Departure(client, n, uniform_at(stream, trial, n * num_clients + client))
-                out[t, trial, p] = method(table.options, memory[trial, client], departure)

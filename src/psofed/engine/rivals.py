@@ -18,7 +18,7 @@ from psofed.engine.learning import Sampling
 from psofed.engine.network import weigh_by_delay
 from psofed.engine.normals import normals_at, uniform_at
 from psofed.engine.server import mix_and_aggregate
-from psofed.engine.state import Uploads, copy_array
+from psofed.engine.state import Setup, Uploads, copy_array
 from psofed.engine.tables import KernelTable, Table, call
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
@@ -27,7 +27,6 @@ from psofed.parts.vectors import scale
 
 if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
-    from psofed.engine.state import Setup
 
 
 class Momenta(Table):
@@ -90,10 +89,9 @@ class RivalSide(Table):
         What the rule joins: J numbers of each participant, or the momenta of all clients.
     """
 
-    def __init__(self, setup: "Setup", received: Uploads) -> None:
+    def __init__(self, setup: Setup, received: Uploads) -> None:
         scenario, algorithm, clients = setup.scenario, setup.scenario.algorithm, setup.scenario.num_clients
-        count, is_on = len(setup.trials), not algorithm.holds_models
-        exchange = algorithm.exchange(scenario) if is_on else Exchange(numbers=0)
+        count, is_on, exchange = len(setup.trials), setup.exchange is not None, setup.exchange or Exchange(numbers=0)
         participants, dimension = (setup.participants, scenario.dimension) if is_on else (0, 0)
         decodes, numbers = is_on and algorithm.defines("decode"), exchange.numbers
         decode_each = decodes and not exchange.decode_joined
@@ -189,20 +187,18 @@ def upload_encoded(n: int, t: int, g: int, block: "TrialBlock") -> None:
     if rival.fresh:
         draw_shared(rival, n)
     call(rival.encode, n, count, 0, rival)
-    encoded, reached, rows, asked = rival.encoded, draws.uploads, uploads.rows, uploads.asked
-    clients, sent = uploads.clients, uploads.sent
-    received, sends_model = rival.received.sent, rival.sends_model
-    uploaders, all_asked = draws.uploaders, draws.asked
+    received, reached, sent = rival.received.sent, draws.uploads, uploads.sent
     for trial in range(sent.shape[0]):
-        rows[trial], asked[trial] = count, all_asked[t, trial]
+        uploads.rows[trial] = count
+        uploads.asked[trial] = draws.asked[t, trial]
         for p in range(count):
-            clients[trial, p] = uploaders[t, trial, p]
+            uploads.clients[trial, p] = draws.uploaders[t, trial, p]
             is_present = reached.size == 0 or reached[t, trial, p]
             for i in range(received.shape[2]):
                 is_present = is_present and received[trial, p, i] == received[trial, p, i]
             for j in range(sent.shape[2]):
-                value = -encoded[trial, p, j]
-                if sends_model:
+                value = -rival.encoded[trial, p, j]
+                if rival.sends_model:
                     value += received[trial, p, j]
                 sent[trial, p, j] = value if is_present else np.nan
 
@@ -230,7 +226,6 @@ def _read_uploads(n: int, rival: RivalSide, count: int) -> None:
 def apply_uploads(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """Stage: let the server change its model by numbers that are not models: read, join, decode, apply."""
     rival, count, server = block.rival, block.draws.exchanges[t], block.state.server
-    change = rival.change
     if block.delay.by_delay:
         weigh_by_delay(block.delay, server, block.uploads)
     _read_uploads(n, rival, count)
@@ -241,7 +236,7 @@ def apply_uploads(n: int, t: int, g: int, block: "TrialBlock") -> None:
     call(rival.apply, n, 1, count, rival)
     for trial in range(server.shape[0]):
         for i in range(server.shape[1]):
-            server[trial, i] -= change[trial, 0, i]
+            server[trial, i] -= rival.change[trial, 0, i]
 
 
 def _encode(method: Method, n: int, rows: int, g: int, rival: RivalSide) -> None:

@@ -13,18 +13,17 @@ from psofed.common.types import FloatArray, IntArray
 from psofed.engine import iteration, network, rivals, step
 from psofed.engine.draws import Drawer
 from psofed.engine.hooks import Hooks
-from psofed.engine.iteration import HONEST_MSE, NETWORK_MSE, TEST_MSE, TrialBlock, advance, honest_share
+from psofed.engine.iteration import NETWORK_MSE, TEST_MSE, TrialBlock, advance
 from psofed.engine.lanes import WIDTH
 from psofed.engine.samples import FunctionSamples, TrialSamples
 from psofed.engine.state import Layout, Setup, make_layout
-from psofed.engine.step import SUM_BLOCK, StepScratch
+from psofed.engine.step import SUM_BLOCK, StepScratch, Tally
 from psofed.engine.tables import KernelTable, stage_address
 from psofed.parts.base import Metric
-from psofed.parts.watching import WatchPlan
+from psofed.parts.watching import Watching, WatchPlan
 
 if TYPE_CHECKING:
     from psofed.fleet import Fleet
-    from psofed.parts.watching import Watching
     from psofed.scenario import Scenario
 
 # Fewer clients than this are not worth waking a thread for.
@@ -105,8 +104,8 @@ class Run:
         self.server: FloatArray = setup.state.server
         keeps_errors = len(metrics) > 0 or (by_client and scenario.num_byzantine > 0)
         self.has_honest: bool = keeps_errors and len(scenario.attacks) > 0
-        keeps_squares = by_client or samples is not None
-        self._block = TrialBlock(setup, samples, plan, metrics, keeps_errors, keeps_squares)
+        tally = Tally(layout, keeps_errors, keeps_squares=by_client or samples is not None)
+        self._block = TrialBlock(setup, samples, plan, list(metrics), tally)
         kind = KernelTable(self._block).kind
         for name, stage in _find_stages(self._block, scenario).items():
             setattr(self._block.stages, name, stage_address(stage, kind))
@@ -146,7 +145,7 @@ class Run:
         return self._drawer.upload_counts
 
     @property
-    def watching(self) -> "Watching | None":
+    def watching(self) -> Watching | None:
         """Memory of the defence; None without one."""
         defence = self._block.defence
         return defence.watching if defence.address else None
@@ -177,9 +176,6 @@ class Run:
             metrics[:, NETWORK_MSE] *= share
             if self._block.sampling.tests_on_next:
                 metrics[:, TEST_MSE] *= share
-            if self.has_honest:
-                is_byzantine = self._block.attack.attackers.is_byzantine
-                metrics[:, HONEST_MSE] *= honest_share(given.inputs, given.active, is_byzantine, draws.byzantine)
 
 
 def _find_stages(block: TrialBlock, scenario: "Scenario") -> dict[str, Any]:

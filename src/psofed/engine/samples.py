@@ -24,13 +24,13 @@ from psofed.engine.hooks import Hooks, Method, run_method
 from psofed.engine.lanes import WIDTH, fma, load, spread, store
 from psofed.engine.learning import InputModel, Sampling
 from psofed.engine.normals import fill_standard_normal
-from psofed.engine.state import make_layout
+from psofed.engine.state import Setup, State, make_layout
 from psofed.engine.step import WordSource, draw_samples
 from psofed.engine.streams import Stream
+from psofed.engine.tables import KernelTable
 from psofed.parts.base import Function
 
 if TYPE_CHECKING:
-    from psofed.engine.state import Setup
     from psofed.fleet import Fleet
     from psofed.scenario import Scenario
 
@@ -93,7 +93,9 @@ class FunctionSamples:
         """
         (clients, dimension), size = self._shape, self._sampling.sample.shape[1]
         raw, values = np.empty((count, clients, size, WIDTH)), np.empty((count, clients, WIDTH))
-        draw_samples(first, self._source, self._sampling, raw, values)
+        source: Any = KernelTable(self._source)
+        sampling: Any = KernelTable(self._sampling)
+        draw_samples(first, source, sampling, raw, values)
         self._hooks.check()
         _add_values(self._function, raw, values)
         inputs = raw
@@ -317,7 +319,7 @@ def draw_clean_samples(scenario: "Scenario", fleet: "Fleet", stream: Stream, cou
     return rows
 
 
-def draw_test_set(setup: "Setup") -> ServerSamples:
+def draw_test_set(setup: Setup) -> ServerSamples:
     """Draw the trials' test sets in the cheaper of the two forms."""
     rows = draw_test_instances(setup.scenario, setup.fleet, setup.stream("test"))
     count, width, _ = rows.shape
@@ -331,7 +333,7 @@ def draw_test_set(setup: "Setup") -> ServerSamples:
     return ServerSamples(np.ascontiguousarray(rows.transpose(2, 0, 1)), is_gram, 1.0 / count)
 
 
-def draw_root_data(setup: "Setup") -> ServerSamples:
+def draw_root_data(setup: Setup) -> ServerSamples:
     """Draw the root data of the scenario's rule, as y = wᵀx + ν: there are none for given samples."""
     scenario, rule = setup.scenario, setup.scenario.aggregation
     if not rule.has_root_data:
@@ -350,14 +352,13 @@ def draw_root_data(setup: "Setup") -> ServerSamples:
 
 
 @kernel_part
-def measure(
-    path: FloatArray, scratch: FloatArray, tests: ServerSamples, trial: int, count: int, first: int, out: FloatArray
-) -> None:
-    """Write MSD and test MSE of a trial's server errors in sixteen iterations, ``path`` (L, D, 16), into ``out``.
+def measure(state: State, tests: ServerSamples, trial: int, count: int, first: int, out: FloatArray) -> None:
+    """Write MSD and test MSE of a trial's server errors in sixteen iterations, ``state.path``, into ``out``.
 
     ``out[first + j, 1:3, l]`` is that of iteration j, for the first `count` of them.
     """
-    dimension, rows = path.shape[1], tests.rows
+    path, scratch, rows = state.path, state.measured, tests.rows
+    dimension = path.shape[1]
     start = trial * dimension * WIDTH
     msd, total = spread(0.0), spread(0.0)
     for i in range(dimension):

@@ -4,7 +4,7 @@ Defences judge uploads as :mod:`psofed.parts.watching` says.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
@@ -14,17 +14,14 @@ from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import Frame, Hooks, Method, options_of, teach
 from psofed.engine.normals import uniform_at
 from psofed.engine.samples import NO_SERVER_SAMPLES, draw_root_data, own_step
-from psofed.engine.state import Uploads, Work, entry_at, gather, has_arrived, release
+from psofed.engine.state import Setup, Uploads, Work, entry_at, gather, has_arrived, release
 from psofed.engine.tables import KernelTable, Table, call
 from psofed.parts.aggregations.by_entry import Mean
-from psofed.parts.base import Aggregation, PreAggregation
+from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
 from psofed.parts.plain import LARGEST, check_size
 from psofed.parts.vectors import middle, part_of
 from psofed.parts.watching import LARGEST_SCORE, Watching, WatchPlan, find_deviations, learn_variances, take_note
-
-if TYPE_CHECKING:
-    from psofed.engine.state import Setup
 
 _NOT_WATCHED = WatchPlan(0.0, np.zeros((0, 0)))
 
@@ -50,7 +47,7 @@ class DefenceSide(Table):
         Scratch.
     """
 
-    def __init__(self, setup: "Setup", plan: WatchPlan | None) -> None:
+    def __init__(self, setup: Setup, plan: WatchPlan | None) -> None:
         defence, clients = setup.scenario.defence, setup.scenario.num_clients
         assert (plan is None) == (defence is None), "a defence needs its plan"
         self.address, self.options = 0, np.zeros(0) if defence is None else options_of(defence)
@@ -183,27 +180,22 @@ class RuleSide(Table):
                 frame = _join_vectors if rule.writes_change() else _join_returned_vectors
             self.address = hooks.add(rule, "combine", frame, self)
 
-    def mix_before(self, pre: PreAggregation, setup: "Setup") -> None:
-        """Let a pre-aggregation mix uploads before the rule joins them."""
-        scenario, entries, trials = setup.scenario, setup.most_numbers, len(setup.trials)
-        joined = scenario.most_uploads
-        if scenario.algorithm.holds_models and (not setup.one_mask or scenario.delay is not None):
-            entries = min(scenario.dimension, joined * entries)
-        self.mix_options = options_of(pre)
-        self.joined = Uploads(trials, pre.uploads_after(joined), entries)
-        self.mix_memory = np.zeros((trials, pre.memory_size(scenario.num_clients, setup.work.row_of.size)))
-        self.stream = np.array(setup.stream("pre_aggregation"))
-        self.after = np.array([0, *(pre.uploads_after(count) for count in range(1, joined + 1))], np.int64)
-        self.mix_address = setup.hooks.add(pre, "weigh", _mix, self)
 
-
-def make_rule_side(setup: "Setup", uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
+def make_rule_side(setup: Setup, uploads: Uploads, server: FloatArray, target: FloatArray) -> RuleSide:
     """Return rule and pre-aggregation of several trials; ``server`` (L, any) is what they change."""
-    scenario = setup.scenario
+    scenario, pre, joined = setup.scenario, setup.scenario.pre_aggregation, setup.scenario.most_uploads
     side = RuleSide(scenario.aggregation, uploads, server, target, scenario.num_clients, setup.work, setup.hooks)
     side.root = draw_root_data(setup)
-    if scenario.pre_aggregation is not None:
-        side.mix_before(scenario.pre_aggregation, setup)
+    if pre is not None:
+        entries = setup.most_numbers
+        if scenario.algorithm.holds_models and (not setup.one_mask or scenario.delay is not None):
+            entries = min(scenario.dimension, joined * entries)
+        side.joined = Uploads(len(server), pre.uploads_after(joined), entries)
+        side.mix_options = options_of(pre)
+        side.mix_memory = np.zeros((len(server), pre.memory_size(scenario.num_clients, setup.work.row_of.size)))
+        side.stream = np.array(setup.stream("pre_aggregation"))
+        side.after = np.array([0, *(pre.uploads_after(count) for count in range(1, joined + 1))], np.int64)
+        side.mix_address = setup.hooks.add(pre, "weigh", _mix, side)
     return side
 
 
@@ -268,10 +260,9 @@ def _move_by_mean(rule: RuleSide) -> None:
     """Move each entry of the server by the mean over all participants of what they sent less its old value."""
     change, server = rule.step, rule.server  # the first is scratch that holds zeros
     entries, sent = rule.joined.entries, rule.joined.sent
-    counts, all_asked = rule.joined.rows, rule.joined.asked
     trials, rows, shared = sent.shape[0], entries.shape[1], sent.shape[2]
     for trial in range(trials):
-        participants, asked = counts[trial], max(all_asked[trial], 1)
+        participants, asked = rule.joined.rows[trial], max(rule.joined.asked[trial], 1)
         # One mask for all: entry by entry. Else upload by upload.
         for r in range(min(rows, participants)):
             for m in range(shared):
@@ -292,18 +283,17 @@ def _move_by_mean(rule: RuleSide) -> None:
 def _join_entries(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
     """Frame of rules that join the numbers of each entry."""
     uploads, server, target, options = rule.joined, rule.server, rule.target, rule.options
-    entries, sent, rows, all_asked = uploads.entries, uploads.sent, uploads.rows, uploads.asked
-    counts, numbers, memory = rule.work.counts, rule.work.numbers, rule.memory
-    trials, most, shared = sent.shape
-    quorum, one_mask = int(options[options.size - 1]), entries.shape[1] == 1
+    counts, numbers = rule.work.counts, rule.work.numbers
+    trials, most, shared = uploads.sent.shape
+    quorum = int(options[options.size - 1])
     for trial in range(trials):
-        asked = all_asked[trial]
+        asked = uploads.asked[trial]
         fewest = min(quorum, asked)
-        for p in range(rows[trial]):
+        for p in range(uploads.rows[trial]):
             for m in range(shared):
-                number = sent[trial, p, m]
+                number = uploads.sent[trial, p, m]
                 if abs(number) <= LARGEST:
-                    i = entries[trial, 0 if one_mask else p, m]
+                    i = entry_at(uploads, trial, p, m)
                     numbers[i * most + counts[i]] = target[i] - number
                     counts[i] += 1
         for i in range(server.shape[1]):
@@ -315,7 +305,7 @@ def _join_entries(method: Method, n: int, k: int, g: int, rule: RuleSide) -> Non
             for j in range(arrived, fewest):
                 numbers[i * most + j] = own
             seen = Numbers(part_of(numbers, i * most, (max(arrived, fewest),)), own, i)
-            agreed = method(options, memory[trial], seen)
+            agreed = method(options, rule.memory[trial], seen)
             if abs(agreed) <= LARGEST:
                 server[trial, i] -= arrived / asked * (agreed - own)
 

@@ -5,7 +5,6 @@ errors, w − model; a model's entry i is ``target[i]`` less that.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -143,7 +142,7 @@ class State(Table):
         self.learns: NDArray[np.uint8] = np.ones((vectors, WIDTH), np.uint8)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Setup:
     """A block of trials before its first iteration: what the steps of the iteration are made from.
 
@@ -157,6 +156,22 @@ class Setup:
         Whether samples are given, else drawn.
     hooks : Hooks
         Where the parts' methods are collected.
+    exchange : Exchange or None
+        What is exchanged, where clients hold no model.
+    participants : int
+        Largest number of participants in an iteration.
+    numbers, most_numbers : int
+        Numbers in an upload, as it is sent, and at most, also after it is decoded.
+    sends_models : bool
+        Whether uploads are models, and not updates of any kind.
+    one_mask : bool
+        Whether all clients exchange the same entries in an iteration.
+    state : State
+        The state before the first iteration.
+    uploads : Uploads
+        Uploads of an iteration; with delays also those that arrive in it.
+    work : Work
+        Scratch of those who see uploads as vectors.
     """
 
     scenario: "Scenario"
@@ -167,56 +182,18 @@ class Setup:
     has_samples: bool
     hooks: Hooks
 
-    def stream(self, source: str, index: int = 0) -> Stream:
-        """Return the stream of one source of randomness."""
-        return make_stream(self.seed, source, self.trials, index)
-
-    @cached_property
-    def participants(self) -> int:
-        """Largest number of participants in an iteration."""
-        return self.scenario.algorithm.most_participants(self.scenario)
-
-    @cached_property
-    def numbers(self) -> int:
-        """Numbers in an upload."""
-        algorithm = self.scenario.algorithm
-        return self.scenario.num_shared if algorithm.holds_models else algorithm.exchange(self.scenario).numbers
-
-    @cached_property
-    def sends_models(self) -> bool:
-        """Whether uploads are models, and not updates of any kind."""
-        algorithm = self.scenario.algorithm
-        return algorithm.holds_models or algorithm.exchange(self.scenario).sends_model
-
-    @cached_property
-    def one_mask(self) -> bool:
-        """Whether all clients exchange the same entries in an iteration."""
-        scenario = self.scenario
-        return (
-            not scenario.algorithm.holds_models
-            or scenario.selection.coordinated
-            or scenario.num_shared == scenario.dimension
-        )
-
-    @cached_property
-    def state(self) -> State:
-        """The state before the first iteration."""
-        return State(self)
-
-    @cached_property
-    def uploads(self) -> Uploads:
-        """Uploads of an iteration; with delays also those that arrive in it."""
-        delay, most = self.scenario.delay, self.participants
-        one_mask = self.one_mask and delay is None
-        if delay is not None:
-            most = max(most, most * delay.most_at_once())
-        return Uploads(len(self.trials), most, self.numbers, one_mask)
-
-    @cached_property
-    def work(self) -> Work:
-        """Scratch of those who see uploads as vectors."""
-        scenario = self.scenario
-        dimension = max(self.most_numbers, scenario.dimension)
+    def __post_init__(self) -> None:
+        scenario, algorithm, delay = self.scenario, self.scenario.algorithm, self.scenario.delay
+        shared, dimension = scenario.num_shared, scenario.dimension
+        self.exchange = None if algorithm.holds_models else algorithm.exchange(scenario)
+        self.participants: int = algorithm.most_participants(scenario)
+        self.numbers: int = shared if self.exchange is None else self.exchange.numbers
+        self.most_numbers: int = shared if self.exchange is None else max(self.numbers, dimension)
+        self.sends_models: bool = self.exchange is None or self.exchange.sends_model
+        self.one_mask = self.exchange is not None or scenario.selection.coordinated or shared == dimension
+        self.state = State(self)
+        arrivals = self.participants * (1 if delay is None else max(1, delay.most_at_once()))
+        self.uploads = Uploads(len(self.trials), arrivals, self.numbers, self.one_mask and delay is None)
         over_vectors = (
             scenario.pre_aggregation is not None
             or scenario.aggregation.over == "vectors"
@@ -224,12 +201,11 @@ class Setup:
             or any(attack.defines("craft") or attack.knows in SEES_OTHERS for attack in scenario.attacks)
         )
         joined = max(scenario.most_uploads, self.participants)
-        return Work(joined, self.most_numbers, dimension, over_vectors)
+        self.work = Work(joined, self.most_numbers, max(self.most_numbers, dimension), over_vectors)
 
-    @cached_property
-    def most_numbers(self) -> int:
-        """Numbers in an upload, as it is sent or after it is decoded."""
-        return self.numbers if self.scenario.algorithm.holds_models else max(self.numbers, self.scenario.dimension)
+    def stream(self, source: str, index: int = 0) -> Stream:
+        """Return the stream of one source of randomness."""
+        return make_stream(self.seed, source, self.trials, index)
 
 
 @kernel_part

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.lanes import WIDTH, Vector, convert, empty_lanes, filled, fma, load, pick, spread, store
-from psofed.engine.learning import ALONG_INPUT, ANY, GENERAL, LMS, Learning, Sampling
+from psofed.engine.learning import AHEAD, ALONG_INPUT, ANY, LMS, Learning, Sampling
 from psofed.engine.normals import mix_word, normal_pair
-from psofed.engine.state import Layout
+from psofed.engine.state import Layout, copy_array
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import KernelTable, Stage, Table, call
+from psofed.engine.tables import Stage, Table, call
 
 if TYPE_CHECKING:
     from psofed.engine.draws import Draws
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 # Clients whose squared errors are summed before they are added to the others', so that threads can each take some.
 SUM_BLOCK = 1 << 16
-
-# Words that are hashed ahead of the normals made of them: one loop for both would run out of registers.
-_AHEAD = 8
 
 _f64 = np.float64
 
@@ -84,7 +81,7 @@ class StepScratch(Table):
 
     def __init__(self, dimension: int, start: int, stop: int) -> None:
         self.start, self.stop = start, stop
-        self.hashed: WordArray = empty_lanes(_AHEAD, WIDTH, dtype=np.uint64)
+        self.hashed: WordArray = empty_lanes(AHEAD, WIDTH, dtype=np.uint64)
         self.normals: NDArray[np.float32] = empty_lanes(2 * ((dimension + 2) // 2), WIDTH, dtype=np.float32)
         self.error: FloatArray = empty_lanes(WIDTH)
 
@@ -93,8 +90,8 @@ class StepScratch(Table):
 def _draw_normals(word: Vector, gamma: Vector, hashed: WordArray, normals: NDArray[np.float32]) -> None:
     """Fill the normals of a vector from its words, which begin at `word`."""
     words = normals.shape[0] // 2
-    for first in range(0, words, _AHEAD):
-        last = min(first + _AHEAD, words)
+    for first in range(0, words, AHEAD):
+        last = min(first + AHEAD, words)
         for j in range(last - first):
             store(hashed, j * WIDTH, mix_word(word))
             word = word + gamma
@@ -178,7 +175,7 @@ def _draw_sample(n: int, k: int, sampling: Sampling, s: int) -> None:
     size, at = sample.shape[1], s * sample.shape[1] * WIDTH
     if sampling.address != 0:
         call(sampling.address, n, k, s, sampling)
-    elif inputs.shape == GENERAL:
+    elif inputs.factors.size:
         for i in range(size):
             total = spread(0.0)
             for j in range(i + 1):
@@ -190,7 +187,6 @@ def _draw_sample(n: int, k: int, sampling: Sampling, s: int) -> None:
         x = scale * convert(load(normals, 0), _f64)
         store(sample, at, x)
         for i in range(1, size):
-            # White inputs are the case ρ = 0, exactly.
             x = fma(x, correlation, fresh * (scale * convert(load(normals, i * WIDTH), _f64)))
             store(sample, at + i * WIDTH, x)
     noise = inputs.noise_deviation[k] * convert(load(normals, size * WIDTH), _f64)
@@ -247,27 +243,22 @@ def learn_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
     """
     source, learning, sampling, draws = block.source, block.learning, block.sampling, block.draws
     attack, poison = block.attack, block.attack.on_samples
-    tally, moves, offsets = block.tally, draws.moves, sampling.offsets
-    server, models = block.state.server_lanes, block.state.models
-    errors, squares = tally.errors, tally.squares
+    tally, moves, offsets, server = block.tally, draws.moves, sampling.offsets, block.state.server_lanes
+    errors, squares, hold_models = tally.errors, tally.squares, not block.rival.is_on
     sample, residuals, dimension = sampling.sample, sampling.residual, sampling.sample.shape[1]
-    hold_models, num_clients = not block.rival.is_on, learning.stepsizes.size
-    some_learn = draws.learns.size > 0
+    models = block.state.models if hold_models else server
     is_watched = squares.size > 0 and n >= draws.watched_from
-    poisons = False
-    for group in range(poison.size):
-        poisons = poisons or poison[group] != 0
-    poisons = poisons and draws.exchanges[t] > 0
+    poisons = attack.poisons and draws.exchanges[t] > 0
     gamma, hop = load(source.gamma, 0), load(source.hop, 0)
-    hashed, normals = block.scratch.hashed, sampling.normals
     word = load(source.origin, 0) + np.uint64(n) * load(source.stride, 0)
     total, tests = spread(0.0), spread(0.0)
-    for k in range(num_clients):
+    for k in range(block.layout.clients):
         s, has_sample = 0 if hold_models else k, True
+        own = k * dimension if hold_models else 0
         if sampling.has_samples:
             has_sample = _take_sample(t, k, draws, sampling, s)
         else:
-            _draw_normals(word, gamma, hashed, normals)
+            _draw_normals(word, gamma, sampling.hashed, sampling.normals)
             word = word + hop
             _draw_sample(n, k, sampling, s)
         at, residual = s * dimension * WIDTH, load(residuals, s * WIDTH)
@@ -278,10 +269,7 @@ def learn_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
             residual = _add_product(residual, sample, at, moves, t * dimension, dimension)
         if offsets.size:
             residual = _add_product(residual, sample, at, offsets, k * dimension, dimension)
-        if hold_models:
-            error = _add_product(residual, sample, at, models, k * dimension, dimension)
-        else:
-            error = _add_product(residual, sample, at, server, 0, dimension)
+        error = _add_product(residual, sample, at, models, own, dimension)
         total = fma(error, error, total)
         if errors.size:
             store(errors, k * WIDTH, error)
@@ -294,36 +282,22 @@ def learn_in_general(n: int, t: int, g: int, block: "TrialBlock") -> None:
             for group in range(poison.size):
                 if poison[group] != 0:
                     call(poison[group], n, k, group, attack)
-            if hold_models:
-                residual = load(residuals, s * WIDTH)
-                error = _add_product(residual, sample, at, models, k * dimension, dimension)
+            error = _add_product(load(residuals, s * WIDTH), sample, at, models, own, dimension)
         if hold_models:
-            _step_client(n, k, some_learn, learning, error)
+            _step_client(n, k, draws.learns.size > 0, learning, error)
     store(tally.sums, 0, total)
     store(tally.tests, 0, tests)
 
 
+@compiled
 def draw_samples(first: int, source: WordSource, sampling: Sampling, inputs: FloatArray, noise: FloatArray) -> None:
     """Write inputs (T, K, d, 16) and noise (T, K, 16) of iterations `first`, `first` + 1, …; lanes are trials."""
-    hashed = empty_lanes(_AHEAD, WIDTH, dtype=np.uint64)
-    words: Any = KernelTable(source)
-    table: Any = KernelTable(sampling)
-    _fill_samples(first, words, table, hashed, inputs, noise)
-
-
-@compiled
-def _fill_samples(
-    first: int, source: WordSource, sampling: Sampling, hashed: WordArray, out: FloatArray, noise: FloatArray
-) -> None:
-    gamma, hop, normals = load(source.gamma, 0), load(source.hop, 0), sampling.normals
-    sample, residual = sampling.sample, sampling.residual
-    for t in range(out.shape[0]):
+    gamma, hop = load(source.gamma, 0), load(source.hop, 0)
+    for t in range(inputs.shape[0]):
         word = load(source.origin, 0) + np.uint64(first + t) * load(source.stride, 0)
-        for k in range(out.shape[1]):
-            _draw_normals(word, gamma, hashed, normals)
+        for k in range(inputs.shape[1]):
+            _draw_normals(word, gamma, sampling.hashed, sampling.normals)
             word = word + hop
             _draw_sample(first + t, k, sampling, 0)
-            for lane in range(WIDTH):
-                noise[t, k, lane] = residual[0, lane]
-                for i in range(out.shape[2]):
-                    out[t, k, i, lane] = sample[0, i, lane]
+            copy_array(sampling.sample[0], inputs[t, k])
+            copy_array(sampling.residual[0], noise[t, k])

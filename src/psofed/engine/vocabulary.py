@@ -4,11 +4,12 @@ Random numbers cannot be foreseen, so what looks for low ones does so without br
 """
 
 import math
+from typing import Any
 
 from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import overload, register_jitable
+from numpy.typing import NDArray
 
-from psofed.common.types import FloatArray
 from psofed.engine.compiling import instruction
 from psofed.parts import vectors
 
@@ -53,19 +54,12 @@ def _squared_distance(first, second):
 
 @_word(vectors.distance)
 def _distance(first, second):
-    if first.size == 1:
-        return abs(first[0] - second[0])
     return math.sqrt(vectors.squared_distance(first, second))
 
 
 @_word(vectors.length)
 def _length(vector):
-    if vector.size == 1:
-        return abs(vector[0])
-    total = 0.0
-    for i in range(vector.size):
-        total += vector[i] * vector[i]
-    return math.sqrt(total)
+    return math.sqrt(vectors.inner(vector, vector))
 
 
 @_word(vectors.inner)
@@ -228,7 +222,7 @@ def _gather(out, first, last, pivot, equal):
 
 
 @register_jitable
-def sort(out: FloatArray) -> None:
+def sort(out: NDArray[Any]) -> None:
     """Sort in place (Shell's method: short to compile, no memory)."""
     gap = 1
     while gap < out.size // 3:

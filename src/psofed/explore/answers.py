@@ -240,10 +240,12 @@ def table(state: PageState) -> tuple[tuple[str, ...], list[Row]]:
     columns = tuple(name for name, is_known in sources.items() if is_known)
     blank = ("",) * (len(columns) - 1)
     rows = []
-    for metric in METRICS if columns else ():
+    for metric in METRICS:
         predicted = decibels(None if theory.present is None else theory.present.mean(metric))
         cells = {"theory": predicted, "simulated": _interval(simulated, metric)}
-        rows.append(Row(LABELS[metric].title, tuple(cells[column] for column in columns)))
+        texts = tuple(cells[column] for column in columns)
+        if state.name == "computing" or not set(texts) <= {"–"}:
+            rows.append(Row(LABELS[metric].title, texts))
         if metric == "network_mse" and theory.present is not None:
             rows += [Row(title, (cell, *blank), is_minor=True) for title, cell in _details(theory.present)]
     if not theory.refusal:

@@ -170,6 +170,9 @@ def from_address(query: str) -> tuple[dict[str, Any] | None, str]:
     return mapping, metric
 
 
+_STARTING_VALUES = {"bits": 8, "mean_time": 10.0, "variance": 1e-5}
+
+
 def _give_starting_values(mapping: dict[str, Any], table: str, kind: str) -> None:
     """Set the required options of a newly chosen part to initial values."""
     outer, _, inner = table.partition(".")
@@ -191,20 +194,10 @@ def _starting_value(table: str, name: str, field: "Field[Any]", mapping: Mapping
     about, (type_name, _) = option_of(field), value_type(field)
     if about.choices:
         return about.choices[0]
-    low = about.low if about.low > -1e300 else 0.0
-    if name == "bits":
-        return 8
-    if table == "delay" and type_name == "int":
-        return min(10, _count(mapping.get("iterations"), 3000) - 1)
-    if type_name == "int":  # a time, mostly: half of the run
-        half = _count(mapping.get("iterations"), 3000) // 2
-        return int(min(max(half, low), float(about.high)))
-    if name == "mean_time":
-        return 10.0
-    if type_name == "float" or about.check is not None:  # one value for all clients
-        small = 1e-5 if name.endswith("variance") else 0.5
-        return min(max(small, low), float(about.high))
-    return False if type_name == "bool" else ""
+    iterations = _count(mapping.get("iterations"), 3000)
+    times = min(10, iterations - 1) if table == "delay" else iterations // 2  # what integers are, mostly
+    value: Any = _STARTING_VALUES.get(name, {"int": times, "bool": False, "str": ""}.get(type_name, 0.5))
+    return value if isinstance(value, bool | str) else type(value)(min(max(value, about.low), float(about.high)))
 
 
 def _count(value: Any, default: int = 1) -> int:

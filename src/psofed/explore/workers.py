@@ -126,7 +126,8 @@ class Worker:
                 elif self._is_ready and time.monotonic() - (self._waiting_since or math.inf) > _UNRESPONSIVE:
                     self._replace()
             except (EOFError, OSError):
-                self._report_end()
+                if not self._closed:  # else the server is ending, and its processes with it
+                    self._report_end()
         self._end()
 
     def _hear(self, number: int, answer: Answer | None) -> None:

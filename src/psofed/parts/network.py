@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from psofed.common.errors import InvalidValueError
 from psofed.common.options import option
-from psofed.common.per_client import PerClient, Uniform, check_count, draw_per_client, plain_per_client
+from psofed.common.per_client import PerClient, Uniform, draw_per_client
 from psofed.parts.part import Part
 
 if TYPE_CHECKING:
@@ -54,13 +54,6 @@ class Availability(Part):
         """Share of the time that clients are available, shown to :meth:`is_available` as ``presence.share``."""
         return 1.0
 
-    def check(self, num_clients: int) -> None:
-        """Refuse a list of values whose length is not the number of clients."""
-        for name in self.options():
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                check_count(self.full_name(name), value, num_clients)
-
     def shares(self, num_clients: int, fleet_seed: int) -> "FloatArray":
         """Return the share of the time that each client is available, shape (K,)."""
         import numpy as np
@@ -95,10 +88,6 @@ class Availability(Part):
             chances[:-1] -= moved[:-1]
             chances[1:] += moved[:-1]
         return float(chances @ np.arange(wanted + 1))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the kind and the options as in TOML."""
-        return {name: plain_per_client(value) for name, value in super().to_mapping().items()}
 
 
 class Channel(Part):

@@ -69,12 +69,10 @@ def find_part(family: str, kind: Any, field: str | None = None) -> Any:
     >>> find_part("pattern", "round-robin")
     <class 'psofed.parts.patterns.built_in.RoundRobin'>
     """
-    if isinstance(kind, str) and (family, kind) in _REGISTERED:
-        return _REGISTERED[family, kind]
-    if not isinstance(kind, str) or kind not in _built_in(family):
+    if not isinstance(kind, str) or ((family, kind) not in _REGISTERED and kind not in _built_in(family)):
         check_choice(field or family, kind, part_names(family))  # also looks into installed packages
-        return _REGISTERED[family, kind]
-    importlib.import_module(_built_in(family)[kind][0])
+    if (family, kind) not in _REGISTERED:
+        importlib.import_module(_built_in(family)[kind][0])
     return _REGISTERED[family, kind]
 
 

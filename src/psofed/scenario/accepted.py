@@ -137,10 +137,7 @@ def as_attacks(name: str, value: Any) -> Attack | None:
     """Return an attack, or the groups that a list of attacks stands for."""
     if isinstance(value, AttackGroups):
         value = value.groups
-    if not isinstance(value, list | tuple):
-        attack: Attack = as_part("attack", value, name)
-        return attack
-    groups = tuple(as_part("attack", part, f"{name}[{place}]") for place, part in enumerate(value))
+    groups = _as_parts("attack", name, value)
     if len(groups) < 2:
         return groups[0] if groups else None
     return AttackGroups(groups=groups)
@@ -148,11 +145,13 @@ def as_attacks(name: str, value: Any) -> Attack | None:
 
 def as_channels(name: str, value: Any) -> tuple[Channel, ...]:
     """Return the channels of one direction, in series; one part stands for a series of one, "none" for no channel."""
-    if value is None or value == "none":
-        return ()
+    return () if value is None or value == "none" else _as_parts("channel", name, value)
+
+
+def _as_parts(family: str, name: str, value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        return (as_part("channel", value, name),)
-    return tuple(as_part("channel", part, f"{name}[{place}]") for place, part in enumerate(value))
+        return (as_part(family, value, name),)
+    return tuple(as_part(family, part, f"{name}[{place}]") for place, part in enumerate(value))
 
 
 def plain_value(value: Any) -> Any:

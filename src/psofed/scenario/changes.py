@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError, UnknownFieldError
+from psofed.common.settings import Settings
 from psofed.common.suggest import closest
 from psofed.common.toml import parse_toml
 from psofed.parts.part import Part
@@ -23,10 +24,11 @@ from psofed.scenario.mapping import (
     scenario_to_mapping,
 )
 from psofed.scenario.scenario import Scenario
-from psofed.scenario.tables import Links
 from psofed.settings.data import DataSettings
 
 _TABLES = (*TABLE_NAMES, *PART_TABLES)
+# Tables that may be lists of tables.
+_LISTS = ("attack", *CHANNEL_TABLES)
 
 
 def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
@@ -55,9 +57,8 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
 def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scenario's mapping with fields set by dotted name, unchecked but for tables there are not."""
     changed = copy.deepcopy(dict(mapping))
-    changes = _without_parts(changes, changed)
-    # Kinds first: options that only the old kind reads go with it.
-    for dotted in sorted(changes, key=lambda name: name.rpartition(".")[2] not in ("kind", "pattern")):
+    changes = _as_settings(changes, changed)
+    for dotted, value in sorted(changes.items(), key=_order):
         place, _, key = dotted.rpartition(".")
         table, number = _split_number(place)
         if table and table not in _TABLES:
@@ -65,18 +66,18 @@ def set_values(mapping: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
             likely = [table if key == "kind" and table in NAMED else f"{options}.{key}"]
             raise UnknownFieldError(dotted, TABLE_NAMES, elsewhere=likely if options else field_names())
         if not table:
-            if key in NAMED and changes[dotted] != changed.get(key):
+            if key in NAMED and value != changed.get(key):
                 changed.pop(NAMED[key], None)
-            changed[key] = changes[dotted]
+            changed[key] = value
             continue
         for values in _open_tables(changed, dotted, table, number, key):
-            if key in ("kind", "pattern") and values.get(key) != changes[dotted]:
+            if key in ("kind", "pattern") and values.get(key) != value:
                 _drop_own_options(table, key, values)
             if table == "attack" and key in ("clients", "num_byzantine"):
                 other = "num_byzantine" if key == "clients" else "clients"
                 if f"{place}.{other}" not in changes:  # where both are set, they must agree
                     values.pop(other, None)
-            values[key] = changes[dotted]
+            values[key] = value
             if table == "attack" and key == "strength":
                 _replace_strength(values, changes, place)
     return changed
@@ -94,15 +95,11 @@ def _open_tables(
     """Return the tables to write a field into: one, or each of a list that has the field."""
     holder, name = _holder(changed, table)
     value = holder.get(name, {})
-    if isinstance(value, list) and (table == "attack" or table in CHANNEL_TABLES):
-        tables = holder[name] = [_opened(table, entry) for entry in value]
-        if number is None:
-            return [values for values in tables if _has_option(PART_TABLES[table], values, key)] or tables
-    else:
-        tables = [_opened(table, value)]
-        holder[name] = tables[0]
-        if number is None:
-            return tables
+    is_list = isinstance(value, list | tuple) and table in _LISTS
+    tables = [_opened(table, entry) for entry in (value if is_list else [value])]
+    holder[name] = tables if is_list else tables[0]
+    if number is None:
+        return [values for values in tables if not is_list or _has_option(PART_TABLES[table], values, key)] or tables
     if number >= len(tables):
         allowed = f"a field of {table}, which has {len(tables)} entries (numbered from 0)"
         raise InvalidValueError(dotted, number, allowed)
@@ -154,37 +151,37 @@ def _without_rows(mapping: dict[str, Any], changes: Mapping[str, Any]) -> dict[s
     return {**fields, "data": {key: value for key, value in mapping["data"].items() if key not in SEEN}}
 
 
-def _without_parts(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
-    """Put parts among the changes into the mapping `changed`, whole (None: no such part); return the others."""
-    others = {}
+def _as_settings(changes: Mapping[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes with names of parts as their kinds; parts that are to be left out go from `changed`."""
+    parts: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for dotted, value in changes.items():
         if dotted in OPTIONAL and (value is None or (isinstance(value, str) and value.lower() == "none")):
             holder, name = _holder(changed, dotted)
             holder.pop(name, None)
         elif dotted in PART_TABLES and isinstance(value, str):
             others[f"{dotted}.kind"] = value
-        elif dotted == "channel" and isinstance(value, Links):
-            changed[dotted] = value.to_mapping()
-        elif isinstance(value, list | tuple) and dotted in ("attack", *CHANNEL_TABLES):
-            holder, name = _holder(changed, dotted)
-            holder[name] = [plain_value(part) for part in value]
-        elif not isinstance(value, Part):
-            others[dotted] = value
-        elif dotted in NAMED:
-            changed[dotted], changed[NAMED[dotted]] = value.kind, value.to_mapping()
-        elif dotted == "selection.pattern":
-            coordinated = changed.get("selection", {}).get("coordinated", True)
-            changed["selection"] = {"pattern": value.kind, "coordinated": coordinated, **value.to_mapping()}
-        elif dotted in PART_TABLES:
-            holder, name = _holder(changed, dotted)
-            holder[name] = plain_value(value)
+        elif dotted in NAMED and isinstance(value, Part):
+            parts |= {dotted: value.kind, NAMED[dotted]: value.to_mapping()}
+        elif dotted == "selection.pattern" and isinstance(value, Part):
+            parts |= {dotted: value.kind}
+            parts |= {f"selection.{name}": option for name, option in value.to_mapping().items()}
         else:
-            raise InvalidValueError(dotted, value, "no part here")
-    return others
+            others[dotted] = value
+    return {**parts, **others}
+
+
+def _order(change: tuple[str, Any]) -> int:
+    """Whole parts and tables come first, then kinds, with which options that only the old kind reads go."""
+    if isinstance(change[1], Settings | list | tuple):
+        return 0
+    return 1 if change[0].rpartition(".")[2] in ("kind", "pattern") else 2
 
 
 def _opened(table: str, value: Any) -> dict[str, Any]:
-    """Return a table to write into, of what stands there: a table, a name that is short for one, or "none"."""
+    """Return a table to write into, of what stands there: a part, a table, a name that is short for one, or "none"."""
+    if isinstance(value, Settings):
+        value = plain_value(value)
     if table in OPTIONAL and value == "none":
         return {}
     if table in PART_TABLES and isinstance(value, str):

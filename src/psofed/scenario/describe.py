@@ -84,22 +84,14 @@ def short_repr(value: Any, **defaults: Any) -> str:
     >>> Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     Scenario(num_clients=50, dimension=5, stepsize=0.1, attack=Gaussian(num_byzantine=15))
     """
-    texts = {name: _short_value(content) for name, content in changed_fields(value, **defaults).items()}
-    shown = [
-        f"{name}={text if len(text) <= _LONGEST or '(' in text[:20] else text[:_LONGEST] + '…'}"
-        for name, text in texts.items()
-    ]
-    return f"{type(value).__name__}({', '.join(shown)})"
-
-
-def changed_fields(value: Any, **defaults: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that differ from their defaults, or from those given."""
-    changed = {}
+    shown = []
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
         if field.repr and field.init and not _same(content, defaults.get(field.name, default_of(field))):
-            changed[field.name] = content
-    return changed
+            text = _short_value(content)
+            is_whole = len(text) <= _LONGEST or "(" in text[:20]
+            shown.append(f"{field.name}={text if is_whole else text[:_LONGEST] + '…'}")
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 def _short_value(content: Any) -> str:

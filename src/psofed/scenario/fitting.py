@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from psofed.common.errors import InvalidValueError
+from psofed.common.options import value_type
 from psofed.common.per_client import check_count
 from psofed.common.validation import check_integer
 from psofed.data.own_data import DataSource, OwnData
@@ -91,9 +92,10 @@ def _check_input_dimension(scenario: "Scenario") -> None:
 
 def _check_data_sizes(scenario: "Scenario") -> None:
     data, num_clients = scenario.data, scenario.num_clients
-    check_count("stepsize", scenario.stepsize, num_clients)
-    check_count("data.input_variance", data.input_variance, num_clients)
-    check_count("data.noise_variance", data.noise_variance, num_clients)
+    for settings in (scenario, data, *scenario.parts()):
+        for name, field in settings.options().items():
+            if value_type(field)[0] == "Uniform":
+                check_count(settings.full_name(name), getattr(settings, name), num_clients)
     if data.covariances is not None:
         shape = (len(data.covariances), len(data.covariances[0]))
         if shape != (num_clients, scenario.input_dimension):
@@ -116,8 +118,6 @@ def _check_attack(scenario: "Scenario") -> None:
 
 
 def _check_network(scenario: "Scenario") -> None:
-    if scenario.availability is not None:
-        scenario.availability.check(scenario.num_clients)
     if scenario.delay is None:
         return
     scenario.delay.check(scenario.iterations)

@@ -23,7 +23,7 @@ import numpy as np
 
 from psofed.common.numbers import finite_or_none
 from psofed.common.types import FloatArray
-from psofed.engine.compiling import compiled
+from psofed.engine.compiling import compiled, kernel_part
 from psofed.fleet.measured import table_samples
 from psofed.results import SimulationResult, estimate
 from psofed.results.metrics import BASELINE_TITLES
@@ -117,8 +117,9 @@ def lms_errors(
     # Errors w° − w of models that start from zero, as in the simulation's kernel.
     alone, pooled = np.tile(target, (clients, 1)), target.copy()
     for first, chunk in _chunks(samples, iterations):
-        part = out[:, first : first + _CHUNK]
-        _run_lms(chunk.inputs[..., 0], chunk.residuals[..., 0], stepsizes, alone, pooled, part[0], part[1])
+        _run_lms(
+            chunk.inputs[..., 0], chunk.residuals[..., 0], stepsizes, alone, pooled, out[:, first : first + _CHUNK]
+        )
     return out[0], out[1]
 
 
@@ -130,27 +131,30 @@ def _chunks(samples: "TableSamples", iterations: int) -> "Iterator[tuple[int, Ch
 
 @compiled
 def _run_lms(
-    inputs: FloatArray,
-    residuals: FloatArray,
-    stepsizes: FloatArray,
-    alone: FloatArray,
-    pooled: FloatArray,
-    alone_squares: FloatArray,
-    pooled_squares: FloatArray,
+    inputs: FloatArray, residuals: FloatArray, stepsizes: FloatArray, alone: FloatArray, pooled: FloatArray, out: Any
 ) -> None:
-    count, clients, dimension = inputs.shape
-    for n in range(count):
-        for k in range(clients):
-            own, common = residuals[n, k], residuals[n, k]
-            for i in range(dimension):
-                own += inputs[n, k, i] * alone[k, i]
-                common += inputs[n, k, i] * pooled[i]
-            alone_squares[n, k], pooled_squares[n, k] = own * own, common * common
-            for i in range(dimension):
-                alone[k, i] -= stepsizes[k] * own * inputs[n, k, i]
-        for k in range(clients):  # only now: targets of one moment may have a common cause
-            common = residuals[n, k]
-            for i in range(dimension):
-                common += inputs[n, k, i] * pooled[i]
-            for i in range(dimension):
-                pooled[i] -= stepsizes[k] * common * inputs[n, k, i]
+    """Write squared errors, alone and pooled, into ``out`` (2, T, K)."""
+    for n in range(inputs.shape[0]):
+        for k in range(inputs.shape[1]):
+            out[0, n, k] = _error(inputs[n, k], residuals[n, k], alone[k]) ** 2
+            out[1, n, k] = _error(inputs[n, k], residuals[n, k], pooled) ** 2
+            _step(inputs[n, k], residuals[n, k], stepsizes[k], alone[k])
+        for k in range(inputs.shape[1]):  # only now: targets of one moment may have a common cause
+            _step(inputs[n, k], residuals[n, k], stepsizes[k], pooled)
+
+
+@kernel_part
+def _error(x: FloatArray, residual: float, model: FloatArray) -> float:
+    """Return the prediction error of a model, which is held as an error too."""
+    error = residual
+    for i in range(x.size):
+        error += x[i] * model[i]
+    return error
+
+
+@kernel_part
+def _step(x: FloatArray, residual: float, stepsize: float, model: FloatArray) -> None:
+    """Let a model learn from a sample."""
+    error = _error(x, residual, model)
+    for i in range(x.size):
+        model[i] -= stepsize * error * x[i]

@@ -1,5 +1,6 @@
 """Monte Carlo: split the trials into blocks, run them on an executor, and combine the blocks in order."""
 
+import itertools
 import math
 import os
 import time
@@ -93,23 +94,20 @@ def run_trials(scenario: Scenario, settings: SimulationSettings, draws_rows: boo
     trials = first_stage(most, trials_with_attacks(scenario, tail))
     metric = metric_name(metrics[0]) if metrics else METRICS[0]
     stopping = Stopping(metric, float(settings.precision), most, STAGES if trials < most else 1)
-    stage = 0
-    while True:
+    for stage in itertools.count():
         result = replace(total.run_until(trials), stopping=stopping)
         if trials == most or result.margin <= stopping.precision:
-            return result
+            break
         trials = next_stage(stage, trials, result.margin / stopping.precision, most)
-        stage += 1
+    return result
 
 
 def check_covered(scenario: Scenario) -> None:
     """Refuse combinations that the algorithm cannot simulate, by name."""
     data = scenario.own_data  # refuses rows that are not loaded
-    drift = scenario.drift
+    drift, stream = scenario.drift, scenario.data.stream
     check_memory(scenario.learner, scenario.num_clients, scenario.dimension)
-    stream = scenario.data.stream
-    unstated = not stream.is_independent and stream.input_correlation() is None
-    if unstated and not scenario.is_linear:
+    if not (scenario.is_linear or stream.is_independent) and stream.input_correlation() is None:
         raise NotCoveredError(
             f'data.stream.kind = "{stream.kind}" does not state the covariance of its inputs (input_correlation); '
             "data.function needs it"
@@ -125,12 +123,12 @@ def check_covered(scenario: Scenario) -> None:
         raise NotCoveredError(
             f'defence.excluded_download = false needs clients with models; algorithm = "{algorithm.kind}" has none'
         )
-    for name, is_wanted in wanted.items():
-        if is_wanted and rule.has_root_data:
+    for name in (name for name, is_wanted in wanted.items() if is_wanted):
+        if rule.has_root_data:
             raise NotCoveredError(
                 f'aggregation = "{rule.kind}" draws root data from linear streams and cannot be combined with {name}'
             )
-        if is_wanted and not algorithm.holds_models:
+        if not algorithm.holds_models:
             raise NotCoveredError(f'algorithm = "{algorithm.kind}" cannot be combined with {name}; use "pso-fed"')
     if drift is not None:
         drift.check(scenario.iterations)
@@ -193,34 +191,31 @@ def cut_into_blocks(trials: int, first: int = 0) -> list[range]:
 
 def _run_blocks(job: Job, settings: SimulationSettings, blocks: list[range]) -> Iterator[Block]:
     """Yield the blocks' results in the order of their trials, with only a few in progress."""
-    executor, report = settings.executor, settings.progress
+    report = settings.progress or (lambda done, amount: None)
     threads = settings.threads or os.cpu_count() or 1
-    iterations, local, progress = job.scenario.iterations, executor is None, Progress()
-    amount, progress.done = iterations * settings.trials, iterations * blocks[0].start
+    iterations, local, progress = job.scenario.iterations, settings.executor is None, Progress()
+    amount, finished = iterations * settings.trials, iterations * blocks[0].start
+    progress.done = finished
     # A remote executor is kept busy with more, since results take their time to travel.
     window = 2 * threads if local else 8 * threads
     # Threads that have no block of their own share the clients of those there are.
     shared = max(1, threads // len(blocks)) if local else 1
     waiting = deque(blocks)
     running: deque[tuple[range, Future[Block]]] = deque()
-    finished = progress.done
-    with sending(executor, job.scenario.data.rows, threads, progress.stop) as submit:
+    with sending(settings.executor, job.scenario.data.rows, threads, progress.stop) as submit:
         while waiting or running:
             while waiting and len(running) < window:
                 trials = waiting.popleft()
-                future = submit(run_block, job, trials, progress if local else None, shared)
-                running.append((trials, future))
+                running.append((trials, submit(run_block, job, trials, progress if local else None, shared)))
             trials, future = running.popleft()
-            while True:
+            block = None
+            while block is None:
                 try:
                     block = future.result(timeout=0.1)
-                    break
                 except FutureTimeout:
-                    if report is not None:
-                        report(progress.done if local else finished, amount)
+                    report(progress.done if local else finished, amount)
             finished += iterations * len(trials)
-            if report is not None:
-                report(max(progress.done, finished), amount)
+            report(max(progress.done, finished), amount)
             yield block
 
 

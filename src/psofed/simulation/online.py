@@ -22,22 +22,11 @@ from psofed.scenario import Scenario, Selection
 _DIVERGED = 1e12
 
 
-def online_scenario(
-    num_clients: int,
-    dimension: int,
-    *,
-    num_shared: int | None = None,
-    num_participants: int | None = None,
-    **fields: Any,
-) -> Scenario:
-    """Return a scenario in which everything is shared and everybody takes part, unless said otherwise."""
-    return Scenario(
-        num_clients=num_clients,
-        dimension=dimension,
-        num_shared=dimension if num_shared is None else num_shared,
-        num_participants=num_clients if num_participants is None else num_participants,
-        **fields,
-    )
+def online_scenario(num_clients: int, dimension: int, **fields: Any) -> Scenario:
+    """Return a scenario in which everything is shared and everybody takes part, unless said otherwise (not None)."""
+    everything = {"num_shared": dimension, "num_participants": num_clients}
+    given = {name: value for name, value in fields.items() if value is not None}
+    return Scenario(num_clients=num_clients, dimension=dimension, **(everything | given))
 
 
 class OnlineFederation:
@@ -132,7 +121,7 @@ class OnlineFederation:
     def _advance(self, count: int, epochs: int) -> tuple[FloatArray, FloatArray]:
         """Return the models after `count` more iterations."""
         samples = TableSamples(self._inputs, self._targets, epochs, self.iteration)
-        run = self._run = self._run or _make_run(self.scenario, self.seed, samples)
+        run = self._run = self._run or Run(self.scenario, _no_fleet(self.scenario), self.seed, range(1), samples)
         run.samples = samples
         # Errors are measured from a target of zero: a model is minus its error.
         run.set_models(-self._models, -self._server)
@@ -142,16 +131,10 @@ class OnlineFederation:
         return -run.clients[:, :, 0], -run.server[0]
 
 
-def _make_run(scenario: Scenario, seed: int, samples: TableSamples) -> Run:
-    clients, dimension = scenario.num_clients, scenario.dimension
-    fleet = Fleet(
-        target=np.zeros(dimension),
-        input_variance=np.ones(clients),
-        noise_variance=np.zeros(clients),
-        correlation=0.0,
-        explicit_covariances=None,
-    )
-    return Run(scenario, fleet, seed, range(1), samples)
+def _no_fleet(scenario: Scenario) -> Fleet:
+    """Return a fleet with a target of zero, of which nothing else is used: samples are given."""
+    ones, zeros = np.ones(scenario.num_clients), np.zeros(scenario.num_clients)
+    return Fleet(np.zeros(scenario.dimension), ones, zeros, correlation=0.0, explicit_covariances=None)
 
 
 class RowFederation:
@@ -200,13 +183,9 @@ class RowFederation:
     ) -> None:
         self.clients: dict[str, int] = {name: k for k, name in enumerate(clients)}
         self._intercept = math.sqrt((stepsize if intercept_stepsize is None else intercept_stepsize) / stepsize)
-        self._options: dict[str, Any] = {
-            "num_shared": num_shared,
-            "num_participants": num_participants,
-            "stepsize": stepsize,
-            "aggregation": aggregation,
-            "selection": Selection(pattern=pattern, coordinated=coordinated),
-        }
+        selection = Selection(pattern=pattern, coordinated=coordinated)
+        self._options: dict[str, Any] = {"stepsize": stepsize, "aggregation": aggregation, "selection": selection}
+        self._options |= {"num_shared": num_shared, "num_participants": num_participants}
         self._seed = seed
         self._features: dict[str, int] = {}
         self._learning: OnlineFederation | None = None

@@ -51,17 +51,11 @@ def check_covered(model: "TheoryModel") -> None:
         By name and with the reason.
     """
     scenario = model.scenario
-    _refuse(
-        itertools.chain(
-            _of_iteration(scenario), _of_server_models(scenario), _of_learning(scenario, model.theory),
-            _of_availability(scenario), _of_delay(scenario), _of_links(scenario), _of_statistics(model),
-            _of_papers_theory(model), _of_attack(model),
-        )
+    checks = itertools.chain(
+        _of_iteration(scenario), _of_server_models(scenario), _of_learning(scenario, model.theory),
+        _of_availability(scenario), _of_delay(scenario), _of_links(scenario), _of_statistics(model),
+        _of_papers_theory(model), _of_attack(model),
     )  # fmt: skip
-
-
-def _refuse(checks: Checks) -> None:
-    """Raise the first reason whose condition holds."""
     for condition, reason in checks:
         if condition:
             raise NotCoveredError(reason)
@@ -244,10 +238,8 @@ def beyond_paper(scenario: Scenario) -> str:
 
 def _of_attack(model: "TheoryModel") -> Checks:
     """Check the attacks."""
-    attack, poisoning = (
-        f'attack.kind = "{_kind(model.scenario.attack)}"',
-        any(one.is_poisoning for one in model.attacks),
-    )
+    attack = f'attack.kind = "{_kind(model.scenario.attack)}"'
+    poisoning = any(one.is_poisoning for one in model.attacks)
     only_echoes = all((one.upload.own, one.upload.server) == (0.0, 1.0) for one in model.attacks)
     yield (
         only_echoes and np.all(model.attack_chance == 1.0),

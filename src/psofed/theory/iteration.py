@@ -171,13 +171,15 @@ class Iteration:
     def uploads(self, moments: Moments, sources: Sources) -> UploadMoments:
         """Return the moments after learning and selection, before the exchange."""
         products = float(sources.direction) * self.law.products
-        second, means = self._different_clients(moments, products)
-        learned, cross = self._learn(moments, products, sources), self._met(moments, products)
+        pairs, learned = self._different_clients(moments, products), self._learn(moments, products, sources)
+        cross = self._met(moments, products)
         if self.entries.shift:  # entries are named by their place in the moving window
-            second, means, learned, cross = map(self._moved, (second, means, learned, cross))
-        zz, dz, dd = self._select(second, means, products, learned, cross, sources)
+            pairs, learned, cross = map(self._moved, (pairs, learned, cross))
+        wide, shape = self.blocks * self._block, (self._rows, self.blocks, self._block)
+        second = np.ascontiguousarray(pairs[:, :wide, :wide]).reshape(*shape, *shape[1:])
         self._add_common_noise(second, sources.attack)
-        return UploadMoments(second, means, zz, dz, dd, self.law.groups.copies)
+        means = pairs[:, :wide, wide:].reshape(*shape, self._constants)
+        return UploadMoments(second, means, *self._select(pairs, learned, cross, sources), self.law.groups.copies)
 
     def _moved(self, array: FloatArray) -> FloatArray:
         apart = array.reshape(self.sets, self.entries.size, *array.shape[1:])
@@ -196,25 +198,18 @@ class Iteration:
         distance = self._moved(distance) if self.entries.shift else distance
         return np.asarray((distance * shared).sum(axis=(0, 2)) / shared.sum(axis=(0, 2)))
 
-    def _different_clients(self, moments: Moments, products: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """N = Σ_q λ_q X_q M X_qᵀ over the blocks (G, z, δ), and its products with the constants."""
-        entries, wide, count = self._rows, self.blocks * self._block, self._constants
-        flat = moments.second.reshape(entries, wide, wide)
-        if count:
-            extended = np.empty((entries, wide + count, wide + count))
-            extended[:, :wide, :wide] = flat
-            extended[:, :wide, wide:] = moments.means.reshape(entries, wide, count)
-            extended[:, wide:, :wide] = extended[:, :wide, wide:].swapaxes(1, 2)
-            extended[:, wide:, wide:] = products
-            flat = extended
-        total = np.zeros_like(flat)
+    def _different_clients(self, moments: Moments, products: FloatArray) -> FloatArray:
+        """N = Σ_q λ_q X_q M X_qᵀ over the rows of (G, z, δ, constants), (E, rows, rows)."""
+        wide = self.blocks * self._block
+        pairs = np.empty((self._rows, wide + self._constants, wide + self._constants))
+        pairs[:, :wide, :wide] = moments.second.reshape(self._rows, wide, wide)
+        pairs[:, :wide, wide:] = moments.means.reshape(self._rows, wide, self._constants)
+        pairs[:, wide:, :wide] = pairs[:, :wide, wide:].mT
+        pairs[:, wide:, wide:] = products
+        total = np.zeros_like(pairs)
         for weight, matrix in self._terms:
-            total += weight * _both_sides(matrix, flat)
-        shape = (entries, self.blocks, self._block)
-        return (
-            np.ascontiguousarray(total[:, :wide, :wide]).reshape(*shape, *shape[1:]),
-            total[:, :wide, wide:].reshape(*shape, count),
-        )
+            total += weight * _both_sides(matrix, pairs)
+        return total
 
     def _learn(self, moments: Moments, products: FloatArray, sources: Sources) -> FloatArray:
         """E[z zᵀ] of one client that has kept, taken, or stands still: (E, 3, n, d, d)."""
@@ -249,25 +244,15 @@ class Iteration:
         return np.concatenate([met, np.broadcast_to(fixed, (*met.shape[:3], self._constants, d))], axis=3)
 
     def _select(
-        self,
-        second: FloatArray,
-        means: FloatArray,
-        products: FloatArray,
-        learned: FloatArray,
-        cross: FloatArray,
-        sources: Sources,
+        self, pairs: FloatArray, learned: FloatArray, cross: FloatArray, sources: Sources
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """E[z zᵀ], E[δ zᵀ] and E[δ δᵀ] of one client, (E, n, d, d) each, averaged over its state."""
-        presence, wide = self.law.presence, self._models * self._block
+        presence, chances = self.law.presence, self.law.attacking
         factor = [weight[:, None, None] for weight in presence.mean]
         zz = factor[KEPT] * learned[:, KEPT] + factor[TAKEN] * learned[:, TAKEN] + factor[AWAY] * learned[:, AWAY]
-        shared = np.empty((len(second), wide + self._constants, wide + self._constants))  # E[y yᵀ]
-        shared[:, :wide, :wide] = second[:, : self._models, :, : self._models].reshape(len(second), wide, wide)
-        shared[:, :wide, wide:] = means[:, : self._models].reshape(len(second), wide, self._constants)
-        shared[:, wide:, :wide] = shared[:, :wide, wide:].mT
-        shared[:, wide:, wide:] = products
-        chances, matrices, live = self._upload_matrices
-        shared, cross = shared[:, live][:, :, live], cross[..., live, :]
+        matrices, used = self._upload_matrices
+        fixed = np.r_[: self._models * self._block, self.blocks * self._block : pairs.shape[1]][used]  # rows of pairs
+        shared, cross = pairs[:, fixed][:, :, fixed], cross[..., used, :]  # E[y yᵀ] and E[y zᵀ]
         dz: FloatArray | float = 0.0
         dd: FloatArray | float = 0.0
         for state in (KEPT, TAKEN):
@@ -288,70 +273,65 @@ class Iteration:
         return zz, np.asarray(weight * dz), np.asarray(weight**2 * square)
 
     @cached_property
-    def _upload_matrices(self) -> tuple[FloatArray, list[tuple[FloatArray, FloatArray]], NDArray[np.intp]]:
-        """Chances (2, n), A (n, 1, 1) and the matrix of y = (G, constants) (n, d, ·) of honest and attacked uploads.
+    def _upload_matrices(self) -> tuple[list[tuple[FloatArray, FloatArray]], NDArray[np.intp]]:
+        """A (n, 1, 1) and the matrix of y = (G, constants) (n, d, ·) of honest and attacked uploads.
 
         Only the rows of y that any upload depends on are kept: their indices are returned, too.
         """
         own, server, constant = self.law.upload
         d, wide = self._block, self._models * self._block
-        eye, matrices = np.eye(d), []
-        for t in (0, 1):
-            matrix = np.zeros((self._groups, d, wide + self._constants))
-            matrix[:, :, wide - d : wide] -= eye
-            matrix[:, :, :d] += server[t][:, None, None] * eye
-            matrix[:, :, wide:] = constant[t]
-            matrices.append(matrix)
-        live = np.flatnonzero(np.any(np.stack(matrices), axis=(0, 1, 2)))
-        kept = [(own[t][:, None, None], matrices[t][:, :, live]) for t in (0, 1)]
-        return self.law.attacking, kept, live
+        eye = np.eye(d)
+        matrices = np.zeros((2, self._groups, d, wide + self._constants))
+        matrices[..., wide - d : wide] -= eye
+        matrices[..., :d] += server[..., None, None] * eye
+        matrices[..., wide:] = constant
+        used = np.flatnonzero(np.any(matrices, axis=(0, 1, 2)))
+        return [(own[t][:, None, None], matrices[t][:, :, used]) for t in (0, 1)], used
 
     def _add_common_noise(self, second: FloatArray, attack: float) -> None:
         """Add the noise that attackers share to E[δ_k δ_lᵀ] of two of them."""
         presence, first = self.law.presence, self._models + self._groups
-        for noise in self.law.common_noise:
-            weight = presence.mean[3] + presence.mean[4]
-            sent = np.outer(weight, weight)
-            for strength, vector in presence.swings:
-                sent = sent + strength * np.outer(vector[3] + vector[4], vector[3] + vector[4])
-            both = noise.pair_factor * np.outer(noise.chance, noise.chance) * sent
-            scale = attack * self.law.delay_weight**2
-            second[:, first:, :, first:] += scale * both[:, None, :, None] * noise.covariance[:, None]
+        sent = np.zeros((self._groups, self._groups))
+        for strength, vector in ((1.0, presence.mean), *presence.swings):
+            weight = vector[3] + vector[4]
+            sent += strength * np.outer(weight, weight)
+        for covariance, both in self.law.common_noise:
+            scale = attack * self.law.delay_weight**2 * both * sent
+            second[:, first:, :, first:] += scale[:, None, :, None] * covariance[:, None]
 
     # The matrices X_q
 
     def _make_terms(self) -> list[tuple[float, FloatArray | sparse.csr_array]]:
-        law = self.law
-        own, server, constant = law.upload
-        chances = law.attacking
-        uploads = [(1.0, *((_per_state(chances, part) * part).sum(axis=0) for part in (own, server, constant)))]
+        law, parts = self.law, self.law.upload
+        uploads = [(1.0, *((_per_state(law.attacking, part) * part).sum(axis=0) for part in parts), 1.0)]
         if law.attack_covariance:
-            uploads.append((law.attack_covariance, *(part[1] - part[0] for part in (own, server, constant))))
-        presences = [(1.0, law.presence.mean), *law.presence.swings]
+            uploads.append((law.attack_covariance, *(part[1] - part[0] for part in parts), 0.0))
+        learnings = [(*term, float(index == 0)) for index, term in enumerate(law.learning)]
         terms = []
-        for (p, presence), (s, learning), (u, upload) in itertools.product(
-            enumerate(presences), enumerate(law.learning), enumerate(uploads)
+        for presence, learning, upload in itertools.product(
+            [(1.0, law.presence.mean), *law.presence.swings], learnings, uploads
         ):
-            if s and u:  # an attack poisons samples or changes uploads, never both
-                continue
-            matrix = self._matrix(presence[1], learning[1:], upload[1:], p + s + u == 0, s == 0, u == 0)
-            terms.append((presence[0] * learning[0] * upload[0], matrix))
+            if learning[-1] or upload[-1]:  # an attack poisons samples or changes uploads, never both
+                matrix = self._matrix(presence[1], learning[1:], upload[1:])
+                if not terms:  # the mean leaves server models and constants as they are
+                    fixed = np.r_[: self._models * self._block, self.blocks * self._block : len(matrix)]
+                    matrix[fixed, fixed] = 1.0
+                matrix = sparse.csr_array(matrix) if len(matrix) > _DENSE else matrix
+                terms.append((presence[0] * learning[0] * upload[0], matrix))
         return terms
 
     def _matrix(
         self,
         presence: FloatArray,
-        learning: tuple[FloatArray, ...],
-        upload: tuple[FloatArray, ...],
-        is_mean: bool,
-        learns_on_average: bool,
-        uploads_on_average: bool,
-    ) -> FloatArray | sparse.csr_array:
-        """Return X for given moments of presence, learning and upload: rows (G, z, δ, constants).
+        learning: tuple[FloatArray, FloatArray, float],
+        upload: tuple[FloatArray, FloatArray, FloatArray, float],
+    ) -> FloatArray:
+        """Return the rows z and δ of X for given moments of presence, learning and upload.
 
-        A deviation of learning from its mean leaves out what does not learn, one of uploads what is not uploaded.
+        The last number of learning and of upload is 1 for means and 0 for deviations from them, which leave out
+        what does not learn and what is not uploaded.
         """
-        (step, push), (own, server, constant) = learning, upload
+        (step, push, learns), (own, server, constant, sends) = learning, upload
         models, n, d, count, beta = (self._models, self._groups, self._block, self._constants, self.law.delay_weight)
         eye, k = np.eye(d), np.arange(n)
         blocks = np.zeros((self.blocks, d, self.blocks, d))
@@ -359,28 +339,21 @@ class Iteration:
         z, delta, last = models + k, models + n + k, models - 1
         for state in (KEPT, TAKEN):
             column = models + state * n + k
-            if uploads_on_average:
-                blocks[z, :, column] += presence[state][:, None, None] * step
-                fixed[z] += presence[state][:, None, None] * push
+            learned = (sends * presence[state])[:, None, None]
+            blocks[z, :, column] += learned * step
+            fixed[z] += learned * push
             weight = (beta * own * presence[3 + state])[:, None, None]
             blocks[delta, :, column] += weight * step
             fixed[delta] += weight * push
-        if learns_on_average:
-            if uploads_on_average:
-                blocks[z, :, models + k] += presence[AWAY][:, None, None] * eye
-                blocks[delta, :, last] -= (beta * (presence[3] + presence[4]))[:, None, None] * eye
-            weight = beta * (presence[3] + presence[4])
-            blocks[delta, :, 0] += (weight * server)[:, None, None] * eye
-            fixed[delta] += weight[:, None, None] * constant
-        if is_mean:
-            for model in range(models):
-                blocks[model, :, model] = eye
+        blocks[z, :, models + k] += (sends * learns * presence[AWAY])[:, None, None] * eye
+        weight = (learns * beta * (presence[3] + presence[4]))[:, None, None]
+        blocks[delta, :, last] -= sends * weight * eye
+        blocks[delta, :, 0] += weight * server[:, None, None] * eye
+        fixed[delta] += weight * constant
         wide = self.blocks * d
         matrix = np.zeros((wide + count, wide + count))
         matrix[:wide, :wide], matrix[:wide, wide:] = blocks.reshape(wide, wide), fixed.reshape(wide, count)
-        if is_mean:
-            matrix[wide:, wide:] = np.eye(count)
-        return sparse.csr_array(matrix) if len(matrix) > _DENSE else matrix
+        return matrix
 
     # Answers
 

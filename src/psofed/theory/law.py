@@ -66,15 +66,6 @@ class SampleLaw:
     fourth_factor: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class CommonNoise:
-    """Noise that all attackers of one kind share: E[noise noiseᵀ], (d, d), in the uploads that are attacked."""
-
-    covariance: FloatArray
-    chance: FloatArray
-    pair_factor: float
-
-
 class Law:
     """The laws of learning and uploading at one stepsize.
 
@@ -301,17 +292,15 @@ class Law:
         return matrix if self.block > 1 else np.full((1, 1), np.trace(matrix) / size)
 
     @cached_property
-    def common_noise(self) -> list[CommonNoise]:
-        """Noise that attackers share."""
-        return [
-            CommonNoise(
-                self._covariance(attack.upload.common_variance),
-                np.where(member, self.groups.chance, 0.0),
-                attack.pair_factor,
-            )
-            for attack, member in self._affine
-            if np.any(attack.upload.common_variance)
-        ]
+    def common_noise(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Noise that attackers share: its covariance (d, d), and E[t_k t_l] of two of them (n, n)."""
+        noises = []
+        for attack, member in self._affine:
+            if np.any(attack.upload.common_variance):
+                chance = np.where(member, self.groups.chance, 0.0)
+                both = attack.pair_factor * np.outer(chance, chance)
+                noises.append((self._covariance(attack.upload.common_variance), both))
+        return noises
 
     @property
     def delay(self) -> int:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.types import FloatArray
+from psofed.theory.presence import TAKEN
 
 
 class UploadMoments(NamedTuple):
@@ -95,6 +96,31 @@ class UploadSum(NamedTuple):
     means: FloatArray
 
 
+class MaskMoments(NamedTuple):
+    """Moments of the masks S of σ and S_k of the downloads, where the uploads in σ may be masked already.
+
+    Attributes
+    ----------
+    up, down : array (E, d), (E, 1 or n, d)
+        E[S(i)] and E[S_k(i)].
+    up_up : array (E, d, d)
+        E[S(i) S(j)].
+    up_down : array (E, d, 1 or n, d)
+        E[S(i) S_k(j)].
+    down_down : array (E, 1 or n, d, 1 or n, d)
+        E[S_k(i) S_l(j)] of two different clients.
+    same : array (E, 1 or n, d, d)
+        E[S_k(i) S_k(j)].
+    """
+
+    up: FloatArray
+    down: FloatArray
+    up_up: FloatArray
+    up_down: FloatArray
+    down_down: FloatArray
+    same: FloatArray
+
+
 class MaskLaw(ABC):
     """Moments of the masks of one exchange."""
 
@@ -130,8 +156,9 @@ class CommonMask(MaskLaw):
 
     def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
-        pair = self.q[:, None, :, None, :]
-        return _download(uploads, summed(uploads), self.p[:, None], pair, self.q[:, None])
+        q = self.q[:, :, None]
+        masks = MaskMoments(self.p, self.shared, self.q, q, q[:, None], self.q[:, None])
+        return _download(uploads, summed(uploads), masks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,11 +180,11 @@ class KnownMasks(MaskLaw):
 
     def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
-        one = np.ones((*self.masks.shape[::2],))[:, None]
-        single = np.concatenate([one, self.masks], axis=1)
-        pair = single[:, :, :, None, None] * single[:, None, None]
-        own = self.masks[..., None] * self.masks[:, :, None]
-        return _download(uploads, summed(uploads, self.masks), single, pair, own)
+        down, one = self.masks, np.ones_like(self.masks[:, 0])
+        up_down = np.broadcast_to(down[:, None], (len(down), down.shape[2], *down.shape[1:]))
+        between, same = down[..., None, None] * down[:, None, None], down[..., None] * down[:, :, None]
+        masks = MaskMoments(one, down, one[:, None] * one[..., None], up_down, between, same)
+        return _download(uploads, summed(uploads, down), masks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,38 +210,35 @@ class FreshMasks(MaskLaw):
 
     def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
-        n, p = uploads.copies.size, self.p
-        between = self.q if self.is_common else np.full_like(self.q, p * p)  # of two clients
-        total = _masked_sum(uploads, p, self.q, between)
-        single = np.concatenate([np.ones((1, 1, 1)), np.full((1, n, 1), p)], axis=1)
-        pair = np.empty((1, 1 + n, self.q.shape[-1], 1 + n, self.q.shape[-1]))
-        pair[...] = between[:, None, :, None]
-        pair[:, 0], pair[:, :, :, 0] = p, p
-        pair[:, 0, :, 0] = 1.0
-        return _download(uploads, total, single, pair, self.q[:, None])
+        p, q = self.p, self.q
+        between = q if self.is_common else np.full_like(q, p * p)  # of two clients
+        total, pulls = summed(uploads), np.einsum("k,ekij->eij", uploads.copies, uploads.dd)
+        square = between * total.square + (q - between) * pulls
+        total = UploadSum(p * total.before, square, p * total.means)
+        masks = MaskMoments(
+            np.ones_like(q[:, 0]), self.shared, np.ones_like(q), np.full_like(q, p)[:, :, None],
+            between[:, None, :, None], q[:, None],
+        )  # fmt: skip
+        return _download(uploads, total, masks)
 
 
 @dataclass(frozen=True, eq=False)
 class OwnMasks(MaskLaw):
-    """A random mask for each client, independent of all others.
+    """A random mask for each client, independent of all others: fresh masks, but for what meets itself.
 
     Split S_k = p + ξ_k. An expectation survives only where each ξ_k meets itself: E[ξ(i)²] = κ₀ = p − p²,
-    E[ξ(i) ξ(j)] = κ = q − p², E[ξ(i) ξ(j)²] = (1 − 2p) κ. With L > 0, ξ_k meets itself in g' and taken_k alone. With
-    L = 0 also in x = g' = e + Σ_m ξ_m δ_m, e = G + p Σ_m δ_m. Then, with
+    E[ξ(i) ξ(j)] = κ = q − p², E[ξ(i) ξ(j)²] = (1 − 2p) κ. With L > 0, ξ_k meets itself in g' and taken_k alone, which
+    adds κ E[δ_l (G_1 − z_l)ᵀ] to E[g' taken_lᵀ]. With L = 0 also in x = g' = e + Σ_m ξ_m δ_m, e = G + p Σ_m δ_m. With
 
-        A_l = E[g' z_lᵀ],   B_kl = E[δ_k z_lᵀ],   Δ_l = E[δ_l δ_lᵀ],   Γ_l = E[δ_l eᵀ],   Z_kl = E[δ_k δ_lᵀ],
-        T   = E[g' g'ᵀ] = E[e eᵀ] + κ Σ_m Δ_m,
-        Ξ_l = E[ξ_l(j) g'(i) g'(j)] = κ Γ_l + κ₀ Γ_lᵀ + (1 − 2p) κ Δ_l,
+        B_kl = E[δ_k z_lᵀ],   Δ_l = E[δ_l δ_lᵀ],   Γ_l = E[δ_l eᵀ],   Z_kl = E[δ_k δ_lᵀ],
+        Ξ_l  = E[ξ_l(j) g'(i) g'(j)] = κ Γ_l + κ₀ Γ_lᵀ + (1 − 2p) κ Δ_l,
 
-    the moments after the exchange are
+    the moments of fresh masks then gain
 
-        E[g' taken_lᵀ]      = (1 − p) A_l − κ B_ll + p T + Ξ_l
-        E[taken_k kept_lᵀ]  = (1 − p) E[z_k z_lᵀ] + p A_l + κ₀ B_kl
-        E[taken_k taken_lᵀ] = (1 − p)² E[z_k z_lᵀ] + X_kl + X_lkᵀ + p² T + κ₀² Z_kl + κ² Z_lk
-        X_kl                = (1 − p)(p A_l + κ₀ B_kl) + p (Ξ_l − κ B_ll)
-        E[taken_l taken_lᵀ] = (1 − 2p + q) E[z_l z_lᵀ] + N_l + N_lᵀ
-                              + q (E[e eᵀ] + (1 − p)(Γ_l + Γ_lᵀ) + (1 − p)² Δ_l + κ Σ_{m≠l} Δ_m)
-        N_l                 = (p − q) A_l + (κ₀ − q (1 − p)) B_ll.
+        E[g' taken_lᵀ]      + Ξ_l − κ B_ll
+        E[taken_k kept_lᵀ]  + κ₀ B_kl
+        E[taken_k taken_lᵀ] + X_kl + X_lkᵀ + κ₀² Z_kl + κ² Z_lk,    X_kl = (1 − p) κ₀ B_kl + p (Ξ_l − κ B_ll)
+        E[taken_l taken_lᵀ] + N_l + N_lᵀ + q ((1 − p)² − κ) Δ_l,     N_l = (κ₀ − q (1 − p)) B_ll + q (1 − p) Γ_l.
 
     Parameters
     ----------
@@ -232,57 +256,30 @@ class OwnMasks(MaskLaw):
 
     def exchange(self, uploads: UploadMoments) -> Exchanged:
         """Return the moments after upload and next download."""
-        return self._delayed(uploads) if uploads.delay else self._at_once(uploads)
-
-    def _delayed(self, uploads: UploadMoments) -> Exchanged:
-        exchanged = FreshMasks(self.p, self.q, is_common=False).exchange(uploads)
-        last, n, second = uploads.delay, uploads.copies.size, exchanged.second
-        taken = slice(last + 1 + n, None)
-        met = uploads.second[:, uploads.delta, :, 1] - uploads.dz  # E[δ_l (G_1 − z_l)ᵀ]
-        again = (self.q - self.p**2)[:, None] * met
-        second[:, last, :, taken] += again.transpose(0, 2, 1, 3)
-        second[:, taken, :, last] += again.transpose(0, 1, 3, 2)
-        return exchanged
-
-    def _at_once(self, uploads: UploadMoments) -> Exchanged:
-        p, q, n = self.p, self.q, uploads.copies.size
+        second, means, own = exchanged = FreshMasks(self.p, self.q, is_common=False).exchange(uploads)
+        p, q, last = self.p, self.q[:, None], uploads.delay
         k0, k = p - p * p, q - p * p
-        k_own, z, delta = k[:, None], uploads.z, uploads.delta
-        second, dz, Delta = uploads.second, uploads.dz, uploads.dd
-        total = summed(uploads)
-        server, pulls = second[:, 0, :, 0], np.einsum("k,ekij->eij", uploads.copies, Delta)
-        toward = total.before[:, :, 0]  # E[Σδ gᵀ]
-        ee = server + p * (toward + toward.mT) + p * p * total.square
-        T = ee + k * pulls
-        new = second[:, 0, :, uploads.before] + p * total.before  # E[g' yᵀ], (E, d, blocks, d)
-        A = new[:, :, z].transpose(0, 2, 1, 3)
-        met = _weigh(uploads.copies, second[:, delta, :, delta]).transpose(0, 2, 3, 1)  # E[δ_l Σδᵀ], l in group l
-        met = met + Delta - _same(second[:, delta, :, delta])
-        Gamma = second[:, delta, :, 0] + p * met
-        Xi = k_own * Gamma + k0 * Gamma.mT + (1.0 - 2.0 * p) * k_own * Delta
-        N = (p - q)[:, None] * A + (k0 - q * (1.0 - p))[:, None] * dz
-        served = ee[:, None] + (1.0 - p) * (Gamma + Gamma.mT) + (1.0 - p) ** 2 * Delta
-        served = served + k_own * (pulls[:, None] - Delta)
-        own = (1.0 - 2.0 * p + q)[:, None] * uploads.zz + N + N.mT + q[:, None] * served
-        Y, B, Z = second[:, z, :, z], second[:, delta, :, z], second[:, delta, :, delta]
-        half = (1.0 - p) * (p * new[:, None, :, z] + k0 * B) + p * _as_row(Xi - k_own * dz)[:, None]
-        both = (1.0 - p) ** 2 * Y + half + half.transpose(0, 3, 4, 1, 2) + p * p * T[:, None, :, None]
-        both = both + k0**2 * Z + k[:, None, :, None] ** 2 * Z.swapaxes(1, 3)
-        blocks = 1 + 2 * n
-        result = np.empty((len(second), blocks, second.shape[2], blocks, second.shape[2]))
-        kept, taken = slice(1, 1 + n), slice(1 + n, blocks)
-        result[:, 0, :, 0] = T
-        result[:, kept, :, kept], result[:, taken, :, taken] = Y, both
-        _put(result, slice(0, 1), kept, new[:, None, :, z])
-        met_taken = (1.0 - p) * A - k_own * dz + p * T[:, None] + Xi
-        _put(result, slice(0, 1), taken, _as_row(met_taken)[:, None])
-        _put(result, taken, kept, (1.0 - p) * Y + p * new[:, None, :, z] + k0 * B)
-        means = uploads.means
-        g_mean = (means[:, 0] + p * total.means)[:, None]
-        taken_mean = (1.0 - p) * means[:, z] + p * g_mean + k0 * means[:, delta]
-        return Exchanged(
-            result, np.concatenate([g_mean, means[:, z], taken_mean], axis=1), np.stack([uploads.zz, own], axis=1)
-        )
+        kept, taken = uploads.z, slice(uploads.z.stop, None)
+        if last:
+            toward = k * (uploads.second[:, uploads.delta, :, 1] - uploads.dz)
+            _add(second, slice(last, last + 1), taken, _as_row(toward)[:, None])
+            return exchanged
+        rows = uploads.second[:, uploads.delta]
+        B, Z = rows[:, :, :, uploads.z], rows[:, :, :, uploads.delta]
+        # E[δ_l Σδᵀ] of a client l in group l
+        met = _weigh(uploads.copies, Z.transpose(0, 3, 4, 1, 2)).transpose(0, 2, 3, 1) + uploads.dd - _same(Z)
+        Gamma = rows[:, :, :, 0] + p * met
+        Xi = k * Gamma + k0 * Gamma.mT + (1.0 - 2.0 * p) * k * uploads.dd
+        with_new = _as_row(Xi - k * uploads.dz)[:, None]
+        _add(second, slice(0, 1), taken, with_new)
+        _add(second, taken, kept, k0 * B)
+        half = (1.0 - p) * k0 * B + p * with_new
+        _add(second, taken, taken, half)
+        second[:, taken, :, taken] += k0**2 * Z + k[:, :, :, None] ** 2 * Z.swapaxes(1, 3)
+        N = (k0 - q * (1.0 - p)) * uploads.dz + q * (1.0 - p) * Gamma
+        own[:, TAKEN] += N + N.mT + q * ((1.0 - p) ** 2 - k) * uploads.dd
+        means[:, taken] += k0 * uploads.means[:, uploads.delta]
+        return exchanged
 
 
 def summed(uploads: UploadMoments, masks: FloatArray | None = None) -> UploadSum:
@@ -308,22 +305,8 @@ def summed(uploads: UploadMoments, masks: FloatArray | None = None) -> UploadSum
     return UploadSum(before, total, np.einsum("ekic,k->eic", means, weights))
 
 
-def _masked_sum(uploads: UploadMoments, p: float, q: FloatArray, between: FloatArray) -> UploadSum:
-    """Return the moments of Σ_k S_k δ_k for random masks: q of one client's, `between` of two clients' masks."""
-    total = summed(uploads)
-    pulls = np.einsum("k,ekij->eij", uploads.copies, uploads.dd)
-    square = between * total.square + (q - between) * pulls
-    return UploadSum(p * total.before, square, p * total.means)
-
-
-def _download(
-    uploads: UploadMoments, total: UploadSum, single: FloatArray, pair: FloatArray, own_pair: FloatArray
-) -> Exchanged:
-    """Return the moments after g' = G_L + Mσ and taken_k = z_k + M (x − z_k), for masks M of given moments.
-
-    `single` (E, 1 or 1 + n, d) are first moments of the masks of (σ, taken_1 …), `pair` (E, ·, d, ·, d) second ones of
-    two different blocks, `own_pair` (E, 1 or n, d, d) those of a client with itself.
-    """
+def _download(uploads: UploadMoments, total: UploadSum, masks: MaskMoments) -> Exchanged:
+    """Return the moments after g' = G_L + Sσ and taken_k = z_k + S_k (x − z_k)."""
     last, n, z = uploads.delay, uploads.copies.size, uploads.z
     entries, size = uploads.second.shape[0], uploads.second.shape[2]
     sigma = last + 1 + n
@@ -340,48 +323,39 @@ def _download(
     x = download(y)  # E[x yᵀ], (E, d, blocks, d)
     xx, xz = download(x.swapaxes(1, 2)).swapaxes(1, 2), x[:, :, z]
     xx = xx if last else np.ascontiguousarray(xx)
-    p_sum, p = single[:, 0], single[:, 1:] if single.shape[1] > 1 else single
-    q_sum, q_met = pair[:, 0, :, 0], pair[:, :1, :, 1:] if single.shape[1] > 1 else pair
-    q = pair[:, 1:, :, 1:] if single.shape[1] > 1 else pair
-    blocks = last + 1 + 2 * n
-    kept, taken = slice(last + 1, sigma), slice(sigma, blocks)
-    result = np.empty((entries, blocks, size, blocks, size))
-    # g' = G_L + Mσ, and the models on their way
-    new = y[:, last] + p_sum[..., None, None] * y[:, sigma]  # E[g' yᵀ]
+    up, down = masks.up[..., None, None], masks.down[..., None, None]
+    kept, taken = slice(last + 1, sigma), slice(sigma, sigma + n)
+    result = np.empty((entries, sigma + n, size, sigma + n, size))
+    # g' = G_L + Sσ, and the models on their way
+    new = y[:, last] + up * y[:, sigma]  # E[g' yᵀ]
     if last:
         result[:, :last, :, :last] = y[:, 1 : last + 1, :, 1 : last + 1]
         _put(result, slice(last, last + 1), slice(0, last), new[:, None, :, 1 : last + 1])
         _put(result, slice(0, last), kept, y[:, 1 : last + 1, :, z])
-    toward = p_sum[..., None] * y[:, sigma, :, last]
-    result[:, last, :, last] = y[:, last, :, last] + toward + toward.mT + q_sum * y[:, sigma, :, sigma]
+    toward = masks.up[..., None] * y[:, sigma, :, last]
+    result[:, last, :, last] = y[:, last, :, last] + toward + toward.mT + masks.up_up * y[:, sigma, :, sigma]
     _put(result, slice(last, last + 1), kept, new[:, None, :, z])
-    # taken_k = z_k + M (x − z_k)
+    # taken_k = z_k + S_k (x − z_k)
     change = x[:, None] - y[:, z]  # E[(x − z_k) yᵀ], (E, n, d, blocks, d)
-    weighted = p[..., None, None] * change
-    z_z = y[:, z, :, z]
-    half = weighted[:, :, :, z]
+    weighted = down * change
+    z_z, half = y[:, z, :, z], weighted[:, :, :, z]
     result[:, kept, :, kept] = z_z
     _put(result, taken, kept, z_z + half)
     square = (xx[:, None] - xz.transpose(0, 2, 3, 1))[:, :, :, None] - (xz[:, None] - z_z)
-    result[:, taken, :, taken] = z_z + half + half.transpose(0, 3, 4, 1, 2) + q * square
+    result[:, taken, :, taken] = z_z + half + half.transpose(0, 3, 4, 1, 2) + masks.down_down * square
     if last:
         _put(result, taken, slice(0, last), y[:, z, :, 1 : last + 1] + weighted[:, :, :, 1 : last + 1])
-    met = y[:, last, :, z] + _turned_row(weighted[:, :, :, last]) + p_sum[..., None, None] * y[:, sigma, :, z]
-    met = met + (q_met * change[:, None, :, :, sigma].transpose(0, 1, 4, 2, 3))[:, 0]
+    met = y[:, last, :, z] + weighted[:, :, :, last].transpose(0, 3, 1, 2) + up * y[:, sigma, :, z]
+    met = met + masks.up_down * change[:, :, :, sigma].transpose(0, 3, 1, 2)
     _put(result, slice(last, last + 1), taken, met[:, None])
-    g_mean = y_means[:, last] + p_sum[..., None] * y_means[:, sigma]
-    taken_means = y_means[:, z] + p[..., None] * (download(y_means)[:, None] - y_means[:, z])
+    g_mean = y_means[:, last] + masks.up[..., None] * y_means[:, sigma]
+    taken_means = y_means[:, z] + masks.down[..., None] * (download(y_means)[:, None] - y_means[:, z])
     means = np.concatenate([y_means[:, 1 : last + 1], g_mean[:, None], y_means[:, z], taken_means], axis=1)
-    p_row = np.broadcast_to(p, (len(p), n, size))[..., None]
-    p_column, z_x = p_row.mT, xz.transpose(0, 2, 1, 3)
-    own = (1.0 - p_row - p_column + own_pair) * uploads.zz + own_pair * xx[:, None]
-    own = own + (p_row - own_pair) * z_x + (p_column - own_pair) * z_x.mT
+    p_row = np.broadcast_to(masks.down, (len(masks.down), n, size))[..., None]
+    p_column, z_x, same = p_row.mT, xz.transpose(0, 2, 1, 3), masks.same
+    own = (1.0 - p_row - p_column + same) * uploads.zz + same * xx[:, None]
+    own = own + (p_row - same) * z_x + (p_column - same) * z_x.mT
     return Exchanged(result, means, np.stack([uploads.zz, own], axis=1))
-
-
-def _turned_row(blocks: FloatArray) -> FloatArray:
-    """Turn E[c_k gᵀ] (E, n, d, d) into E[g c_kᵀ] (E, d, n, d)."""
-    return blocks.transpose(0, 3, 1, 2)
 
 
 def _same(blocks: FloatArray) -> FloatArray:
@@ -404,3 +378,9 @@ def _put(second: FloatArray, rows: slice | NDArray[np.int64], columns: slice, bl
     """Write a block and its transpose."""
     second[:, rows, :, columns] = block
     second[:, columns, :, rows] = block.transpose(0, 3, 4, 1, 2)
+
+
+def _add(second: FloatArray, rows: slice, columns: slice, block: FloatArray) -> None:
+    """Add a block and its transpose."""
+    second[:, rows, :, columns] += block
+    second[:, columns, :, rows] += block.transpose(0, 3, 4, 1, 2)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from psofed.common.numbers import to_decibels
 from psofed.common.types import FloatArray
-from psofed.common.validation import check_choice
 
 if TYPE_CHECKING:
     from psofed.theory.model import TheoryModel
@@ -133,11 +132,6 @@ def metrics_of(model: "TheoryModel", excess: Value, server: Value, honest: Value
         variance * server + fleet.test_noise_variance,
         honest + honest_noise,
     )
-
-
-def check_metric(metric: str) -> None:
-    """Refuse an unknown metric."""
-    check_choice("metric", metric, tuple(METRICS))
 
 
 @dataclass(frozen=True)

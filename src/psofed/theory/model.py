@@ -266,8 +266,7 @@ class TheoryModel:
     @property
     def is_contraction(self) -> bool:
         """Whether uploads average honest models and samples are clean and Gaussian, as the paper's bounds assume."""
-        uploads = [one.upload for one in self.attacks if not one.is_poisoning]
-        honest = len(uploads) == len(self.attacks) and all((one.own, one.server) == (1.0, 0.0) for one in uploads)
+        honest = all((one.upload.own, one.upload.server) == (1.0, 0.0) and not one.is_poisoning for one in self.attacks)
         gaussian = self.fleet.fourth_moments is None
         return honest and gaussian and self.is_papers and self.scenario.algorithm.holds_models
 

@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from psofed.common.numbers import json_object
 from psofed.common.settings import takes
 from psofed.common.types import FloatArray
@@ -71,29 +69,24 @@ class Prediction(Reported):
         The paper's small-stepsize approximation.
     shared : Solver, optional
         The solver of a prediction that differs in the stepsize alone; see :meth:`at`.
-    known_stable : bool, optional
-        Whether the stepsize is stable, where that is known already.
     """
 
     scenario: Scenario
     theory: str = "exact"
     small_stepsize: bool = False
     shared: Solver | None = field(default=None, repr=False, compare=False)
-    known_stable: bool | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "solver"} | {"shared": None}
 
-    def at(self, stepsize: float, is_stable: bool | None = None) -> "Prediction":
+    def at(self, stepsize: float) -> "Prediction":
         """Predict the same scenario at another stepsize; what does not depend on the stepsize is computed once.
 
-        Stepsizes that differ between clients keep their proportions, and `stepsize` is their mean. `is_stable` says
-        whether the stepsize is, where that is known already.
+        Stepsizes that differ between clients keep their proportions, and `stepsize` is their mean.
         """
-        given: Any = self.scenario.stepsize
-        changed = stepsize if isinstance(given, float | int) else self.model.stepsizes(stepsize).tolist()
-        scenario = self.scenario.replace(stepsize=changed)
-        return replace(self, scenario=scenario, shared=self.solver, known_stable=is_stable)
+        is_common = isinstance(self.scenario.stepsize, float | int)
+        changed: Any = stepsize if is_common else self.model.stepsizes(stepsize).tolist()
+        return replace(self, scenario=self.scenario.replace(stepsize=changed), shared=self.solver)
 
     @cached_property
     def solver(self) -> Solver:
@@ -110,8 +103,6 @@ class Prediction(Reported):
     @cached_property
     def is_stable(self) -> bool:
         """Whether all second moments stay bounded."""
-        if self.known_stable is not None:
-            return self.known_stable
         check_stepsize(self.model, self.scenario.mean_stepsize)
         return self.solver.is_stable(self.scenario.mean_stepsize)
 
@@ -290,14 +281,10 @@ class Prediction(Reported):
         check_choice("table", table, ("steady_state", "curve"))
         if table == "curve":
             curve = self.learning_curve()
-            frames = [
-                pandas.DataFrame({"iteration": np.arange(values.size), "metric": metric, "value": values})
-                for metric in METRIC_TITLES
-                for values in [getattr(curve, metric)]
-            ]
-            return pandas.concat(frames, ignore_index=True)
-        values = self.metrics._asdict()
-        values |= {f"network_mse from {name}": value for name, value in asdict(self.terms).items()}
+            wide = pandas.DataFrame({metric: getattr(curve, metric) for metric in METRIC_TITLES})
+            return wide.rename_axis("iteration").reset_index().melt("iteration", var_name="metric")
+        terms = {f"network_mse from {name}": value for name, value in asdict(self.terms).items()}
+        values = self.metrics._asdict() | terms
         return pandas.DataFrame({"metric": list(values), "value": list(values.values())})
 
     def to_json(self) -> dict[str, Any]:

@@ -48,33 +48,34 @@ _WORTH_IT = 0.1
 
 def prediction_report(prediction: "Prediction", stepsizes: bool = True) -> Report:
     """Return the predicted steady state, what contributes to it, which stepsizes are stable, and the best one."""
-    scenario = prediction.scenario
-    notes = []
-    values = {title: getattr(prediction, metric) for metric, title in METRIC_TITLES.items()}
     rows: list[tuple[str, float | None, float]] = []
-    for title, value in values.items():
+    for metric, title in METRIC_TITLES.items():
+        value = getattr(prediction, metric)
         if not math.isnan(value):
             rows.append((title, value, value))
-        if title == METRIC_TITLES["network_mse"]:
-            rows += [(f"  {name}", _level(part), part) for name, part in _parts(prediction)]
+        if metric == "network_mse":
+            # What lowers the error, or adds nothing, has no level in dB.
+            rows += [(f"  {name}", part if part > 0 else None, part) for name, part in _parts(prediction)]
     columns = (
         Column(""),
         Column("steady state", Kind.LEVEL, infinite="unstable"),
         Column("linear", Kind.NUMBER, digits=5, infinite="∞"),
     )
-    table = Table("Steady state", columns, tuple(rows))
-    if prediction.is_stable:
-        sampling = prediction.steady_state.sampling_error
-        if sampling.server > 0:
-            notes.append(
-                "Averaged over a sample of the clients' offsets, with a standard error of "
-                f"{significant(sampling.excess, 2)} in network MSE and {significant(sampling.server, 2)} in server MSD."
-            )
+    tables, notes = [Table("Steady state", columns, tuple(rows))], assumptions(prediction.scenario)
+    if stepsizes:
+        tables.append(_stepsizes(prediction))
+    sampling = prediction.steady_state.sampling_error
+    if sampling.server > 0:
+        notes = (
+            "Averaged over a sample of the clients' offsets, with a standard error of "
+            f"{significant(sampling.excess, 2)} in network MSE and {significant(sampling.server, 2)} in server MSD.",
+            *notes,
+        )
     return Report(
         _prediction_headline(prediction),
-        f"{sentence_case(THEORY_TITLES[prediction.theory])}: {describe_scenario(scenario)}.",
-        (table, _stepsizes(prediction)) if stepsizes else (table,),
-        (*notes, *assumptions(scenario)),
+        f"{sentence_case(THEORY_TITLES[prediction.theory])}: {describe_scenario(prediction.scenario)}.",
+        tuple(tables),
+        notes,
         _prediction_step(prediction) if stepsizes or not prediction.is_stable else _check(prediction),
         prediction.chart,
     )
@@ -194,16 +195,9 @@ def _prediction_headline(prediction: "Prediction") -> str:
 
 
 def _parts(prediction: "Prediction") -> list[tuple[str, float]]:
-    return [
-        (TERM_TITLES[name], value)
-        for name, value in sorted(asdict(prediction.terms).items(), key=lambda item: list(TERM_TITLES).index(item[0]))
-        if value or name in ("noise", "data", "attack")
-    ]
-
-
-def _level(value: float) -> float | None:
-    # What lowers the error, or adds nothing, has no level in dB.
-    return value if value > 0 else None
+    values = asdict(prediction.terms)
+    always = ("noise", "data", "attack")
+    return [(title, values[name]) for name, title in TERM_TITLES.items() if values[name] or name in always]
 
 
 def _stepsizes(prediction: "Prediction") -> Table:
@@ -233,18 +227,16 @@ def _prediction_step(prediction: "Prediction") -> NextStep:
     if not isinstance(scenario.stepsize, float | int):
         return _check(prediction)
     stepsize = suggested_stepsize(prediction)
-    change = NextStep(
+    if prediction.is_stable:
+        if not prediction.optimal_stepsize or stepsize == scenario.mean_stepsize:
+            return _check(prediction)
+        if prediction.network_mse.decibels - prediction.at(stepsize).network_mse.decibels <= _WORTH_IT:
+            return _check(prediction)
+    return NextStep(
         "Try a better stepsize" if prediction.is_stable else "Try a stable stepsize",
         f"psofed.predict(scenario.replace(stepsize={stepsize:g}){theory_argument(prediction.theory)})",
         f"psofed predict FILE --set stepsize={stepsize:g}",
     )
-    if not prediction.is_stable:
-        return change
-    if prediction.optimal_stepsize and stepsize != scenario.mean_stepsize:
-        better = prediction.at(stepsize)
-        if to_decibels(prediction.network_mse) - to_decibels(better.network_mse) > _WORTH_IT:
-            return change
-    return _check(prediction)
 
 
 def _check(prediction: "Prediction") -> NextStep:

@@ -160,36 +160,31 @@ class Solver:
     def by_honesty(self) -> "Solver":
         """The solver that knows the honest clients' error."""
         model = self.model
-        return (
-            self if model.tells_honest else replace(self, model=replace(model, measured=model.fleet, by_honesty=True))
-        )
+        if model.tells_honest:
+            return self
+        return replace(self, model=replace(model, measured=model.fleet, by_honesty=True))
 
     def steady_state(self, stepsize: float) -> SteadyState:
         """Return the steady state by source, with its standard error where offsets are sampled; μ must be stable."""
         self.check_reach(stepsize)
-        if not self.model.is_sampled:
-            levels = self._by_source(stepsize, self._offsets(0))
-            self._check(levels)
+        offsets, is_sampled = self._offsets(_LARGEST_SAMPLE), self.model.is_sampled
+        levels = self._checked(self._by_source(stepsize, offsets[:_FIRST_SAMPLE] if is_sampled else offsets))
+        if offsets is None or not is_sampled:
             return SteadyState.of(levels.mean(axis=0))
-        offsets = self.model.windows.offsets(_LARGEST_SAMPLE)
         floor = np.array([float(self.model.fleet.noise_variance.mean()), 0.0])
-        count = _FIRST_SAMPLE
-        levels = self._by_source(stepsize, offsets[:count])
         while True:
-            self._check(levels)
             totals = levels.sum(axis=1)
             error = totals.std(axis=0, ddof=1) / np.sqrt(len(totals))
             if len(levels) == len(offsets) or np.all(error[:2] <= _WANTED * (totals.mean(axis=0)[:2] + floor)):
                 return SteadyState.of(levels.mean(axis=0), error)
             more = self._by_source(stepsize, offsets[len(levels) : 2 * len(levels)])
-            levels = np.concatenate([levels, more])
+            levels = np.concatenate([levels, self._checked(more)])
 
     def level(self, stepsize: float) -> Level:
         """Return all sources' levels at a stable stepsize; over few sets where offsets are sampled."""
         recursions = self.recursions(stepsize, self._offsets(_SEARCH_SAMPLE))
         levels = np.concatenate([recursion.steady_state(Sources())[0] for recursion in recursions])
-        self._check(levels[:, None])
-        return Level(*levels.mean(axis=0))
+        return Level(*self._checked(levels[:, None])[:, 0].mean(axis=0))
 
     def spectral_radius(self, stepsize: float, tolerance: float = 1e-8) -> float:
         """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
@@ -221,7 +216,7 @@ class Solver:
             for start in range(recursion.period if is_cyclic else 1):
                 levels = recursion.curve(iterations, start)
                 total, count = total + levels.sum(axis=1), count + levels.shape[1]
-        return np.asarray(total.T / count)
+        return np.asarray(self._checked(total[:, None] / count)[:, 0].T)
 
     def mean_level(self, stepsize: float, iterations: int) -> Level:
         """Mean levels over the learning curve at a stable stepsize, computed until it has settled."""
@@ -275,15 +270,18 @@ class Solver:
             levels[:, 1] = solve(attacked, Sources()) - levels.sum(axis=1)
         return levels
 
-    def _check(self, levels: FloatArray) -> None:
-        """Refuse levels (N, sources, 3) of a set of offsets that no error can have."""
-        totals, size = levels[..., :2].sum(axis=1), np.abs(levels[..., :2]).sum(axis=1)
+    def _checked(self, levels: FloatArray) -> FloatArray:
+        """Return levels (N, sources, 3); refuse those that no error can have."""
+        totals, sizes = levels.sum(axis=1), np.abs(levels).sum(axis=1)
+        totals[:, 2:] = np.nan_to_num(totals[:, 2:])  # honest clients may not be told apart
         floor = 1e-15 * float(self.model.fleet.target @ self.model.fleet.target)
-        if not np.all(totals >= -1e-8 * size - floor):
+        if not np.all(totals >= np.nan_to_num(-1e-8 * sizes) - floor):
+            excess, server, _ = totals.min(axis=0)
             raise ImpossibleResultError(
-                f"the theory predicts an excess MSE of {totals[:, 0].min():g} and a server MSD of "
-                f"{totals[:, 1].min():g} ({describe_scenario(self.model.scenario)})"
+                f"the theory predicts an excess MSE of {excess:g} and a server MSD of {server:g} "
+                f"({describe_scenario(self.model.scenario)})"
             )
+        return levels
 
     # Recursions
 

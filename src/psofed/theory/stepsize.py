@@ -14,17 +14,19 @@ from functools import cache
 from pathlib import Path
 
 from psofed.common.errors import NotCoveredError
+from psofed.common.validation import check_choice
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, check_metric, metrics_of
+from psofed.theory.metrics import METRICS, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
 
 EDGE = 0.97  # of the largest stable stepsize: the largest one that is tried
 AS_GOOD_AS_ZERO = 1e-5  # of the largest stable stepsize: below, the error has stopped falling with the stepsize
-_FAR, _CLOSE = 2.5, 1.6  # ratios of the stepsizes that are tried first, without and with a guess
+_FAR, _CLOSE = 2.5, 1.3  # ratios of the stepsizes that are tried first, without and with a guess
+_MOST_PARABOLAS = 40
 _DEEPEST = 13 * math.log(_FAR) - 1e-9  # below the limit, in logarithms: as good as zero
 
 
@@ -67,7 +69,7 @@ def optimal_stepsize(scenario: Scenario | str | Path, theory: str = "exact", met
     >>> 0.02 < optimal_stepsize(Scenario(num_clients=50, dimension=5, attack=attack)) < 0.06
     True
     """
-    check_metric(metric)
+    check_choice("metric", metric, tuple(METRICS))
     scenario = as_scenario(scenario)
     check_metric_covered(scenario, metric)
     solver = Solver(TheoryModel(scenario, theory, by_honesty=metric == "honest"))
@@ -93,6 +95,12 @@ class Aim:
     metric: str = "network"
     horizon: int | None = None
 
+    def best(self, limit: float, guess: float = 0.0) -> float:
+        """Return the stepsize below a `limit` with the lowest error; a `guess` of it saves time."""
+        model = self.solver.model
+        is_cheap = model.fleet.is_white and not model.is_sampled and self.horizon is None
+        return minimise(self.error, limit, 2e-5 if is_cheap else 5e-4, guess)
+
     def error(self, stepsize: float) -> float:
         """Return the error at a stable stepsize."""
         solver = self.solver
@@ -101,8 +109,6 @@ class Aim:
         else:
             # Over correlated inputs digits cost, and the minimum is flat.
             level = (solver if solver.model.fleet.is_white else solver.rough).level(stepsize)
-            if level.excess < 0.0 or level.server < 0.0:
-                return math.inf  # among sampled offsets, some diverge at this stepsize
         metrics = metrics_of(solver.model, level.excess, level.server, level.honest)
         error: float = getattr(metrics, METRICS[self.metric])
         if math.isnan(error) and not math.isnan(level.server):
@@ -120,8 +126,7 @@ def best_stepsize(solver: Solver, metric: str = "network") -> float:
             stable_range(solver)  # refuses where even the smallest stepsizes diverge
         return 0.0
     limit = stable_range(solver)
-    # Where offsets are sampled, the error is not known well enough for more.
-    best = minimise(Aim(solver, metric).error, limit, 1e-3 if model.is_sampled else 2e-5)
+    best = Aim(solver, metric).best(limit)
     return best if best > AS_GOOD_AS_ZERO * limit else 0.0
 
 
@@ -152,7 +157,8 @@ def stable_range(solver: Solver, tolerance: float = 1e-4) -> float:
 def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2e-5, guess: float = 0.0) -> float:
     """Minimise an error that falls, then rises, over stepsizes up to EDGE · `limit`, to a relative `tolerance`.
 
-    A `guess` of the best stepsize, where there is one, saves some of the search.
+    Each new stepsize is the vertex of the parabola, over the logarithm of the stepsize, through the three best ones so
+    far. A `guess` of the best stepsize, where there is one, saves some of the search.
 
     Examples
     --------
@@ -161,8 +167,6 @@ def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2
     >>> minimise(lambda mu: -mu, 1.0)
     0.97
     """
-    from scipy.optimize import minimize_scalar
-
     top, step = EDGE * limit, math.log(_CLOSE if guess > 0 else _FAR)
     at = cache(lambda x: error(top * math.exp(-x)))  # x ≥ 0: how far below, in logarithms
     # Walk down from the guess or the limit until the error rises, or up: small stepsizes are the slow ones to solve.
@@ -173,11 +177,32 @@ def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2
     if x >= _DEEPEST:
         return top * math.exp(-x)
     low, high = max(x - step, 0.0), x + step
-    if at(low) > at(x) < at(high):
-        options = {"xtol": tolerance / x}
-        return top * math.exp(-float(minimize_scalar(at, bracket=(low, x, high), options=options).x))
-    inside = float(minimize_scalar(at, bounds=(low, high), method="bounded", options={"xatol": tolerance}).x)
-    return top * math.exp(-min(inside, x, key=at))
+    tried = {low, x, high}
+    for _ in range(_MOST_PARABOLAS):
+        lowest = sorted(tried, key=at)[:3]
+        other = _vertex([(place, at(place)) for place in lowest])
+        wider = math.copysign(1.0, high + low - 2.0 * x)
+        if not low < other < high:
+            other = x + 0.5 * wider * max(high - x, x - low)
+        if abs(other - x) <= tolerance:
+            if math.prod(abs(place - x) for place in lowest if place != x) <= 10.0 * tolerance:
+                break
+            other = x + wider * math.sqrt(tolerance)  # a parabola through distant points may be right by chance only
+        tried.add(other)
+        if at(other) < at(x):
+            x, other = other, x
+        low, high = (other, high) if other < x else (low, other)
+    return top * math.exp(-x)
+
+
+def _vertex(points: list[tuple[float, float]]) -> float:
+    """Return where the parabola through three points has its minimum; NaN where there is none."""
+    if len(points) < 3 or not math.isfinite(sum(value for _, value in points)):
+        return math.nan
+    (a, at_a), (b, at_b), (c, at_c) = points
+    slope = (at_b - at_a) / (b - a)
+    curvature = ((at_c - at_b) / (c - b) - slope) / (c - a)
+    return 0.5 * (a + b - slope / curvature) if curvature > 0.0 else math.nan
 
 
 def is_at_edge(stepsize: float, limit: float) -> bool:

@@ -34,15 +34,7 @@ from psofed.theory.metrics import METRICS, metrics_of
 from psofed.theory.model import TheoryModel
 from psofed.theory.prediction import Prediction
 from psofed.theory.solve import Solver
-from psofed.theory.stepsize import (
-    AS_GOOD_AS_ZERO,
-    Aim,
-    NoStableStepsizeError,
-    has_optimum,
-    is_at_edge,
-    minimise,
-    stable_range,
-)
+from psofed.theory.stepsize import AS_GOOD_AS_ZERO, Aim, NoStableStepsizeError, has_optimum, is_at_edge, stable_range
 
 if TYPE_CHECKING:
     import pandas
@@ -96,6 +88,11 @@ class TuningPoint:
     numbers_per_iteration: int
     horizon_error: float | None = None
     at_edge: bool = False
+
+    def error(self, metric: str) -> float:
+        """Return the error that was minimised."""
+        error: float = getattr(self, METRICS[metric])
+        return error if self.horizon_error is None else self.horizon_error
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -210,7 +207,7 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     True
     """
     scenario, metric, theory = as_scenario(scenario), settings.metric, settings.theory
-    horizon, progress = settings.horizon, settings.progress
+    horizon, progress = settings.horizon, settings.progress or (lambda done, total: None)
     _ = scenario.common_stepsize  # what is tuned is one number
     counts: Sequence[int] = settings.shared or range(1, scenario.dimension + 1)
     for count in counts:
@@ -225,12 +222,10 @@ def tune(scenario: Scenario | str | Path, settings: TuningSettings) -> Tuning:
     search = replace(settings, horizon=horizon)
     points: list[TuningPoint] = []
     for count in counts:
-        if progress is not None:
-            progress(len(points), len(counts))
+        progress(len(points), len(counts))
         guess = points[-1].stepsize if points else 0.0
         points.append(_best_design(scenario.replace(num_shared=count), search, guess))
-    if progress is not None:
-        progress(len(counts), len(counts))
+    progress(len(counts), len(counts))
     recommended, reason = _recommend(tuple(points), search)
     return Tuning(metric, tuple(points), recommended, reason, horizon, scenario, theory, settings.budget)
 
@@ -239,14 +234,6 @@ def _aim(scenario: Scenario, search: "TuningSettings | Tuning") -> Aim:
     """Return the error of a design that a search minimises."""
     model = TheoryModel(scenario, search.theory, by_honesty=search.metric == "honest")
     return Aim(Solver(model), search.metric, search.horizon)
-
-
-def metric_of(point: TuningPoint, metric: str) -> float:
-    """Return the error of a point that was minimised."""
-    if point.horizon_error is not None:
-        return point.horizon_error
-    error: float = getattr(point, METRICS[metric])
-    return error
 
 
 def values_sent(scenario: Scenario, **changes: int) -> float:
@@ -267,12 +254,12 @@ def _affordable(scenario: Scenario, counts: Sequence[int], budget: int) -> list[
 def _best_design(scenario: Scenario, search: TuningSettings, guess: float) -> TuningPoint:
     """Return the best point for a number of shared parameters; a budget leaves the number of participants open."""
     if search.budget is None:
-        return _Found.of(scenario, search, guess).point(search)
+        return _Design.of(scenario, search, guess).point(search)
     participants = min(scenario.num_clients, int(search.budget / values_sent(scenario, num_participants=1)))
-    best = _Found.of(scenario.replace(num_participants=participants), search, guess)
+    best = _Design.of(scenario.replace(num_participants=participants), search, guess)
     while participants > 1:
         participants //= 2
-        other = _Found.of(scenario.replace(num_participants=participants), search, best.stepsize)
+        other = _Design.of(scenario.replace(num_participants=participants), search, best.stepsize)
         if not other.error < best.error:
             break
         best = other
@@ -296,8 +283,8 @@ def settling_time(solver: Solver, stepsize: float, steady: float, longest: int =
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The best stepsize of a design, and the error there."""
+class _Design:
+    """A scenario with the best stepsize and the error there; without them where no stepsize is stable."""
 
     scenario: Scenario
     aim: Aim
@@ -306,16 +293,13 @@ class _Found:
     error: float = math.inf
 
     @classmethod
-    def of(cls, scenario: Scenario, search: TuningSettings, guess: float) -> "_Found":
+    def of(cls, scenario: Scenario, search: TuningSettings, guess: float) -> "_Design":
         aim = _aim(scenario, search)
-        # With correlated inputs, or over a horizon, every evaluation takes its time, and the minimum is flat.
-        coarse = not aim.solver.model.fleet.is_white
-        try:
-            limit = stable_range(aim.solver, 1e-2 if coarse else 1e-4)
+        try:  # with correlated inputs, digits cost
+            limit = stable_range(aim.solver, 1e-4 if aim.solver.model.fleet.is_white else 1e-2)
         except NoStableStepsizeError:
             return cls(scenario, aim)
-        is_flat = coarse or aim.horizon is not None
-        stepsize = minimise(aim.error, limit, 3e-2 if is_flat else 2e-5, guess if is_flat else 0.0)
+        stepsize = aim.best(limit, guess)
         return cls(scenario, aim, limit, stepsize, aim.error(stepsize))
 
     def point(self, search: TuningSettings) -> TuningPoint:
@@ -325,7 +309,7 @@ class _Found:
             # A sample of offsets is as large as its spread at the scenario's own stepsize asks for.
             known = None if solver.model.is_sampled else solver
             scenario = self.scenario.replace(stepsize=self.stepsize)
-            best = Prediction(scenario, search.theory, shared=known, known_stable=True)
+            best = Prediction(scenario, search.theory, shared=known)
             metrics = best.metrics._asdict()
             if self.stepsize > AS_GOOD_AS_ZERO * self.limit:  # else it takes far longer than is computed
                 longest = _LONGEST if search.horizon is None else max(search.horizon, _FIRST_LOOK)
@@ -345,10 +329,10 @@ class _Found:
 
 def _recommend(points: tuple[TuningPoint, ...], search: TuningSettings) -> tuple[TuningPoint, str]:
     metric, horizon, budget = search.metric, search.horizon, search.budget
-    best = min(points, key=lambda point: metric_of(point, metric))
+    best = min(points, key=lambda point: point.error(metric))
     if best.max_stepsize == 0.0:
         raise NoStableStepsizeError
-    close = [p for p in points if metric_of(p, metric) <= _NEARLY_AS_GOOD * metric_of(best, metric)]
+    close = [point for point in points if point.error(metric) <= _NEARLY_AS_GOOD * best.error(metric)]
     chosen = min(close, key=lambda point: point.numbers_per_iteration)
     title = LABELS[METRICS[metric]].title
     what = f"steady-state {title}" if horizon is None else f"mean {title} over {horizon:,} iterations"
@@ -356,7 +340,7 @@ def _recommend(points: tuple[TuningPoint, ...], search: TuningSettings) -> tuple
         return best, f"this gives the lowest {what} with at most {budget:,} values sent per iteration."
     if chosen is best:
         return chosen, f"this gives the lowest {what}."
-    lost = to_decibels(metric_of(chosen, metric) / metric_of(best, metric))
+    lost = to_decibels(chosen.error(metric) / best.error(metric))
     return chosen, (
         f"the {what} is only {fixed(lost)} dB above the lowest (M = {best.num_shared}, stepsize "
         f"{significant(best.stepsize)}), and {chosen.numbers_per_iteration:,} values are sent per iteration instead of "

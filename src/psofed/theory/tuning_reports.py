@@ -35,8 +35,13 @@ def tuning_report(tuning: "Tuning") -> Report:
         "convergence_iterations": Column("iterations to settle", Kind.COUNT),
         "numbers_per_iteration": Column("values sent per iteration", Kind.COUNT),
     }
+    design = {"num_shared": best.num_shared, "stepsize": f"{best.stepsize:.4g}"}
+    among = ""
     if tuning.budget is None:
         del columns["num_participants"]
+    else:
+        design["num_participants"] = best.num_participants
+        among = f" among {counted(best.num_participants, 'participant')}"
     rows = tuple(tuple(getattr(point, name) for name in columns) for point in points)
     horizon = "" if tuning.horizon is None else f"mean over {count(tuning.horizon)} iterations of the "
     aim = f"the {horizon or 'steady-state '}{LABELS[minimised].title}"
@@ -53,54 +58,33 @@ def tuning_report(tuning: "Tuning") -> Report:
         notes.append(
             f"M = {at_edge}: the error falls up to the largest stable stepsize, so the best one is 3 % below that."
         )
-    design = {"num_shared": best.num_shared, "stepsize": f"{best.stepsize:.4g}"}
-    who = ""
-    if tuning.budget is not None:
-        design["num_participants"], who = (
-            best.num_participants,
-            f" among {counted(best.num_participants, 'participant')}",
-        )
+    title, marked = "Best stepsize for each number of shared parameters", frozenset({points.index(best)})
+    changes = ", ".join(f"{name}={value}" for name, value in design.items())
+    flags = "".join(f" --set {name}={value}" for name, value in design.items())
     return Report(
-        f"Share {counted(best.num_shared, 'parameter')}{who} with stepsize {significant(best.stepsize)}: "
+        f"Share {counted(best.num_shared, 'parameter')}{among} with stepsize {significant(best.stepsize)}: "
         f"{tuning.reason}",
-        "",
-        (
-            Table(
-                "Best stepsize for each number of shared parameters",
-                tuple(columns.values()),
-                rows,
-                tuple(notes),
-                frozenset({points.index(best)}),
-            ),
+        tables=(Table(title, tuple(columns.values()), rows, tuple(notes), marked),),
+        notes=assumptions(tuning.scenario),
+        next_step=NextStep(
+            "Simulate it", f"psofed.simulate(scenario.replace({changes}))", f"psofed simulate FILE{flags}"
         ),
-        assumptions(tuning.scenario),
-        NextStep(
-            "Simulate it",
-            f"psofed.simulate(scenario.replace({', '.join(f'{name}={value}' for name, value in design.items())}))",
-            "psofed simulate FILE" + "".join(f" --set {name}={value}" for name, value in design.items()),
-        ),
-        tuning.chart,
+        chart=tuning.chart,
     )
 
 
 def tuning_chart(tuning: "Tuning") -> Chart:
     """Return the predicted error over the stepsize for each number of shared parameters, best points marked."""
-    from psofed.theory.tuning import metric_of
-
     stepsizes, errors = tuning.curves()
     series = []
     for index, point in enumerate(tuning.points):
         is_best = point is tuning.recommended
-        line = LINES[index % len(LINES)]
         name = f"M = {point.num_shared}" + (", recommended" if is_best else "")
-        curve, best = (to_decibels(errors[point.num_shared]), to_decibels(np.array([metric_of(point, tuning.metric)])))
-        series.append(Series(name, stepsizes, curve, line=line, colour=index, width=1.4))
-        series.append(
-            Series(
-                "", np.array([point.stepsize]), best, line="", marker="*" if is_best else "o", colour=index,
-                size=11 if is_best else 5,
-            )
-        )  # fmt: skip
+        curve, best = to_decibels(errors[point.num_shared]), to_decibels(np.array([point.error(tuning.metric)]))
+        series.append(Series(name, stepsizes, curve, line=LINES[index % len(LINES)], colour=index, width=1.4))
+        marker, size = ("*", 11) if is_best else ("o", 5)
+        place = np.array([point.stepsize])
+        series.append(Series("", place, best, line="", marker=marker, colour=index, size=size))
     when = "steady state" if tuning.horizon is None else f"mean over {count(tuning.horizon)} iterations"
     return Chart(
         "Dots: best stepsize for each M. Star: recommended.",

@@ -16,7 +16,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.federation.client.state import ClientState, MemoryStore
 from psofed.federation.protocol import messages
-from psofed.federation.protocol.corruption import check_rehearsal, corrupt_upload
+from psofed.federation.protocol.corruption import EVERYBODY, check_rehearsal, draw_attack, draw_normals
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.masks import Indices
 from psofed.federation.protocol.messages import ClientTask, Instruction, NodeReply, Reply
@@ -24,6 +24,7 @@ from psofed.federation.protocol.names import check_client_names, clean_text, cli
 from psofed.parts.base import Attack
 from psofed.parts.channels.built_in import Private
 from psofed.parts.contexts import Transmission
+from psofed.parts.plain import corrupt_uploads
 from psofed.render.numbers import listed
 
 _log = logging.getLogger("psofed.federation")
@@ -119,9 +120,17 @@ class Rehearsal:
 
     def __call__(self, instruction: Instruction, task: ClientTask, values: Vector, server: Vector) -> Vector:
         """Return what is uploaded instead of `values`."""
-        client = client_number(node_number(instruction.node), task.client)
-        last = np.where(np.isnan(server), values, server)
-        return corrupt_upload(self.attack, self.seed, instruction.round_number, client, values, last)
+        n, client = instruction.round_number, client_number(node_number(instruction.node), task.client)
+        attacks, normals = draw_attack(self.attack, self.seed, client, n, values.size)
+        if not attacks:
+            return values
+        received = corrupt_uploads(
+            self.attack, uploads=np.asarray(values, np.float64)[None], attacking=np.array([True]),
+            server=np.asarray(np.where(np.isnan(server), values, server), np.float64), clients=np.array([client]),
+            iteration=n, normals=normals[None], num_clients=1, memory=None, group=np.array([client]),
+            common_normals=draw_normals(self.seed, EVERYBODY, n, values.size),
+        )  # fmt: skip
+        return np.asarray(received[0], values.dtype)
 
 
 @dataclass(frozen=True)

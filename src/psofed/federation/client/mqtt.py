@@ -13,7 +13,7 @@ import json
 import math
 import os
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,14 +172,11 @@ class MqttFeed:
         self.time_column = time_column
         self.say = say
         self.counts: Counter[str] = Counter()
-        self.header: list[str] = [
-            *([CLIENT_COLUMN] if place.has_clients else []),
-            *([time_column] if time_column else []),
-            *self.columns,
-        ]
+        optional = [CLIENT_COLUMN if place.has_clients else "", time_column]
+        self.header: list[str] = [*filter(None, optional), *self.columns]
         if len(set(self.header)) < len(self.header):
             raise PsofedError(f"the columns {', '.join(self.header)} of {path} must differ from each other")
-        self._times: dict[str, deque[float]] = {}
+        self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED))
         self._is_news = OncePerChange()
         self._client: Any = None
         self._prepare()
@@ -229,12 +226,10 @@ class MqttFeed:
         client.subscribe(self.place.filter, qos=1)
 
     def _subscribed(self, client: Any, _: Any, message_id: int, reasons: Any, properties: Any) -> None:
-        refused = [reason for reason in reasons if reason.is_failure]
-        self._tell(
-            f"{self._broker} refuses the topic {self.place.filter}: {refused[0]}"
-            if refused
-            else f"receiving {self.place.filter} from {self._broker}"
-        )
+        if refused := [reason for reason in reasons if reason.is_failure]:
+            self._tell(f"{self._broker} refuses the topic {self.place.filter}: {refused[0]}")
+        else:
+            self._tell(f"receiving {self.place.filter} from {self._broker}")
 
     def _disconnected(self, client: Any, _: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
@@ -275,9 +270,9 @@ class MqttFeed:
         rows = read_payload(payload, self.columns, self.time_column)
         if client not in self._times and len(self._times) >= MAX_CLIENTS:
             raise PsofedError(f"more than {MAX_CLIENTS:,} clients")
-        self._times.setdefault(client, deque(maxlen=_REMEMBERED))
+        times = self._times[client]
         if self.time_column:
-            rows = [row for row in rows if self._is_new(client, row[0])]
+            rows = [row for row in rows if self._is_new(client, row[0], times)]
         elif retained:
             self._count("duplicate", client or self.place.topic)
             return
@@ -290,9 +285,9 @@ class MqttFeed:
         self.counts["rows"] += len(rows)
         self._is_news("file", "")
 
-    def _is_new(self, client: str, time: str) -> bool:
+    def _is_new(self, client: str, time: str, times: deque[float]) -> bool:
         """Remember the time of a sample; one that is there already, or older than all that are, does not count."""
-        seconds, times = _seconds_of(time), self._times.setdefault(client, deque(maxlen=_REMEMBERED))
+        seconds = _seconds_of(time)
         is_late = len(times) == times.maxlen and seconds < min(times)
         if is_late or seconds in times:
             self._count("late" if is_late else "duplicate", f"{client or self.place.topic}, {time}")
@@ -338,7 +333,7 @@ class MqttFeed:
                 with contextlib.suppress(PsofedError):  # the header
                     if len(row) == len(self.header):
                         seconds, client = _seconds_of(row[place]), row[0] if self.place.has_clients else ""
-                        self._times.setdefault(client, deque(maxlen=_REMEMBERED)).append(seconds)
+                        self._times[client].append(seconds)
         return tail
 
     def _append(self, data: bytes) -> None:

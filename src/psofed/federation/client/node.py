@@ -10,14 +10,9 @@ from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.federation.client.gateway import Gateway, reason_of
 from psofed.federation.client.state import MemoryStore
+from psofed.federation.protocol import messages
 from psofed.federation.protocol.bounds import MAX_ENTRIES
-from psofed.federation.protocol.messages import (
-    Announcement,
-    NodeReply,
-    RunDescription,
-    decode_instruction,
-    encode_reply,
-)
+from psofed.federation.protocol.messages import Announcement, NodeReply, RunDescription
 from psofed.federation.protocol.names import clean_text
 from psofed.federation.transport.hub import INSTRUCTION, RUN, Link
 
@@ -87,7 +82,7 @@ class Node:
     def answer(self, frame: bytes) -> bytes | None:
         """Return the reply to an instruction; None if it is nonsense, or meant for another node or another run."""
         try:
-            instruction = decode_instruction(frame, self._max_entries)
+            instruction = messages.decode_instruction(frame, self._max_entries)
         except ValueError as error:
             self._warn("instruction", f"ignored an instruction: {clean_text(error)}")
             return None
@@ -109,7 +104,7 @@ class Node:
             for part in reply.replies:
                 who = f"{part.client}: " if part.client else ""
                 self._warn(f"remark {part.client}", clean_text(part.remark), who)
-        return encode_reply(reply)
+        return messages.encode_reply(reply)
 
     def tend(self) -> None:
         """Learn from what has arrived, and try again what could not be prepared; called every now and then."""

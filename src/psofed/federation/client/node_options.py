@@ -8,10 +8,10 @@ from psofed.common.errors import PsofedError
 from psofed.common.options import option
 from psofed.common.settings import Settings
 
-# Settings by their heading in --help.
-_data: Any = partial(option, group="Data")
-_privacy: Any = partial(option, group="Privacy", low=0)
-_attack: Any = partial(option, group="Rehearsed attack")
+# Settings by their heading in --help; most are not set unless a user sets them.
+_data: Any = partial(option, group="Data", default=None)
+_privacy: Any = partial(option, group="Privacy", default=None, low=0, open_low=True)
+_attack: Any = partial(option, group="Rehearsed attack", default=None)
 
 _ABOUT_TABLES = ("target_column", "features", "client_column", "client")
 _ABOUT_ATTACKS = ("attack", "attack_probability", "attack_strength")
@@ -21,41 +21,27 @@ class NodeOptions(Settings):
     """Settings of one node."""
 
     data: str = _data(default="", metavar="SOURCE", text="a .csv file, or mqtt://HOST:PORT/TOPIC")
-    target_column: str | None = _data(default=None, metavar="NAME", text="column to predict; by default the run's")
+    target_column: str | None = _data(metavar="NAME", text="column to predict; by default the run's")
     features: Sequence[str] = _data(default=(), metavar="A,B,C", text="columns to predict from; by default the run's")
-    client_column: str | None = _data(
-        default=None, metavar="NAME", text="client ID column, if the table holds several clients"
-    )
+    client_column: str | None = _data(metavar="NAME", text="client ID column, if the table holds several clients")
     client: str | None = _data(
-        default=None,
-        metavar="NAME",
-        text="client whose rows this node reads; by default it is a gateway for all of them",
+        metavar="NAME", text="client whose rows this node reads; by default it is a gateway for all of them"
     )
     time_column: str | None = _data(
-        default=None, metavar="NAME", text="field with the time of an MQTT sample, by which duplicates are recognised"
+        metavar="NAME", text="field with the time of an MQTT sample, by which duplicates are recognised"
     )
     partition: int = _data(default=0, low=0, text="number of this node, for synthetic data")
-    clip: float | None = _privacy(
-        default=None, open_low=True, text="make uploads differentially private: largest norm of an update"
-    )
+    clip: float | None = _privacy(text="make uploads differentially private: largest norm of an update")
     multiplier: float | None = _privacy(
-        default=None,
-        open_low=True,
-        text="standard deviation of the privacy noise, as a multiple of --clip; by default 1",
+        text="standard deviation of the privacy noise, as a multiple of --clip; by default 1"
     )
     delta: float | None = _privacy(
-        default=None,
-        high=1,
-        open_low=True,
-        open_high=True,
-        text="delta for which the privacy spent, epsilon, is reported",
+        high=1, open_high=True, text="delta for which the privacy spent, epsilon, is reported"
     )
     byzantine: bool = _attack(default=False, text="poison what this node uploads")
-    attack: str | None = _attack(default=None, metavar="KIND", text="kind of attack; by default the scenario's")
-    attack_probability: float | None = _attack(
-        default=None, low=0, high=1, text="probability of an attack in each round"
-    )
-    attack_strength: float | None = _attack(default=None, text="strength of the attack")
+    attack: str | None = _attack(metavar="KIND", text="kind of attack; by default the scenario's")
+    attack_probability: float | None = _attack(low=0, high=1, text="probability of an attack in each round")
+    attack_strength: float | None = _attack(text="strength of the attack")
 
     def __post_init__(self) -> None:
         super().__post_init__()

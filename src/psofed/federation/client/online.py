@@ -22,15 +22,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.data.standardise import Standardiser
 from psofed.federation.client.gateway import CURRENT, MISSED, TrainingRequest, TrainingResult, check_finite
-from psofed.federation.client.sources import (
-    Position,
-    Samples,
-    SharedTable,
-    Source,
-    TableSource,
-    most_samples,
-    source_of_run,
-)
+from psofed.federation.client.sources import Position, Samples, SharedTable, Source, TableSource, most_samples
 from psofed.federation.client.state import ClientState, MemoryStore
 from psofed.federation.protocol.layout import ColumnNames
 from psofed.parts.features import FeatureMap
@@ -98,7 +90,9 @@ class OnlineRegression:
         remark, warning = self._remark(stream), self._skipped(stream)
         if limit == 0 and not stream.examples:
             remark = f"no sample is due: this client has read its {self.samples_per_round} a round"
-        if phase == CURRENT and self._is_swallowed(stream, n):
+        takes_all = isinstance(self.source, TableSource) and not self.samples_per_round
+        if phase == CURRENT and takes_all and stream.position.samples > BACKLOG + 2 * n:
+            # Far more than one or two rows a round: those of a file that was there before.
             warning = f"{warning}; {ALL_AT_ONCE}" if warning else ALL_AT_ONCE
         kept = {**records, STREAM: replace(stream, examples=0, errors=_NO_ERRORS)}
         return TrainingResult(model, request.kept, kept, stream.examples, metrics, remark, warning)
@@ -122,7 +116,12 @@ class OnlineRegression:
 
     def _read(self, stream: "ClientStream", limit: int, columns: ColumnNames | None) -> Samples:
         if self._chosen is None or self._chosen[0] != columns:
-            self._chosen = columns, source_of_run(self.source, columns)
+            if isinstance(self.source, TableSource):
+                self._chosen = columns, self.source.choose(columns)
+            elif columns is not None:
+                raise PsofedError(f"this node's columns have no names; the run's columns are {columns}")
+            else:
+                self._chosen = columns, self.source
         pending = self._chosen[1].read(stream.position, limit)
         self.problem = pending.problem or self.problem
         if not self.scaled and np.isnan(pending.inputs).any():
@@ -158,11 +157,6 @@ class OnlineRegression:
         if scaling is not None and not scaling.is_ready:
             return f"the target was {scaling.target_mean:g} in all of {scaling.rows} rows: nothing to learn{skipped}"
         return f"no new sample, {position.samples} were read so far{skipped}"
-
-    def _is_swallowed(self, stream: "ClientStream", n: int) -> bool:
-        """Whether far more rows were read by round n than one or two a round: those of a file that was there before."""
-        is_table = isinstance(self.source, TableSource)
-        return is_table and not self.samples_per_round and stream.position.samples > BACKLOG + 2 * n
 
     def _skipped(self, stream: "ClientStream") -> str:
         """Return how many rows held no sample and why; empty if all rows did."""
@@ -203,13 +197,11 @@ class Learners:
         memory = store.held
         if memory is None:
             return
-        names = None if self.names is None else set(self.names())
+        present = memory.clients if self.names is None else set(self.names())
         changed, problems = {}, {}
-        for client, before in memory.clients.items():
-            if names is not None and client not in names:
-                continue
+        for client in [name for name in memory.clients if name in present]:
             try:
-                following = self._of(client).learn_arrived(before)
+                following = self._of(client).learn_arrived(memory.clients[client])
             except PsofedError as error:
                 problems[client] = str(error)
                 continue

@@ -108,15 +108,6 @@ class Source(Protocol):
         ...
 
 
-def source_of_run(source: Source, columns: ColumnNames | None) -> Source:
-    """Return `source` with the columns of a run; a PsofedError says what does not fit."""
-    if isinstance(source, TableSource):
-        return source.choose(columns)
-    if columns is not None:
-        raise PsofedError(f"this node's columns have no names; the run's columns are {columns}")
-    return source
-
-
 class FileRow(NamedTuple):
     """A row, and where it begins and ends in the file."""
 
@@ -172,21 +163,17 @@ class TableSource:
     def choose(self, columns: ColumnNames | None) -> "TableSource":
         """Return the same table with the run's columns in the run's order, or refuse by name."""
         if columns is None:
-            raise PsofedError(
-                f"the columns of {self.path.name} have names, the run's do not; name them with "
-                "`federation run --features … --target-column …`"
-            )
+            problem = f"the columns of {self.path.name} have names, the run's do not"
+            raise PsofedError(f"{problem}; name them with `federation run --features … --target-column …`")
         target = self.target_column or columns.target
         columns.check_same(self.features or columns.features, target, f"this node's --data {self.path.name}")
         return replace(self, features=columns.features, target_column=columns.target)
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the rows from `start` on, NaN where an input is missing; those without a target are skipped."""
-        begins = None
-        if self.shared is not None:
-            begins = self.shared.begins_of(self.client, start)
-            if begins is not None and not begins:
-                return Samples(np.empty((0, len(self.features))), np.empty(0), start)
+        begins = None if self.shared is None else self.shared.begins_of(self.client, start)
+        if begins is not None and not begins:
+            return Samples(np.empty((0, len(self.features))), np.empty(0), start)
         opened, names = self.open(start, begins), (*self.features, self.target_column)
         rows: list[list[float]] = []
         end, skipped, problem = None, start.skipped, ""

@@ -14,7 +14,7 @@ from typing import Any
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
-from psofed.federation.protocol.archive import from_archive, read_archive, to_archive
+from psofed.federation.protocol.archive import from_archive, read_file, to_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.names import node_number
 
@@ -87,7 +87,7 @@ class NodeMemory:
         """Return the memory as the content of a file."""
         layouts: dict[str, int] = {}
         clients = {
-            name: {**vars(state), "layout": layouts.setdefault(state.layout.to_text(), len(layouts))}
+            name: {**vars(state), "layout": layouts.setdefault(state.layout.text, len(layouts))}
             for name, state in self.clients.items()
         }
         about = {KIND: STATE_FORMAT, "session": self.session, "node": self.node}
@@ -96,15 +96,7 @@ class NodeMemory:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "NodeMemory":
         """Read what :meth:`to_bytes` gave; a PsofedError says what is wrong with it."""
-        return cls._of(from_archive(data, where, KIND, STATE_FORMAT), where)
-
-    @classmethod
-    def load(cls, path: Path) -> "NodeMemory":
-        """Read a file; a PsofedError says what is wrong with it."""
-        return cls._of(read_archive(path, KIND, STATE_FORMAT), str(path))
-
-    @classmethod
-    def _of(cls, document: Mapping[str, Any], where: str) -> "NodeMemory":
+        document = from_archive(data, where, KIND, STATE_FORMAT)
         try:
             layouts = [ModelLayout.from_text(text) for text in document["layouts"]]
             clients = {
@@ -114,6 +106,11 @@ class NodeMemory:
             return cls(str(document["session"]), str(document["node"]), clients)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise PsofedError(f"{where} is not a client's state: {error}") from None
+
+    @classmethod
+    def load(cls, path: Path) -> "NodeMemory":
+        """Read a file; a PsofedError says what is wrong with it."""
+        return cls.from_bytes(read_file(path, KIND), str(path))
 
 
 @dataclass(eq=False)

@@ -5,7 +5,6 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.client.ready_made import ready_made_node
 from psofed.federation.deploy.home import FINISHED, Home
 from psofed.federation.deploy.options import DemoOptions
-from psofed.federation.deploy.runs import FederationRun, RunStatus, submit
+from psofed.federation.deploy.runs import FederationRun, OnRound, RunStatus, Say, submit
 from psofed.federation.protocol.run_settings import RunSettings
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.server.checkpoint import ServerState
+from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.transport.hub import Hub
 from psofed.federation.transport.in_process import InProcessHub
 from psofed.parts.aggregations.by_entry import Mean
@@ -26,6 +26,7 @@ from psofed.parts.attacks.by_value import ConstantBias
 from psofed.parts.defences.built_in import Cusum
 from psofed.scenario import Data, Scenario
 
+_Process = subprocess.Popen[bytes]
 _START_SECONDS = 180.0  # for all nodes, on a busy machine
 
 
@@ -60,12 +61,7 @@ def demo_settings(options: DemoOptions) -> RunSettings:
 
 
 def run_demo(
-    settings: RunSettings,
-    home: Home,
-    say: Callable[[str], None],
-    on_round: Callable[[dict[str, Any]], None],
-    *,
-    in_process: bool = False,
+    settings: RunSettings, home: Home, say: Say, on_round: OnRound, *, in_process: bool = False
 ) -> dict[str, Any]:
     """Start everything, run the rounds, stop everything whatever happens, and return the result.
 
@@ -77,7 +73,7 @@ def run_demo(
     reason = "as asked for" if in_process else _why_no_broker()
     with contextlib.ExitStack() as stack:
         hub: Hub
-        processes: list[subprocess.Popen[bytes]] = []
+        processes: list[_Process] = []
         if reason:
             stack.enter_context(only_one(home.server_lock, f"a server of {home.folder} is running already"))
             say(f"running {len(names)} nodes within this process ({reason})")
@@ -109,10 +105,11 @@ def unprotected_curve(settings: RunSettings) -> list[float]:
     scenario, curve = settings.scenario, list[float]()
     changed = scenario.replace(defence=None, aggregation=Mean(), num_shared=scenario.dimension)
     unprotected = settings.replace(scenario=changed)
-    server = ready_made_server(
-        unprotected, on_round=lambda state: curve.append(state.history[-1]["evaluation"]["server-msd"])
-    )
-    run_ready_made(server, in_process_hub(unprotected), unprotected)
+
+    def note(state: ServerState) -> None:
+        curve.append(state.history[-1]["evaluation"]["server-msd"])
+
+    run_ready_made(unprotected, in_process_hub(unprotected), on_round=note)
     return curve
 
 
@@ -137,12 +134,7 @@ def _why_no_broker() -> str:
 
 
 def _start(
-    stack: contextlib.ExitStack,
-    home: Home,
-    names: Sequence[str],
-    num_byzantine: int,
-    processes: list["subprocess.Popen[bytes]"],
-    say: Callable[[str], None],
+    stack: contextlib.ExitStack, home: Home, names: list[str], num_byzantine: int, processes: list[_Process], say: Say
 ) -> Hub:
     """Start a server and the node processes, which end with the stack."""
     from psofed.federation.deploy.options import ServerOptions

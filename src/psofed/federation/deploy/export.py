@@ -161,22 +161,17 @@ def load_model(path: Path) -> ExportedModel:
     if path.is_dir() or (not path.exists() and (path.parent / "state").is_dir()):
         return from_client(path)
     if path.suffix != ".json":
-        raise PsofedError(
-            f"--model {path}: not a model; give a .json file written by `psofed federation export`, "
-            "or the folder of a client"
-        )
+        fix = "give a .json file written by `psofed federation export`, or the folder of a client"
+        raise PsofedError(f"--model {path}: not a model; {fix}")
     document = read_json(path)
     try:
         scaling, columns = document.get("scaling"), document["columns"]
         return ExportedModel(
-            np.array(document["model"][_ARRAY], dtype=np.float64),
-            int(document["round"]),
-            str(document["session"]),
-            None if scaling is None else Standardiser.from_mapping(scaling),
-            None if columns is None else ColumnNames.from_mapping(columns),
-            document.get("inputs"),
-            document.get("features"),
-        )
+            np.array(document["model"][_ARRAY], dtype=np.float64), int(document["round"]), str(document["session"]),
+            scaling=None if scaling is None else Standardiser.from_mapping(scaling),
+            columns=None if columns is None else ColumnNames.from_mapping(columns),
+            inputs=document.get("inputs"), kind=document.get("features"),
+        )  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PsofedError(f"{path} is not an exported model: {error}") from None
 
@@ -198,10 +193,8 @@ def predict_rows(model: ExportedModel, path: Path, features: tuple[str, ...] = (
     table = TableSource(path, growing=False)
     table = replace(table, features=features or tuple(table.open().header))
     if len(table.features) != model.width:
-        raise PsofedError(
-            f"{path}: {len(table.features)} features ({listed(table.features)}) for a model of {model.width}; "
-            "choose with --features"
-        )
+        available = f"{len(table.features)} features ({listed(table.features)})"
+        raise PsofedError(f"{path}: {available} for a model of {model.width}; choose with --features")
     rows = table.read(Position(), 1 << 62)
     if skipped := rows.end.skipped:
         raise PsofedError(f"{path}: {skipped} rows cannot be read (the last: {rows.problem})")

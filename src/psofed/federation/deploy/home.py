@@ -93,10 +93,9 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         if any(disk().exists(folder / name) for name in _OLD_FILES):
-            raise PsofedError(
-                f"{folder} was made by psofed 0.2, whose federations this version cannot continue; make new "
-                "certificates in another folder: `psofed federation certs --home NEW --node NAME`"
-            )
+            problem = f"{folder} was made by psofed 0.2, whose federations this version cannot continue"
+            maker = "`psofed federation certs --home NEW --node NAME`"
+            raise PsofedError(f"{problem}; make new certificates in another folder: {maker}")
         self.folder = folder
         self.credentials: Path = folder / "credentials"
         self.logs: Path = folder / "logs"

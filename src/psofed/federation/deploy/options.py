@@ -1,7 +1,9 @@
 """The options of the federation's commands; nothing of NumPy is imported, so that ``--help`` stays instant."""
 
 import dataclasses
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.options import option
@@ -11,7 +13,9 @@ from psofed.federation.protocol.bounds import MAX_SEED
 from psofed.federation.protocol.run_options import RunOptions
 
 DEFAULT_PORT = 8883
-_CONNECTION = "Connection"
+_connection: Any = partial(option, group="Connection")
+_ca: Any = partial(option, flag="--ca", default=None, metavar="FILE")
+_port: Any = partial(option, default=None, low=0, high=65535)
 
 
 class ServerOptions(Settings):
@@ -22,23 +26,15 @@ class ServerOptions(Settings):
         metavar="mqtts://HOST:PORT",
         text="use this MQTT 5 broker; by default mosquitto is started as a child of the server",
     )
-    authority: Path | None = option(
-        flag="--ca",
-        default=None,
-        metavar="FILE",
-        text="authority of the certificate of --broker, if it is not the federation's own",
-    )
+    authority: Path | None = _ca(text="authority of the certificate of --broker, if it is not the federation's own")
     host: str = option(default="127.0.0.1", text="address on which mosquitto listens for nodes")
-    port: int | None = option(
-        default=None,
-        low=0,
-        high=65535,
-        text=f"port of mosquitto; 0 picks a free one; by default the last one used, or {DEFAULT_PORT}",
+    port: int | None = _port(
+        text=f"port of mosquitto; 0 picks a free one; by default the last one used, or {DEFAULT_PORT}"
     )
     federation: str = option(
         default="federation", metavar="NAME", text="name of this federation in the broker's topics"
     )
-    metrics_port: int | None = option(default=None, low=0, high=65535, text="serve metrics for Prometheus on this port")
+    metrics_port: int | None = _port(text="serve metrics for Prometheus on this port")
     metrics_host: str = option(default="127.0.0.1", text="address for --metrics-port")
 
     def __post_init__(self) -> None:
@@ -54,26 +50,16 @@ class ServerOptions(Settings):
 class ClientOptions(NodeOptions):
     """Settings of one node with its connection."""
 
-    broker: str = option(group=_CONNECTION, metavar="mqtts://HOST:PORT", text="the broker of the federation")
-    certificate: Path = option(
-        group=_CONNECTION,
-        metavar="FILE",
-        text="key and certificate of this node: the file NAME.pem that `certs` has made",
+    broker: str = _connection(metavar="mqtts://HOST:PORT", text="the broker of the federation")
+    certificate: Path = _connection(
+        metavar="FILE", text="key and certificate of this node: the file NAME.pem that `certs` has made"
     )
-    authority: Path | None = option(
-        group=_CONNECTION,
-        flag="--ca",
-        default=None,
-        metavar="FILE",
-        text="authority of the broker's certificate, if it is not the federation's own",
+    authority: Path | None = _ca(
+        group="Connection", text="authority of the broker's certificate, if it is not the federation's own"
     )
-    federation: str = option(group=_CONNECTION, default="federation", metavar="NAME", text="name of the federation")
-    home: Path | None = option(
-        group=_CONNECTION, default=None, metavar="DIR", text="folder of this node; by default psofed-NAME"
-    )
-    predict_port: int | None = option(
-        group=_CONNECTION, default=None, low=0, high=65535, text="serve predictions on this port of 127.0.0.1"
-    )
+    federation: str = _connection(default="federation", metavar="NAME", text="name of the federation")
+    home: Path | None = _connection(default=None, metavar="DIR", text="folder of this node; by default psofed-NAME")
+    predict_port: int | None = _port(group="Connection", text="serve predictions on this port of 127.0.0.1")
 
     @property
     def folder(self) -> Path:

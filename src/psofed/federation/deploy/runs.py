@@ -14,14 +14,21 @@ from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.home import ENDED, FAILED, FINISHED, RUNNING, STOPPED, Home, RunRequest, add_record
 from psofed.federation.deploy.result import build_result, latest_errors, standing
+from psofed.federation.protocol.names import MAX_CLIENTS
 from psofed.federation.protocol.run_settings import RunSettings
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.clients import KINDS
-from psofed.federation.server.ready_made import ready_made_server, run_ready_made
+from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.server.step import with_threshold
 from psofed.federation.transport.hub import Hub
 
 _log = logging.getLogger("psofed.federation")
+
+OnRound = Callable[[dict[str, Any]], object]
+"""Called with the values of the status after a round."""
+
+Say = Callable[[str], object]
+"""Tells a person a line."""
 
 _ACCIDENTS = ("no-reply", "error")
 _LOOK_EVERY = 0.2  # seconds
@@ -90,15 +97,13 @@ class FederationRun:
     status: RunStatus
     request: RunRequest
     attend: Callable[[], bool] = lambda: False
-    clients_allowed: Callable[[str], int] | None = None
-    on_round: Callable[[dict[str, Any]], object] = lambda _: None
+    clients_allowed: Callable[[str], int] = lambda _: MAX_CLIENTS
+    on_round: OnRound = lambda _: None
     _errors: dict[str, float] = field(default_factory=dict)
     _sampled: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def home(self) -> Home:
-        """Its files."""
-        return self.status.home
+    def __post_init__(self) -> None:
+        self.home: Home = self.status.home
 
     def carry_out(self, hub: Hub) -> str:
         """Run the rounds, and return how the run has ended; whatever goes wrong is a status."""
@@ -133,26 +138,22 @@ class FederationRun:
         if continues := self.home.has_begun(self.request):
             saved = store.load()
             self.status.values |= standing(saved, settings)
-            awaited = max(1, awaited - self._revoked(saved))
-        server = ready_made_server(
-            settings.replace(resume=continues, min_nodes=awaited),
+            # Clients whose node has lost its certificate meanwhile are not awaited.
+            owners = saved.clients.get("owners", {})
+            awaited -= sum(not self.clients_allowed(owners.get(name, name)) for name in saved.seen)
+        server = run_ready_made(
+            settings.replace(resume=continues, min_nodes=max(1, awaited)),
+            hub,
             checkpoint=store,
             clients_allowed=self.clients_allowed,
             on_round=lambda state: self._note(state, settings),
             attend=self.attend,
         )
-        state = run_ready_made(server, hub, settings)
-        if state.round_number and (not server.was_stopped or not settings.num_rounds):
+        assert server.state is not None
+        if server.state.round_number and (not server.was_stopped or not settings.num_rounds):
             # A run without an end has its result when it is stopped.
             write_result(self.home, settings, self.status.values["began"])
         return STOPPED if server.was_stopped else FINISHED
-
-    def _revoked(self, state: ServerState) -> int:
-        """Return how many clients of an interrupted run have lost their node's certificate: they are not awaited."""
-        if self.clients_allowed is None:
-            return 0
-        owners = state.clients.get("owners", {})
-        return sum(not self.clients_allowed(owners.get(name, name)) for name in state.seen)
 
     def _note(self, state: ServerState, settings: RunSettings) -> None:
         entry, now = state.history[-1], scheduler().monotonic()
@@ -213,10 +214,8 @@ def submit(home: Home, settings: RunSettings, *, force: bool = False) -> RunRequ
         _check_idle(home, before)
         left = [path for path in (home.result, home.checkpoint) if disk().exists(path)]
         if left and not force:
-            raise PsofedError(
-                f"{left[0]} belongs to an earlier run: continue it with {home.command('resume')}, "
-                "or replace it with --force"
-            )
+            fix = f"continue it with {home.command('resume')}, or replace it with --force"
+            raise PsofedError(f"{left[0]} belongs to an earlier run: {fix}")
         home.result.unlink(missing_ok=True)
         session = CheckpointStore(home.checkpoint).session()
         if disk().exists(home.checkpoint) and session is None:
@@ -296,9 +295,7 @@ def rollback(home: Home, to_round: int) -> int:
     return state.round_number
 
 
-def follow(
-    home: Home, request: RunRequest, on_progress: Callable[[dict[str, Any]], None], say: Callable[[str], None]
-) -> dict[str, Any]:
+def follow(home: Home, request: RunRequest, on_progress: OnRound, say: Say) -> dict[str, Any]:
     """Wait until a run has ended and return its result; a PsofedError says why there is none.
 
     A server that is not running, or ends meanwhile, is waited for: whoever starts it again continues the run.

@@ -4,7 +4,7 @@ import datetime
 import logging
 import shlex
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -17,7 +17,6 @@ from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest, add_
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
 from psofed.federation.deploy.runs import FederationRun, RunStatus, acknowledge_stop
 from psofed.federation.deploy.status import serve_metrics
-from psofed.federation.protocol.messages import Announcement
 from psofed.federation.transport.broker import ALL_ADDRESSES, Mosquitto, probe
 from psofed.federation.transport.certificates import BROKER, SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import Endpoint, MqttHub
@@ -55,7 +54,6 @@ class FederationServer:
         self._tended = self._looked = -1e9
         self._admission: tuple[frozenset[str], object] = frozenset(), None
         self._audited: set[tuple[str, str]] = set()
-        self._problems: dict[bytes, str] = {}
         self._request: RunRequest | None = None
 
     def work(self) -> None:
@@ -73,7 +71,8 @@ class FederationServer:
                 attend = partial(self._is_superseded, done)
                 FederationRun(self.status, request, attend, self.certificates.clients_allowed).carry_out(self.hub)
             else:
-                self._guarded("stop", partial(acknowledge_stop, self.status, request))
+                with self._guarded("stop"):
+                    acknowledge_stop(self.status, request)
 
     def _is_superseded(self, number: str) -> bool:
         """Return whether the operator wants something else than the current run."""
@@ -85,21 +84,20 @@ class FederationServer:
         if now - self._tended < _TEND_EVERY:
             return
         self._tended = now
-        self._guarded("request", self._read_request)
+        with self._guarded("request"):
+            self._request = self.home.read_request()
         if now - self._looked >= _LOOK_EVERY:
             self._looked = now
             if self.broker is not None:
                 self.broker.attend()
-            self._guarded("certificates", self._look_at_certificates)
+            with self._guarded("certificates"):
+                self._look_at_certificates()
             for name, reason in self.hub.dropped.keys() - self._audited:
                 self._audited.add((name, reason))
                 add_record(self.home.audit, "refused", node=name, reason=reason)
             self.status.values |= {"nodes": self._nodes(), "certificates": self._warnings()}
             self.home.beat()
         self.status.write()
-
-    def _read_request(self) -> None:
-        self._request = self.home.read_request()
 
     def _look_at_certificates(self) -> None:
         """Take up revoked, renewed and new certificates, and shut out nodes that flood."""
@@ -114,11 +112,7 @@ class FederationServer:
             self._admission = admission
 
     def _nodes(self) -> list[dict[str, Any]]:
-        present = self.hub.present()
-        bodies = {presence.body for presence in present.values()}
-        known = self._problems
-        problems = self._problems = {body: known[body] if body in known else _problem_in(body) for body in bodies}
-        revoked, values = self.certificates.revoked(), self.status.values
+        present, revoked, values = self.hub.present(), self.certificates.revoked(), self.status.values
         # A name that a gateway's client has as well was seen there.
         elsewhere = {client for clients in values.get("gateways", {}).values() for client in clients}
         return [
@@ -129,7 +123,7 @@ class FederationServer:
                 "expiry": record.until.timestamp(),
                 "clients_allowed": record.clients,
                 "last_round": 0 if name in elsewhere else values.get("seen", {}).get(name, 0),
-                "problem": problems[present[name].body] if name in present else "",
+                "problem": present[name].announcement.problem if name in present else "",
             }
             for name, record in sorted(self.certificates.records().items())
             if name in self.certificates.names() | revoked
@@ -142,10 +136,11 @@ class FederationServer:
                 _log.warning("%s", warning)
         return warnings
 
-    def _guarded(self, subject: str, action: Callable[[], None]) -> None:
-        """Act; whatever the disk or a damaged file refuses is said once, and tried again."""
+    @contextmanager
+    def _guarded(self, subject: str) -> Iterator[None]:
+        """Let a block act; whatever the disk or a damaged file refuses is said once, and tried again."""
         try:
-            action()
+            yield
             self._is_news(subject, "")
         except (PsofedError, OSError) as error:
             if self._is_news(subject, str(error)):
@@ -177,7 +172,10 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
         if options.broker:
             endpoint = Endpoint.parse(options.broker, options.authority, options.federation)
         else:
-            _check_named(options.host, certificates, home)
+            if options.host not in (*ALL_ADDRESSES, *certificates.records()[BROKER].hosts):  # which none could verify
+                maker = home.command(f"certs --host {shlex.quote(options.host)}")
+                problem = "the broker's certificate does not name it; add it with"
+                raise PsofedError(f"--host {options.host}: {problem} {maker}")
             port = int(before.get("port", DEFAULT_PORT)) if options.port is None else options.port
             broker = Mosquitto(
                 home.logs, certificates, port or free_port(), options.host,
@@ -192,19 +190,11 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
                     "nodes' machines reach it.", endpoint.port, certificates.authority,
                 )  # fmt: skip
         probe(endpoint, certificates)
-        identity = Identity(certificates.bundle(SERVER))
-        hub = MqttHub(endpoint, identity, certificates.names)
+        hub = MqttHub(endpoint, Identity(certificates.bundle(SERVER)), certificates.names)
         stack.callback(hub.close)
         about = {"broker": str(endpoint), "federation": endpoint.federation, "port": endpoint.port}
         write_json(home.server_info, about)
         yield FederationServer(home, hub, certificates, broker)
-
-
-def _check_named(host: str, certificates: Certificates, home: Home) -> None:
-    """Refuse an address that nodes, and this server, could not verify."""
-    if host not in (*ALL_ADDRESSES, *certificates.records()[BROKER].hosts):
-        maker = home.command(f"certs --host {shlex.quote(host)}")
-        raise PsofedError(f"--host {host}: the broker's certificate does not name it; add it with {maker}")
 
 
 def free_port() -> int:
@@ -212,13 +202,6 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def _problem_in(announcement: bytes) -> str:
-    try:
-        return Announcement.from_bytes(announcement).problem
-    except ValueError as error:
-        return f"announces itself wrongly: {error}"
 
 
 def _audit_refusal(home: Home, line: str) -> None:

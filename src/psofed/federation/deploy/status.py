@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from psofed.common.disk import disk
@@ -108,11 +109,11 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 # --- for Prometheus ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class FederationCollector:
     """Turns a federation's status into Prometheus' metrics."""
 
-    def __init__(self, home: Home) -> None:
-        self.home = home
+    home: Home
 
     def collect(self) -> Iterator[Any]:
         """Yield the current metrics."""

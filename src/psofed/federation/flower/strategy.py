@@ -17,14 +17,9 @@ from psofed.common.errors import InvalidValueError, NotCoveredError
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower.in_process import InProcessGrid
 from psofed.federation.flower.models import arrays_of, frame_of, numpy_of, wrap_frame
+from psofed.federation.protocol import messages
 from psofed.federation.protocol.layout import Arrays
-from psofed.federation.protocol.messages import (
-    Announcement,
-    NodeReply,
-    RunDescription,
-    decode_instruction,
-    encode_reply,
-)
+from psofed.federation.protocol.messages import Announcement, NodeReply, RunDescription
 from psofed.federation.server.checks import mean_of
 from psofed.federation.server.loop import Server
 from psofed.federation.transport.hub import NodePresence
@@ -209,4 +204,4 @@ def _reply_frame(reply: Message, instruction: bytes) -> bytes:
 
 def _failure(instruction: bytes, reason: str) -> bytes:
     """Return the reply of a node that could not work on an instruction."""
-    return encode_reply(NodeReply.failure(decode_instruction(instruction), reason))
+    return messages.encode_reply(NodeReply.failure(messages.decode_instruction(instruction), reason))

@@ -52,13 +52,17 @@ def read_archive(path: Path, kind: str, version: int) -> dict[str, Any]:
     PsofedError
         Says what is wrong with the file.
     """
+    return from_archive(read_file(path, kind), str(path), kind, version)
+
+
+def read_file(path: Path, kind: str) -> bytes:
+    """Return the content of a file that should be of a `kind`; a PsofedError says why it cannot be read."""
     try:
-        data = disk().read(path)
+        return disk().read(path)
     except FileNotFoundError:
         raise PsofedError(f"{path}: no such file") from None
     except OSError as error:
         raise PsofedError(f"{path} is not a psofed {kind}: {error}") from None
-    return from_archive(data, str(path), kind, version)
 
 
 def from_archive(data: bytes, where: str, kind: str, version: int) -> dict[str, Any]:

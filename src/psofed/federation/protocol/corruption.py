@@ -4,27 +4,11 @@ import numpy as np
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import FloatArray
-from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import ATTACK, derive_words
 from psofed.parts.base import Attack
-from psofed.parts.plain import corrupt_uploads
 
-# Whose normal numbers all attackers have in common; no node has this number.
-_EVERYBODY = 2**64 - 1
-
-
-def corrupt_upload(attack: Attack, seed: int, round_number: int, client: int, upload: Vector, server: Vector) -> Vector:
-    """Return what a Byzantine client of this number uploads instead; `server` are the server's values there."""
-    attacks, normals = draw_attack(attack, seed, client, round_number, upload.size)
-    if not attacks:
-        return upload
-    received = corrupt_uploads(
-        attack, uploads=np.asarray(upload, np.float64)[None], attacking=np.array([True]),
-        server=np.asarray(server, np.float64), clients=np.array([client]), iteration=round_number,
-        normals=normals[None], num_clients=1, memory=None, group=np.array([client]),
-        common_normals=draw_normals(seed, _EVERYBODY, round_number, upload.size),
-    )  # fmt: skip
-    return np.asarray(received[0], upload.dtype)
+EVERYBODY = 2**64 - 1
+"""Whose normal numbers all attackers have in common; no node has this number."""
 
 
 def check_rehearsal(attack: Attack) -> None:

@@ -176,7 +176,7 @@ class ModelLayout:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what :meth:`to_text` wrote; any mistake in it raises ValueError."""
+        """Read what :attr:`text` holds; any mistake in it raises ValueError."""
         if len(text) > MAX_LAYOUT:
             raise ValueError("not a layout: too long")
         try:
@@ -197,12 +197,9 @@ class ModelLayout:
             raise ValueError("not a layout: nothing to share, or numbers of a type that is not shared")
         return layout
 
-    def to_text(self) -> str:
-        """Return the layout as one line of JSON."""
-        return self._text
-
     @cached_property
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The layout as one line of JSON."""
         rows = [list(row) for row in zip(self.names, self.shapes, self.dtypes, strict=True)]
         document: dict[str, Any] = {"arrays": rows, "private": list(self.private)}
         if self.columns is not None:
@@ -212,7 +209,7 @@ class ModelLayout:
     @cached_property
     def digest(self) -> str:
         """Eight bytes of BLAKE2b over the text, so that both sides can tell that they mean the same."""
-        return hashlib.blake2b(self.to_text().encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
 
     @cached_property
     def shared_dtypes(self) -> tuple[str, ...]:

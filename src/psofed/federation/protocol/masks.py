@@ -107,6 +107,8 @@ class Sharing:
     --------
     >>> Sharing(0.3, seed=1).derived(10).indices(1, node=7)
     array([2, 3, 7])
+    >>> [Sharing(shared).derived(1_000_000).num_shared for shared in (3, 0.01, 1.0)]
+    [3, 10000, 1000000]
     """
 
     num_shared: int | float
@@ -134,7 +136,10 @@ class Sharing:
 
     def derived(self, dimension: int) -> DerivedMasks:
         """Return what both sides derive for a model of `dimension` entries."""
-        num_shared = resolve_num_shared(self.num_shared, dimension)
+        num_shared = self.num_shared
+        if isinstance(num_shared, float):
+            num_shared = max(1, round(num_shared * dimension))
+        check_integer("num_shared", num_shared, 1, dimension, "the model's size")
         return derived_masks(self.seed, dimension, num_shared, str(self.pattern), self.coordinated)
 
 
@@ -163,20 +168,6 @@ class _Stream(threading.local):
 
 
 _STREAM = _Stream()
-
-
-def resolve_num_shared(num_shared: int | float, dimension: int) -> int:
-    """Return M: `num_shared` itself if a count, or that fraction of `dimension`, rounded, at least 1.
-
-    Examples
-    --------
-    >>> resolve_num_shared(3, 10), resolve_num_shared(0.01, 1_000_000), resolve_num_shared(1.0, 10)
-    (3, 10000, 10)
-    """
-    if isinstance(num_shared, float):
-        check_number("num_shared", num_shared, 0, 1, open_low=True)
-        return max(1, round(num_shared * dimension))
-    return check_integer("num_shared", num_shared, 1, dimension, "the model's size")
 
 
 def _derive_random(seed: int, round_number: int, node: int, dimension: int, num_shared: int) -> Indices:

@@ -181,7 +181,7 @@ def encode_instruction(instruction: Instruction) -> bytes:
         "digest": instruction.digest,
     }
     if instruction.layout is not None:
-        header["layout"] = instruction.layout.to_text()
+        header["layout"] = instruction.layout.text
     if instruction.refused:
         header["refused"] = list(instruction.refused)
     if instruction.config:
@@ -206,13 +206,9 @@ def decode_instruction(data: bytes, max_entries: int = MAX_ENTRIES) -> Instructi
     if fields.get("derivation") != DERIVATION:
         version = fields.get("derivation")
         raise FrameError(f"masks derived by version {version!r}, this psofed derives by {DERIVATION}")
-    masks = derived_masks(
-        fields.integer("seed", 0, MAX_SEED),
-        fields.integer("dimension", 1, max_entries),
-        fields.integer("shared", 1, max_entries),
-        fields.text("pattern", 40),
-        fields.flag("coordinated"),
-    )
+    seed, pattern = fields.integer("seed", 0, MAX_SEED), fields.text("pattern", 40)
+    dimension, shared = (fields.integer(name, 1, max_entries) for name in ("dimension", "shared"))
+    masks = derived_masks(seed, dimension, shared, pattern, fields.flag("coordinated"))
     layout = ModelLayout.from_text(fields.text("layout")) if "layout" in fields else None
     if layout is not None and layout.entries > max_entries:
         raise FrameError(f"the server's model has {layout.entries:,} entries; this client takes {max_entries:,}")

@@ -19,6 +19,7 @@ _run: Any = partial(option, group="Run")
 _column: Any = partial(option, group="Columns")
 _round: Any = partial(option, group="Rounds")
 _reply: Any = partial(option, group="Bad and missing replies")
+_seconds: Any = partial(_round, low=0, metavar="SECONDS")
 
 
 def _check_patience(name: str, value: Any) -> float:
@@ -77,15 +78,10 @@ class RoundPlan(Settings):
         low=1,
         text="clients to wait for before the first round, those of gateways included; later rounds wait for one",
     )
-    wait_for_nodes: float = _round(
-        default=60.0,
-        low=0,
-        metavar="SECONDS",
-        text="how long to wait for --min-nodes before starting with the clients that are online",
+    wait_for_nodes: float = _seconds(
+        default=60.0, text="how long to wait for --min-nodes before starting with the clients that are online"
     )
-    interval: float = _round(
-        default=0.0, low=0, metavar="SECONDS", text="least time between the starts of two rounds; 0: no pause"
-    )
+    interval: float = _seconds(default=0.0, text="least time between the starts of two rounds; 0: no pause")
     newcomers: str = _round(
         default="current",
         choices=("current", "zeros"),

@@ -44,18 +44,15 @@ class RunSettings(RunOptions):
             object.__setattr__(self, "scenario", self.scenario.replace(data=Data()))
         if (columns := self.columns) is None:
             if self.scenario.model.kind != "linear" and not self.synthetic:
-                raise PsofedError(
-                    f'model.kind = "{self.scenario.model.kind}" makes features of the inputs: name the inputs with '
-                    "--features and --target-column"
-                )
+                problem = f'model.kind = "{self.scenario.model.kind}" makes features of the inputs'
+                raise PsofedError(f"{problem}: name the inputs with --features and --target-column")
             return
         if self.synthetic:
             raise NotCoveredError("features name columns of tables; a synthetic run has none")
         if self.scenario.model.kind == "linear" and len(columns.features) != self.scenario.dimension:
-            raise PsofedError(
-                f"{len(columns.features)} features ({listed(columns.features)}) where the run's dimension is "
-                f"{self.scenario.dimension}; add --set dimension={len(columns.features)}"
-            )
+            count, dimension = len(columns.features), self.scenario.dimension
+            problem = f"{count} features ({listed(columns.features)}) where the run's dimension is {dimension}"
+            raise PsofedError(f"{problem}; add --set dimension={count}")
 
     @classmethod
     def planned(cls, scenario: Scenario, options: Mapping[str, Any], *, fixed_length: bool = True) -> "RunSettings":

@@ -19,7 +19,7 @@ import numpy as np
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
-from psofed.common.files import reason_of, remove_leftovers, replace_by_link, write_atomically
+from psofed.common.files import reason_of, refusal, remove_leftovers, replace_by_link, write_atomically
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.archive import read_archive, to_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
@@ -80,11 +80,9 @@ class RoundHistory:
         if not disk().exists(path):
             write_atomically(path, data)
         else:
-            try:
+            with refusal(path):
                 disk().append(path, data)
                 disk().sync(path)
-            except OSError as error:
-                raise PsofedError(f"{path}: cannot be written ({reason_of(error)})") from error
         self._saved = state.session, state.round_number
 
     def load_recent(self, state: "ServerState") -> list[dict[str, Any]]:
@@ -306,10 +304,9 @@ class CheckpointStore:
         before = state.layout.columns
         if layout.columns != before and state.layout == replace(layout, columns=before):
             named = "columns without names" if before is None else f"the columns {before}"
-            raise PsofedError(
-                f"{self.path} belongs to a run with {named}; got {layout.columns or 'columns without names'}: "
-                "a resumed run must keep its columns"
-            )
+            given = layout.columns or "columns without names"
+            problem = f"{self.path} belongs to a run with {named}; got {given}"
+            raise PsofedError(f"{problem}: a resumed run must keep its columns")
         if state.layout != layout:
             raise PsofedError(f"{self.path} holds another model than the one given")
         if changed := [name for name, value in settings.items() if state.settings.get(name) != value]:
@@ -362,8 +359,7 @@ class CheckpointStore:
 
 def _document(state: ServerState) -> dict[str, Any]:
     fields = {name: value for name, value in vars(state).items() if name != "history"}
-    layout, memory = state.layout.to_text(), vars(state.memory)
-    return {"checkpoint": CHECKPOINT_FORMAT, **fields, "layout": layout, "memory": memory}
+    return {"checkpoint": CHECKPOINT_FORMAT, **fields, "layout": state.layout.text, "memory": vars(state.memory)}
 
 
 def _read(path: Path) -> ServerState:

@@ -89,8 +89,6 @@ def round_entry(
     asked: Sequence[NodeQuestion],
     valid: Mapping[str, Reply],
     dropped: Mapping[str, BadReplyError],
-    suspects: Mapping[str, str] | None,
-    seconds: float,
 ) -> dict[str, Any]:
     """Return the entry of round `n` in the history, as JSON holds it; clients go by their names.
 
@@ -120,14 +118,12 @@ def round_entry(
         "dropped": {name: error.kind for name, error in dropped.items()},
         "reasons": {name: error.detail for name, error in dropped.items() if error.detail},
         "remarks": remarks,
-        **({} if suspects is None else {"left_out": sorted(suspects)}),
         "values_down": down,
         "values_up": up,
         "bytes_down": down * state.layout.dtype.itemsize,
         "bytes_up": up * state.layout.dtype.itemsize,
         "examples": sum(reply.num_examples for reply in learned.values()),
         "examples_by_node": {name: reply.num_examples for name, reply in learned.items()},
-        "seconds": round(seconds, 3),
         "metrics": metrics,
     }
 

@@ -15,7 +15,6 @@ from typing import Any
 from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.common.scheduler import scheduler
-from psofed.federation.protocol.messages import Announcement
 from psofed.federation.protocol.names import client_number, node_number
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.transport.hub import Hub
@@ -296,7 +295,6 @@ class Attendance:
         self._attend = attend
         self._begun = False
         self._before = 0  # clients in the last round
-        self._bodies: dict[str, tuple[bytes, Announcement | None]] = {}
         self._is_news = OncePerChange()
 
     def take(
@@ -338,27 +336,15 @@ class Attendance:
         """Return the clients of the nodes that are ready for the run, after registering what gateways announce."""
         announced = {}
         for node, presence in hub.present().items():
-            announcement = self._read(node, presence.body)
-            if announcement is None or announcement.session != session:
+            announcement = presence.announcement
+            if announcement.session not in ("", session):
                 continue
             if self._is_news(node, announcement.problem) and announcement.problem:
                 _log.warning("%s cannot take part: %s", node, announcement.problem)
-            if not announcement.problem:
+            if announcement.session == session and not announcement.problem:
                 announced[node] = announcement.clients
         if registry.meet(announced):
             warning = dominance(registry.rosters, registry.nodes)
             if self._is_news(_GATEWAYS, warning) and warning:
                 _log.warning("%s", warning)
         return registry.clients_of(sorted(announced))
-
-    def _read(self, node: str, body: bytes) -> Announcement | None:
-        """Return what a node announces; None if that cannot be read."""
-        before, announcement = self._bodies.get(node, (None, None))
-        if before != body:
-            try:
-                announcement = Announcement.from_bytes(body)
-            except ValueError as error:
-                _log.warning("%s announces itself wrongly: %s", node, error)
-                announcement = None
-            self._bodies[node] = body, announcement
-        return announcement

@@ -9,7 +9,7 @@ import itertools
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,8 @@ from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol import messages
 from psofed.federation.protocol.layout import Arrays, ColumnNames, ModelLayout
 from psofed.federation.protocol.masks import DERIVATION, Sharing
-from psofed.federation.protocol.messages import (
-    BadReplyError,
-    ClientTask,
-    Instruction,
-    Reply,
-    RunDescription,
-    encode_instruction,
-)
+from psofed.federation.protocol.messages import BadReplyError, ClientTask, Reply
+from psofed.federation.protocol.names import MAX_CLIENTS
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.checkpoint import CheckpointStore, ServerState
 from psofed.federation.server.checks import dropped_lines, finite_metrics, round_entry, sort_replies
@@ -117,7 +111,7 @@ class Server:
         checkpoint: str | Path | CheckpointStore | None = None,
         resume: bool = False,
         columns: ColumnNames | None = None,
-        clients_allowed: Callable[[str], int] | None = None,
+        clients_allowed: Callable[[str], int] = lambda _: MAX_CLIENTS,
         settings: Mapping[str, Any] | None = None,
         on_round: Callable[[ServerState], None] | None = None,
         attend: Callable[[], bool] | None = None,
@@ -130,8 +124,7 @@ class Server:
         self.num_participants: int | None = num_participants
         self.limits: ReplyLimits = limits or ReplyLimits()
         self.strikes: Strikes = Strikes(self.limits)
-        most, allowed = self.limits.max_clients, clients_allowed
-        self._allowed = (lambda node: most) if allowed is None else (lambda node: min(most, allowed(node)))
+        self._allowed = lambda node: min(self.limits.max_clients, clients_allowed(node))
         self.registry: ClientRegistry = ClientRegistry(self._allowed)
         watching: Defence | None = None if defence is None else as_part("defence", defence)
         if watching is not None and watching.kind == "none":
@@ -160,6 +153,8 @@ class Server:
         self._asked_to_stop = attend or (lambda: False)
         self._attendance = Attendance(self.rounds, self._attend)
         self._is_news = OncePerChange()
+        self._config: Mapping[str, Any] = {}
+        self._sequences = itertools.count(int(scheduler().new_id()[:13], 16))  # differ for every instruction
         self._started = self._attended = -math.inf  # when the last round began, and when `attend` was called
 
     def run(
@@ -192,14 +187,14 @@ class Server:
         check_number("deadline", deadline, 0, open_low=True)
         self._attendance.is_endless = num_rounds == 0
         state = self._begin(initial)
-        hub.publish(run=RunDescription(state.session, self.settings).to_bytes())
+        hub.publish(run=messages.RunDescription(state.session, self.settings).to_bytes())
         _log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._fixed().items()))
-        sequences = itertools.count(int(scheduler().new_id()[:13], 16))
-        done = state.round_number
+        self._config = config or {}
+        first = state.round_number + 1
         try:
-            for n in range(done + 1, num_rounds + 1) if num_rounds else itertools.count(done + 1):
+            for n in range(first, num_rounds + 1) if num_rounds else itertools.count(first):
                 self._sleep(self._started + self.rounds.interval - scheduler().monotonic())
-                self._round(state, hub, n, deadline, config or {}, sequences)
+                self._round(state, hub, n, deadline)
                 metrics = evaluate(n, state.layout.restore(state.model, state.kept)) if evaluate else None
                 if metrics is not None:
                     state.history[-1]["evaluation"] = finite_metrics(metrics)
@@ -262,27 +257,18 @@ class Server:
 
     # --- one round --------------------------------------------------------------------------------
 
-    def _round(
-        self, state: ServerState, hub: Hub, n: int, deadline: float, config: Mapping[str, Any], sequences: Iterator[int]
-    ) -> None:
+    def _round(self, state: ServerState, hub: Hub, n: int, deadline: float) -> None:
         """Draw the participants S_n, send each its entries S_{k,n}, and join what they send back."""
         clients = self._attendance.take(hub, state.session, n, self.registry, self.strikes)
         available = {client.number: client for client in clients}
         drawn = draw_participants(self.sharing.seed, n, available, self.num_participants or len(available))
         participants = [available[number] for number in drawn]
         self._started = scheduler().monotonic()
-        questions = self._ask(state, n, participants, config, sequences)
+        questions = self._ask(state, n, participants)
         frames = exchange(hub, questions, deadline, self.limits, self._attend)
         self._join(state, n, questions, frames)
 
-    def _ask(
-        self,
-        state: ServerState,
-        n: int,
-        participants: list[Client],
-        config: Mapping[str, Any],
-        sequences: Iterator[int],
-    ) -> list[NodeQuestion]:
+    def _ask(self, state: ServerState, n: int, participants: list[Client]) -> list[NodeQuestion]:
         """Return the questions that let participants learn, one to each node."""
         layout = state.layout
         masks = self.sharing.derived(layout.dimension)
@@ -302,12 +288,12 @@ class Server:
         for node, asked in nodes.items():
             tasks = {local: task for local, (_, task) in asked.items()}
             is_known = all(task.kind == messages.PART for task in tasks.values())
-            instruction = Instruction(
-                state.session, n, node, masks, layout.digest, tuple(tasks.values()), state.epoch, next(sequences),
-                None if is_known else layout, tuple(self.registry.refused.get(node, ())), config,
+            instruction = messages.Instruction(
+                state.session, n, node, masks, layout.digest, tuple(tasks.values()), state.epoch, next(self._sequences),
+                None if is_known else layout, tuple(self.registry.refused.get(node, ())), self._config,
             )  # fmt: skip
             clients = {local: client for local, (client, _) in asked.items()}
-            frame = encode_instruction(instruction)
+            frame = messages.encode_instruction(instruction)
             questions.append(NodeQuestion(node, instruction.sequence, frame, clients, tasks))
         return questions
 
@@ -323,14 +309,14 @@ class Server:
             if reply.values is not None
         }
         outcome = step.take(n, state.model, uploads)
-        seconds = scheduler().monotonic() - self._started
-        suspects = None if step.suspects is None else outcome.suspects
-        entry = round_entry(state, n, questions, valid, bad, suspects, seconds)
+        entry = round_entry(state, n, questions, valid, bad)
+        entry["seconds"] = round(scheduler().monotonic() - self._started, 3)
         state.round_number, state.model, state.memory = n, outcome.model, step.memory
         self._note_bad(n, bad)
         self._note_valid(state, n, valid)
         state.strikes, state.clients = self.strikes.to_mapping(), self.registry.to_mapping()
         if step.suspects is not None:
+            entry["left_out"] = sorted(outcome.suspects)
             before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
             state.suspects = step.suspects.to_mapping()
             for name in outcome.suspects.keys() - before:

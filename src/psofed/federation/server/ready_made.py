@@ -8,7 +8,6 @@ from psofed.common.types import FloatArray
 from psofed.federation.protocol.layout import Arrays
 from psofed.federation.protocol.masks import Sharing
 from psofed.federation.protocol.run_settings import RunSettings
-from psofed.federation.server.checkpoint import ServerState
 from psofed.federation.server.loop import Server
 from psofed.federation.server.step import Combination, with_threshold
 from psofed.federation.transport.hub import Hub
@@ -16,12 +15,15 @@ from psofed.fleet import draw_fleet
 from psofed.scenario import Scenario
 
 
-def ready_made_server(settings: RunSettings, **options: Any) -> Server:
-    """Return the server of a run; `options` are those arguments of :class:`Server` that the settings do not give."""
+def run_ready_made(settings: RunSettings, hub: Hub, **options: Any) -> Server:
+    """Run the rounds of a run from a model of zeros, and return its server.
+
+    `options` are those arguments of :class:`Server` that the settings do not give.
+    """
     scenario, defence = settings.scenario, settings.scenario.defence
     if defence is not None and defence.threshold is None:
         defence = with_threshold(defence, scenario)
-    return Server(
+    server = Server(
         Sharing(scenario.num_shared, scenario.selection.pattern, scenario.selection.coordinated),
         num_participants=scenario.num_participants,
         aggregation=Combination(scenario.aggregation, scenario.pre_aggregation),
@@ -35,21 +37,17 @@ def ready_made_server(settings: RunSettings, **options: Any) -> Server:
         **options,
     )
 
-
-def run_ready_made(server: Server, hub: Hub, settings: RunSettings) -> ServerState:
-    """Run the rounds of a run from a model of zeros, and return the state after the last."""
-    scenario = settings.scenario
-
     def evaluate(_round: int, arrays: Arrays) -> dict[str, float]:
         return evaluate_model(scenario, arrays["0"], settings.seed)
 
-    return server.run(
+    server.run(
         hub,
         {"0": np.zeros(scenario.dimension, dtype=settings.dtype)},
         settings.num_rounds,
         settings.deadline,
         evaluate=evaluate if settings.synthetic else None,
     )
+    return server
 
 
 def evaluate_model(scenario: Scenario, model: FloatArray, seed: int) -> dict[str, float]:

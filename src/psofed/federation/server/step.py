@@ -55,16 +55,9 @@ def as_rows(uploads: Sequence[Upload], size: int | None = None) -> tuple[NDArray
 
 
 def aggregate(
-    model: Vector,
-    uploads: Sequence[Upload],
-    rule: Aggregation | None = None,
-    pre: PreAggregation | None = None,
-    uniforms: Vector | None = None,
-    memory: Vector | None = None,
-    clients: NDArray[np.int64] | None = None,
-    num_clients: int | None = None,
+    model: Vector, uploads: Sequence[Upload], rule: Aggregation, pre: PreAggregation | None = None, **given: Any
 ) -> Vector:
-    """Return w_{n+1}: by default the average over participants of (uploaded entry, or w_n's where not shared).
+    """Return w_{n+1}: under the mean, the average over participants of (uploaded entry, or w_n's where not shared).
 
     w_{n+1} = 1/|S_n| Σ_k [S_{k,n+1} u_k + (I − S_{k,n+1}) w_n].
 
@@ -74,14 +67,14 @@ def aggregate(
         w_n.
     uploads : sequence of (indices, values)
         For every valid participant the positions S_{k,n+1} and its entries there, both of shape (M,).
-    rule : Aggregation, optional
-        Another rule, applied to the entries that each participant shared.
+    rule : Aggregation
+        Is applied to the entries that each participant shared.
     pre : PreAggregation, optional
         What is done with the uploads before that.
-    uniforms : array (participants,), optional
-        The random numbers in [0, 1) that it needs, one for each participant.
-    memory, clients, num_clients : optional
-        For a rule with memory: as in :func:`psofed.parts.plain.combine_uploads`.
+    given : mapping
+        ``uniforms`` (participants,), the random numbers in [0, 1) that `pre` needs, one for each participant; for a
+        rule with memory, ``memory``, ``clients`` and ``num_clients`` as in
+        :func:`psofed.parts.plain.combine_uploads`.
 
     Returns
     -------
@@ -91,27 +84,27 @@ def aggregate(
     Examples
     --------
     >>> uploads = [(np.array([0]), np.array([4.0])), (np.array([1]), np.array([20.0]))]
-    >>> aggregate(np.array([0.0, 10.0]), uploads)
+    >>> aggregate(np.array([0.0, 10.0]), uploads, Mean())
     array([ 2., 15.])
     """
     if not uploads:
         return model.copy()
     result = model.astype(np.float64)
-    if pre is None and (rule is None or isinstance(rule, Mean)):
+    if pre is None and isinstance(rule, Mean):
         change, share = np.zeros_like(result), 1.0 / len(uploads)
         for indices, values in uploads:
             change[indices] += share * (values - result[indices])
         return (result + change).astype(model.dtype, copy=False)
+    uniforms, memory = given.pop("uniforms", None), given.get("memory")
     entries, sent = as_rows(uploads, None if memory is None else model.size)  # a memory is of all entries
     server = result[entries]
     if pre is not None:
-        sent = mix_uploads(pre, sent, server, uniforms=np.zeros(len(sent)) if uniforms is None else uniforms)
-    rule = rule or Mean()
+        sent = mix_uploads(pre, sent, server, uniforms=uniforms)
     rule.check_participants(len(sent))
     combine: Callable[..., Vector] = combine_uploads
     if len(entries) >= _LARGE or (memory is not None and memory.size >= _LARGE_MEMORY):
         from psofed.engine.server import combine_compiled as combine
-    result[entries] = combine(rule, sent, server, memory=memory, clients=clients, num_clients=num_clients)
+    result[entries] = combine(rule, sent, server, **given)
     return result.astype(model.dtype, copy=False)
 
 
@@ -186,9 +179,8 @@ class Suspects:
         plan = WatchPlan(defence.threshold, np.zeros((0, 0)), by_past=True)
         self.defence: Defence = defence
         known = dict(state or {})
-        self._names: list[str] = list(known.get("names", []))
-        self._numbers: dict[str, int] = {name: number for number, name in enumerate(self._names)}
-        self._watch = Watch(defence, plan, len(self._names))
+        self._numbers: dict[str, int] = {name: number for number, name in enumerate(known.get("names", ()))}
+        self._watch = Watch(defence, plan, len(self._numbers))
         if known:
             self._watch.restore(known["watch"])
 
@@ -205,11 +197,6 @@ class Suspects:
             if is_out
         }
 
-    @property
-    def names(self) -> list[str]:
-        """The clients that are excluded now."""
-        return sorted(name for name, out in zip(self._names, self._watch.is_out, strict=True) if out)
-
     def describe(self) -> dict[str, dict[str, Any]]:
         """Return the record of every client that was ever excluded, by name, as JSON holds it."""
         watch = self._watch
@@ -221,19 +208,18 @@ class Suspects:
                 "exclusions": int(watch.exclusions[k]),
                 "uploads_until_return": int(watch.left[k]) if watch.left[k] >= 0 else None,
             }
-            for k, name in sorted(enumerate(self._names), key=lambda pair: pair[1])
+            for name, k in sorted(self._numbers.items())
             if watch.exclusions[k]
         }
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain lists, as JSON holds them."""
-        return {"names": list(self._names), "watch": self._watch.to_mapping(), "nodes": self.describe()}
+        return {"names": list(self._numbers), "watch": self._watch.to_mapping(), "nodes": self.describe()}
 
     def _number(self, name: str) -> int:
         if name not in self._numbers:
-            self._numbers[name] = len(self._names)
-            self._names.append(name)
-            self._watch.resize(len(self._names))
+            self._numbers[name] = len(self._numbers)
+            self._watch.resize(len(self._numbers))
         return self._numbers[name]
 
 
@@ -324,33 +310,32 @@ class ServerStep:
         received = dict(sorted(uploads.items()))
         suspects = {} if self.suspects is None else self.suspects.judge(round_number, model, received)
         received = {name: upload for name, upload in received.items() if name not in suspects}
-        drawn = self._uniforms(round_number, list(received))
-        rule, *remembered = self._recall(list(received), model.size)
-        model = aggregate(model, list(received.values()), rule, self.pre, drawn, *remembered)
+        rule, given = self._recall(list(received), model.size)
+        if self.pre is not None:
+            given["uniforms"] = self._uniforms(round_number, list(received))
+        model = aggregate(model, list(received.values()), rule, self.pre, **given)
         return Outcome(model, tuple(received), suspects)
 
-    def _recall(self, names: list[str], size: int) -> tuple[Any, ...]:
+    def _recall(self, names: list[str], size: int) -> tuple[Aggregation, dict[str, Any]]:
         """Return the rule and, if it has one, its memory, the clients' numbers in it and how many there are."""
         if not names or not takes_memory(type(self.rule).combine):
-            return (self.rule,)
+            return self.rule, {}
         memory, rule = self.memory, self.rule
         was_within = rule.memory_size(len(memory.names), size) <= MOST_REMEMBERED
         rows = memory.rows(rule, names, size)
         needed = rule.memory_size(len(memory.names), size)
         if needed <= MOST_REMEMBERED:
-            return rule, memory.values, rows, len(memory.names)
+            return rule, {"memory": memory.values, "clients": rows, "num_clients": len(memory.names)}
         if was_within:
             _log.warning(
                 'aggregation = "%s" would remember %s numbers (%s nodes, %s parameters); the limit is %s, so "%s" is '
                 "used from now on",
                 rule.kind, *(f"{n:,}" for n in (needed, len(memory.names), size, MOST_REMEMBERED)), WITHOUT_MEMORY.kind,
             )  # fmt: skip
-        return (WITHOUT_MEMORY,)
+        return WITHOUT_MEMORY, {}
 
     def _uniforms(self, round_number: int, names: list[str]) -> Vector:
         """Return a random number in [0, 1) for each node, which depends on seed, round and name alone."""
-        if self.pre is None:
-            return np.zeros(len(names))
         nodes = [int.from_bytes(sha256(name.encode()).digest()[:8], "little") for name in names]
         words = [int(derive_words(self.seed, node, round_number, MIXING, 1)[0]) for node in nodes]
         return np.array([float(word >> 11) * 2.0**-53 for word in words])

@@ -95,6 +95,7 @@ class Certificates:
         self.revocations: Path = folder / "crl.pem"
         self.table: Path = folder / "certificates.json"
         self._read: tuple[tuple[int, int], dict[str, Record]] = ((0, 0), {})
+        self._nodes: frozenset[str] = frozenset()
 
     def bundle(self, name: str) -> Path:
         """Return the file with a name's key and certificate."""
@@ -112,12 +113,13 @@ class Certificates:
                 self._read = state, {name: Record.from_mapping(about) for name, about in table.items()}
             except (AttributeError, KeyError, TypeError, ValueError):
                 raise PsofedError(f"{self.table}: not written by psofed; restore the file") from None
+            known = self._read[1].items()
+            self._nodes = frozenset(name for name, one in known if not one.revoked and name not in _RESERVED)
         return self._read[1]
 
     def names(self) -> frozenset[str]:
         """Return the nodes that may take part."""
-        records = self.records().items()
-        return frozenset(name for name, record in records if not record.revoked and name not in _RESERVED)
+        return self._nodes if self.records() else frozenset()
 
     def revoked(self) -> frozenset[str]:
         """Return the revoked names."""

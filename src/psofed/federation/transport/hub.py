@@ -18,7 +18,10 @@ Methods never raise for a lost connection: the transport reconnects by itself, a
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
+
+from psofed.federation.protocol.messages import Announcement
 
 MAX_FRAME = 96 << 20
 """Bytes of a frame that a transport carries unless told otherwise: the largest model of a node, 80 MB, and a header."""
@@ -33,6 +36,14 @@ class NodePresence:
 
     connection: str
     body: bytes
+
+    @cached_property
+    def announcement(self) -> Announcement:
+        """What the node announced; if that cannot be read, it is a problem."""
+        try:
+            return Announcement.from_bytes(self.body)
+        except ValueError as error:
+            return Announcement(problem=f"announces itself wrongly: {error}")
 
 
 @dataclass(frozen=True)

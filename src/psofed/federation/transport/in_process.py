@@ -1,13 +1,10 @@
 """Nodes that live in the server's process and answer at once: for tests, demonstrations and experiments."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from psofed.common.scheduler import scheduler
 from psofed.federation.transport.hub import NodePresence
-
-Tamper = Callable[[str, bytes], Iterable[tuple[str, bytes]]]
-"""Given a node's name and its reply, yields what arrives instead: nothing, or frames under any names."""
 
 
 class LocalNode(Protocol):
@@ -30,26 +27,17 @@ class InProcessHub:
     ----------
     nodes : mapping of str to LocalNode
         By name; may be changed at any time.
-    tamper : callable, optional
-        Rehearses faults.
 
     Attributes
     ----------
-    silent : set of str
-        Nodes that receive instructions and do not answer.
-    sent : list of (str, bytes)
-        All instructions.
     run, model : bytes
         The retained values.
     """
 
     is_connected = True
 
-    def __init__(self, nodes: Mapping[str, LocalNode], tamper: Tamper | None = None) -> None:
+    def __init__(self, nodes: Mapping[str, LocalNode]) -> None:
         self.nodes: dict[str, LocalNode] = dict(nodes)
-        self.tamper = tamper
-        self.silent: set[str] = set()
-        self.sent: list[tuple[str, bytes]] = []
         self.run: bytes = b""
         self.model: bytes = b""
         self._revoked: frozenset[str] = frozenset()
@@ -74,12 +62,10 @@ class InProcessHub:
 
     def send(self, node: str, frame: bytes) -> None:
         """Let a node answer."""
-        self.sent.append((node, frame))
-        if node not in self.nodes or node in self._revoked or node in self.silent:
-            return
-        reply = self._admitted(node).answer(frame)
-        if reply is not None:
-            self._arrived += [(node, reply)] if self.tamper is None else self.tamper(node, reply)
+        if node in self.nodes and node not in self._revoked:
+            reply = self._admitted(node).answer(frame)
+            if reply is not None:
+                self._arrived.append((node, reply))
 
     def receive(self, seconds: float) -> list[tuple[str, bytes]]:
         """Return the replies; without any, none will arrive in `seconds` either."""

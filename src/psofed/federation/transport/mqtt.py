@@ -308,7 +308,7 @@ class MqttHub(Connection):
     def __init__(
         self, endpoint: Endpoint, identity: Identity, names: Callable[[], Collection[str]], max_frame: int = MAX_FRAME
     ) -> None:
-        self._names, self._known, self._looked = names, frozenset[str](), -math.inf
+        self._names = names
         self._max_frame = max_frame
         self.dropped: Counter[tuple[str, str]] = Counter()
         self._changed = threading.Condition()
@@ -329,10 +329,10 @@ class MqttHub(Connection):
 
     def present(self) -> dict[str, NodePresence]:
         """Return the nodes that are online, not revoked and not flooding."""
-        self._look_up(time.monotonic())
+        known = self._names()
         with self._changed:
             refused = self._revoked | self.flooding()
-            return {n: p for n, p in self._present.items() if n in self._known and n not in refused}
+            return {name: p for name, p in self._present.items() if name in known and name not in refused}
 
     def send(self, node: str, frame: bytes) -> None:
         """Send a signed instruction."""
@@ -416,21 +416,15 @@ class MqttHub(Connection):
         with self._changed:
             self._changed.notify_all()
 
-    def _look_up(self, now: float) -> None:
-        if now - self._looked > 1.0:
-            self._looked, self._known = now, frozenset(self._names())
-
     def _arrived(self, message: paho.MQTTMessage) -> None:
         *_, name, box = message.topic.split("/")
-        payload, now = bytes(message.payload), time.monotonic()
+        payload = bytes(message.payload)
         if box == "server":
             if payload not in (b"", self._process):
                 self._give_way()
             return
-        if name not in self._known:
-            self._look_up(now)
         with self._changed:
-            reason = self._objection(name, box, payload, message.retain, now)
+            reason = self._objection(name, box, payload, message.retain)
             if reason:
                 self.dropped[name, reason] += 1
                 if self.dropped[name, reason] == 1:
@@ -443,13 +437,13 @@ class MqttHub(Connection):
                 if payload and not reason:
                     self._present[name] = NodePresence(payload[:32].decode(), payload[32:])
 
-    def _objection(self, name: str, box: str, payload: bytes, is_retained: bool, now: float) -> str:
+    def _objection(self, name: str, box: str, payload: bytes, is_retained: bool) -> str:
         """Return why a message is dropped, or nothing. The presence of unknown names is kept: they may become known."""
         if box == "presence" and not payload:
             return ""
         if name in self._revoked:
             return "its certificate is revoked"
-        if now - self._second > 1.0:
+        if (now := time.monotonic()) - self._second > 1.0:
             self._second = now
             self._excess.clear()
         self._excess[name] += 1
@@ -459,7 +453,7 @@ class MqttHub(Connection):
         if box == "presence":
             is_bad = len(payload) > 32 + MAX_DESCRIPTION or not _CONNECTION.match(payload)
             return "its presence is not what nodes announce" if is_bad else ""
-        if name not in self._known:
+        if name not in self._names():
             return "no certificate of it is known here"
         if is_retained:
             return "replies are not retained"

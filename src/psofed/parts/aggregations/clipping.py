@@ -5,7 +5,7 @@ import numpy as np
 from psofed.common.types import FloatArray
 from psofed.parts import Aggregation, option
 from psofed.parts.contexts import Updates
-from psofed.parts.vectors import TINY, add_scaled, distance, length, middle, part_of, scale
+from psofed.parts.vectors import TINY, add_scaled, distance, middle, part_of, scale
 
 
 def move_centre(
@@ -70,16 +70,8 @@ class NormClipping(Aggregation):
     factor: float = option(default=1.0, low=0.0, open_low=True, text="longest update, in median lengths")
 
     def combine(self, updates: Updates, out: FloatArray) -> None:
-        """Average the clipped updates."""
-        changes = updates.changes
-        count = changes.shape[0]
-        lengths, ordered = part_of(updates.scratch, 0, (count,)), part_of(updates.scratch, count, (count,))
-        for p in range(count):
-            lengths[p] = ordered[p] = length(changes[p])
-        bound = self.factor * middle(ordered)
-        for p in range(count):
-            # 1 or bound / length, of the count-th part.
-            add_scaled(bound / count / max(lengths[p], bound, TINY), changes[p], out)
+        """Average the clipped updates: move the centre once, from the server's own model."""
+        move_centre(updates.changes, 0.0, self.factor, 1, updates.scratch, out)
 
 
 class CentredClipping(Aggregation):

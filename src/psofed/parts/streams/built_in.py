@@ -41,12 +41,9 @@ class DelayLine(InputStream):
             memory[out.size - 1] = innovation.deviation * innovation.normals[out.size - 1]
             for i in range(out.size - 2, -1, -1):
                 memory[i] = self.pole * memory[i + 1] + fresh * innovation.normals[i]
-            for i in range(out.size):
-                out[i] = memory[i]
-            return
-        newer = self.pole * memory[0] + fresh * innovation.normals[0]
+        else:
+            for i in range(out.size - 1, 0, -1):
+                memory[i] = memory[i - 1]
+            memory[0] = self.pole * memory[0] + fresh * innovation.normals[0]
         for i in range(out.size):
-            older = memory[i]
-            memory[i] = newer
-            out[i] = newer
-            newer = older
+            out[i] = memory[i]

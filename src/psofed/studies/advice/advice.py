@@ -70,7 +70,7 @@ def describe(way: Way, alone: Way, of_gain: Judge, of_error: Judge) -> LearningM
     gain = of_gain.gain(way, of_gain.follow(alone))
     method = LearningMethod(way.name, way.title, None, None, of_error.error(way), gain)
     if not way.scenarios:
-        return replace(method, stepsize=next((s for s in way.settings if isinstance(s, float)), None))
+        return replace(method, stepsize=next(iter(way.stepsizes), None))
     setting = way.scenarios[0]
     rule = setting.aggregation.kind
     traffic = [measure_communication(scenario) for scenario in way.scenarios]

@@ -95,7 +95,7 @@ def follow_advice(runner: Runner, whole: Way, alone: Way) -> Way:
     searches = sorted({*np.linspace(*ends, _SEARCHES + 1).astype(int).tolist()})
     levels = {end: split_by_law(estimate_laws(runner.features, targets, judge.edges[: end + 1])) for end in searches}
     grid = np.unique([scenario.common_stepsize for scenario in whole.scenarios])
-    used = [float(own.settings[0]), together.scenarios[0].common_stepsize]  # type: ignore[arg-type]
+    used = [own.stepsizes[0], together.scenarios[0].common_stepsize]
     grid = grid[(grid > min(used) / 2) & (grid < max(used) * 2)]
     tried = {runner.everybody: whole}
     for group in sorted({group for partitions in levels.values() for part in partitions for group in part}):
@@ -121,7 +121,7 @@ def _decide(runner: Runner, partitions: list[list[Clients]], tried: dict[Clients
     own, best = alone.at([judge.best(alone, end)]), tried[runner.everybody]
     best = best.at([judge.best(best, end)])
     for depth, partition in enumerate(partitions[1:]):
-        plan = replace(best, errors=own.errors.copy(), settings=(), groups=())
+        plan = replace(best, errors=own.errors.copy(), scenarios=(), groups=())
         for group in partition:
             if group not in tried:
                 continue
@@ -130,7 +130,7 @@ def _decide(runner: Runner, partitions: list[list[Clients]], tried: dict[Clients
             is_minority = 4 * len(group) < members.size
             if gain.helps if is_minority else gain.value > 0 or not gain.matters:
                 plan.errors[..., members] = way.errors[..., members]
-                plan = replace(plan, settings=(*plan.settings, *way.settings), groups=(*plan.groups, group))
+                plan = replace(plan, scenarios=(*plan.scenarios, *way.scenarios), groups=(*plan.groups, group))
         sums = [judge.past_errors(way.errors, end).sum() for way in (plan, best)]
         if sums[0] < sums[1] and (depth == 0 or judge.gain(plan, best, blocks=past).helps):
             best = plan

@@ -86,9 +86,10 @@ class Way:
         For programs and for people.
     errors : array (settings, blocks, K)
         Sums of squared errors, zero for clients that do not take part and, once followed, in blocks before the judged.
-    settings : tuple of Scenario or float
-        Federations, or stepsizes of a model without one; empty without a stepsize. Of a way that was followed, those
-        to use from now on: one for each of the groups.
+    scenarios : tuple of Scenario
+        Federations; of a way that was followed, those to use from now on, one for each of the groups.
+    stepsizes : tuple of float
+        Of a model without a federation, in the same way.
     groups : tuple of tuples
         Clients that federate with each other.
     shared_counts : frozenset of int
@@ -98,23 +99,21 @@ class Way:
     name: str
     title: str
     errors: FloatArray
-    settings: tuple[Scenario | float, ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
+    stepsizes: tuple[float, ...] = ()
     groups: tuple[Clients, ...] = ()
     shared_counts: frozenset[int] = frozenset()
 
     @property
     def costs(self) -> list[int]:
         """The shared parameters, which decide between settings that are equally good."""
-        return [s.num_shared if isinstance(s, Scenario) else 0 for s in self.settings] or [0] * len(self.errors)
-
-    @property
-    def scenarios(self) -> tuple[Scenario, ...]:
-        """The federations among the settings."""
-        return tuple(s for s in self.settings if isinstance(s, Scenario))
+        return [scenario.num_shared for scenario in self.scenarios] or [0] * len(self.errors)
 
     def at(self, places: Sequence[int]) -> "Way":
         """Return some of the settings."""
-        return replace(self, errors=self.errors[places], settings=tuple(self.settings[at] for at in places))
+        scenarios = tuple(self.scenarios[at] for at in places if self.scenarios)
+        stepsizes = tuple(self.stepsizes[at] for at in places if self.stepsizes)
+        return replace(self, errors=self.errors[places], scenarios=scenarios, stepsizes=stepsizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +201,7 @@ class Judge:
         errors = np.zeros_like(way.errors[:1])
         errors[0, self.first :] = way.errors[picks, range(self.first, self.blocks)]
         used = frozenset(way.costs[pick] for pick in picks)
-        return replace(way, errors=errors, settings=way.settings[last : last + 1], shared_counts=used)
+        return replace(way.at([last]), errors=errors, shared_counts=used)
 
     def error(self, way: Way) -> float:
         """Return E."""

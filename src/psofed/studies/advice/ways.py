@@ -104,7 +104,7 @@ class Runner:
             runs = [lms_errors(samples, fleet.target, mu, *size)[int(pooled)] for mu in grid.tolist()]
             errors = np.array([self.judge.sums(run) for run in runs])
         name, title = ("pooled", "all data pooled") if pooled else ("alone", "each alone, LMS")
-        return Way(name, title, errors, tuple(grid.tolist()))
+        return Way(name, title, errors, stepsizes=tuple(grid.tolist()))
 
     def federation(
         self,
@@ -122,7 +122,7 @@ class Runner:
         for at, (sums, _) in enumerate(self.run(scenarios, self.judge.edges)):
             errors[at][:, clients] = sums
         title = "all together" if size == len(self.everybody) else f"federation of {size} clients"
-        return Way(name, title, errors, scenarios, (clients,))
+        return Way(name, title, errors, scenarios, groups=(clients,))
 
     def of_group(self, clients: Clients) -> Scenario:
         """Return the federation of some clients, of whom as large a share takes part as of all."""
@@ -230,8 +230,8 @@ def random_features(runner: Runner) -> Way | None:
     models = [Rff(features=count, bandwidth=round(scale * columns**0.5, 2)) for scale in _BANDWIDTHS]
     size: dict[str, Any] = {"dimension": count, "num_shared": count}
     ways = [runner.federation(runner.everybody, [count], _FEATURE_STEPSIZES, model=m, **size) for m in models]
-    settings = tuple(setting for way in ways for setting in way.settings)
-    return Way("rff", "random features", np.concatenate([way.errors for way in ways]), settings)
+    scenarios = tuple(scenario for way in ways for scenario in way.scenarios)
+    return Way("rff", "random features", np.concatenate([way.errors for way in ways]), scenarios)
 
 
 def boosted_trees(runner: Runner) -> Way | None:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from psofed._version import __version__
 from psofed.common.errors import PsofedError, missing_package
 from psofed.common.files import atomic_path, write_atomically
 from psofed.common.notices import notify
@@ -88,8 +87,7 @@ class CellStore:
 
     def save(self, cell: Cell, result: CellResult) -> None:
         """Keep a result."""
-        about = {"cell": [cell.identity, cell.seed], "tail": cell.tail, "version": __version__}
-        text = json.dumps(about | {"result": result.to_plain()}).encode()
+        text = json.dumps({"cell": [cell.identity, cell.seed], "result": result.to_plain()}).encode()
         digest = hashlib.sha256(text).hexdigest().encode()
         write_atomically(self.path(cell), digest + b"\n" + text, mode=0o666)
 

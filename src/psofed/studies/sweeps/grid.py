@@ -108,18 +108,14 @@ class Grid:
     precision: str | float | None = None
 
     def __post_init__(self) -> None:
-        checked = SweepSettings(
-            trials=self.trials, seed=self.seed, tail=self.tail, metrics=self.metrics, precision=self.precision
-        )
+        checked = SweepSettings(**{name: getattr(self, name) for name in RUN})
         object.__setattr__(self, "metrics", checked.metrics)
         object.__setattr__(self, "precision", checked.precision)
-        seen: set[str] = set()
         for axis in self.axes:
             for field in axis.fields:
-                if field in seen:
-                    lists = [", ".join(each.fields) for each in self.axes if field in each.fields]
+                lists = [", ".join(each.fields) for each in self.axes for other in each.fields if other == field]
+                if len(lists) > 1:
                     raise InvalidValueError(f"grid.{field}", lists, "in one list, not twice")
-                seen.add(field)
             if len(set(map(json.dumps, axis.labels))) < len(axis.values):
                 raise InvalidValueError(f"grid.{axis.name}", axis.labels, "a list of distinct values")
 

@@ -140,12 +140,8 @@ class SweepResult(Reported):
         """Return one plain row per point: its labels, and each metric's mean, standard error and dB."""
         rows = []
         for labels, cell in zip(self.labels(), self.cells, strict=True):
-            row: dict[str, Any] = dict(labels)
-            for metric in self.titles:
-                row[metric] = cell.estimate(metric).to_json()
-            row["trials"] = cell.trials
-            row["diverged_trials"] = cell.num_diverged
-            row["unsteady"] = cell.unsteady_metrics
+            row = {**labels, **{metric: cell.estimate(metric).to_json() for metric in self.titles}}
+            row |= {"trials": cell.trials, "diverged_trials": cell.num_diverged, "unsteady": cell.unsteady_metrics}
             if cell.defence:
                 row["defence"] = cell.defence
             rows.append(row)
@@ -154,10 +150,8 @@ class SweepResult(Reported):
     def labels(self) -> list[dict[str, Any]]:
         """Return the labels of every point by field."""
         names = [axis.name for axis in self.grid.axes]
-        return [
-            dict(zip(names, labels, strict=True))
-            for labels in itertools.product(*(axis.labels for axis in self.grid.axes))
-        ]
+        points = itertools.product(*(axis.labels for axis in self.grid.axes))
+        return [dict(zip(names, labels, strict=True)) for labels in points]
 
     def select(self, where: Mapping[str, Any] | None = None, **fields: Any) -> "SweepResult":
         """Return the part of the sweep where fields have one value, or one of a list.
