@@ -262,7 +262,8 @@ def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
 
 
 def _draw_one(axes: Axes, series: Series, top: float) -> None:
-    colour, x = _colour(series.colour), series.x
+    colour = _colour(series.colour)
+    x = series.x
     flags = _flags(series, top)
     hollow = flags[_MEDIAN]
     y = np.where(np.isfinite(series.y) & ~(series.y > top), series.y, np.nan)
@@ -296,7 +297,8 @@ def _top(chart: Chart) -> float:
 def _flags(series: Series, top: float) -> dict[str, NDArray[np.bool_]]:
     """Return which points are marked, by the mark: where trials diverged, above the picture, medians inside of it."""
     none = np.zeros(series.x.size, bool)
-    lost, beyond = none if series.is_lost is None else series.is_lost, series.y > top
+    lost = none if series.is_lost is None else series.is_lost
+    beyond = series.y > top
     medians = none if series.is_median is None else series.is_median
     return {_LOST: lost, _BEYOND: beyond & ~lost, _MEDIAN: medians & np.isfinite(series.y) & ~beyond}
 
@@ -325,12 +327,13 @@ def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
 
 def _draw_rows(axes: Axes, chart: RowChart, names: list[str], space: tuple[float, float]) -> None:
     """Draw every value with its interval: an arrow and the number where it lies off the axis."""
-    values, places, colour = chart.values, np.arange(len(names)), COLOURS[0]
+    places = np.arange(len(names))
+    colour = COLOURS[0]
     axes.axvline(0.0, color="black", lw=0.9)
-    shown = np.isfinite(chart.low) & np.isfinite(values)
+    shown = np.isfinite(chart.low) & np.isfinite(chart.values)
     axes.hlines(places[shown], chart.low[shown], chart.high[shown], color=colour, lw=2.2, alpha=0.55, zorder=1)
     left, right = chart.x.limits or (-math.inf, math.inf)
-    for at, value in enumerate(values.tolist()):
+    for at, value in enumerate(chart.values.tolist()):
         if math.isinf(value):
             axes.annotate("diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=colour)
         elif value < left:
@@ -348,7 +351,8 @@ def _draw_rows(axes: Axes, chart: RowChart, names: list[str], space: tuple[float
 
 def _point_beyond(axes: Axes, chart: RowChart, at: int, marker: str, edge: float) -> None:
     """Mark a value beyond the `edge` of the axis, and write it inside of its interval."""
-    value, is_low = float(chart.values[at]), marker == "<"
+    value = float(chart.values[at])
+    is_low = marker == "<"
     axes.plot([edge], [at], marker=marker, ms=5.5, color=COLOURS[0], zorder=3, clip_on=False)
     end = float((chart.high if is_low else chart.low)[at])
     place = np.clip(end if math.isfinite(end) else value, *(chart.x.limits or (edge, edge)))
