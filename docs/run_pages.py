@@ -283,7 +283,7 @@ def _run_psofed(words: list[str]) -> str:
     if done.exception is None or isinstance(done.exception, SystemExit):
         return done.stdout
     if isinstance(done.exception, PsofedError):
-        return f"psofed: {explain(done.exception, tuple(words))}\n"
+        return f"psofed: {explain(done.exception, words[0])}\n"
     raise done.exception
 
 

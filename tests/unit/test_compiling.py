@@ -13,7 +13,7 @@ from psofed.engine.draws import _fill
 from psofed.engine.hooks import explained
 from psofed.engine.iteration import advance
 from psofed.engine.normals import fill_standard_normal, mix_word
-from psofed.engine.tables import STAGE, KernelTable, Table
+from psofed.engine.tables import STAGE, KernelTable, TableData
 from psofed.parts.attacks import ConstantBias
 
 pytestmark = pytest.mark.engine
@@ -59,7 +59,7 @@ def test_what_fails_in_a_body_is_said_to_be_a_parts_own() -> None:
     assert "a part's own code failed with ValueError: no mask (test_compiling.py, line" in str(told)
 
 
-class Numbers(Table):
+class Numbers(TableData):
     """What a stage is shown."""
 
     def __init__(self, *values: float) -> None:

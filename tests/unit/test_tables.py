@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from psofed.engine.compiling import compiled
-from psofed.engine.tables import KernelTable, Table
+from psofed.engine.tables import KernelTable, TableData
 
 pytestmark = pytest.mark.engine
 
@@ -19,7 +19,7 @@ class Inner(NamedTuple):
     values: np.ndarray
 
 
-class Outer(Table):
+class Outer(TableData):
     """A tuple between numbers."""
 
     def __init__(self, inner: Inner, first: float = -0.1) -> None:

@@ -79,7 +79,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except PsofedError as error:
-        _refuse(explain(error, typed))
+        _refuse(explain(error, *typed))
     except click.UsageError as error:
         _refuse(_usage(error))
     except click.Abort:
@@ -97,9 +97,9 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def explain(error: PsofedError, typed: tuple[str, ...]) -> str:
-    """Return what is wrong, and which command may answer where theory does not; `typed` begins with the command."""
-    is_theory = isinstance(error, NotCoveredError) and typed[:1] in (("predict",), ("tune",), ("compare",))
+def explain(error: PsofedError, command: str = "") -> str:
+    """Return what a user of a command is told of a mistake."""
+    is_theory = isinstance(error, NotCoveredError) and command in ("predict", "tune", "compare")
     return f"{error}; try `psofed simulate`" if is_theory else str(error)
 
 

@@ -20,7 +20,7 @@ from psofed.engine.hooks import Method, options_of, padded
 from psofed.engine.normals import Index, normal_at, uniform_at
 from psofed.engine.state import SEES_OTHERS, Setup, column, copy_array, entry_at, gather, release
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import Table, call
+from psofed.engine.tables import TableData, call
 from psofed.engine.vocabulary import sort
 from psofed.parts.base import Attack
 from psofed.parts.contexts import KNOWLEDGE, Conspiracy, Moment, Sample, Upload
@@ -32,7 +32,7 @@ _COMMON = np.uint64(1 << 62)
 _NOTHING, _NOBODY = np.zeros(0), np.zeros(0, np.int64)
 
 
-class Attackers(Table):
+class Attackers(TableData):
     """Byzantine clients of G groups, and the randomness and memory of their attacks; row r = g · L + l is of group g.
 
     Attributes
@@ -160,7 +160,7 @@ def _memory_of(attackers: Attackers, g: int, row: int, client: int) -> FloatArra
     return attackers.client_memory[row, place, : attackers.memory_sizes[g, 1]]
 
 
-class AttackSide(Table):
+class AttackSide(TableData):
     """The groups of attackers, and what they see and change.
 
     Attributes

@@ -30,7 +30,7 @@ from psofed.engine.normals import (
 from psofed.engine.state import Layout, Setup, column
 from psofed.engine.step import WordSource
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import KernelTable, Table
+from psofed.engine.tables import KernelTable, TableData
 from psofed.parts.base import Attack, Drift
 from psofed.parts.contexts import Departure, Mask, Presence, Step
 from psofed.parts.network import Availability, Delay
@@ -49,7 +49,7 @@ NO_PRESENCE: BoolArray = np.zeros((0, 0, 0), np.bool_)
 _CHUNK_UPDATES = 100_000_000
 
 
-class Draws(Table):
+class Draws(TableData):
     """Draws of T iterations; none before anything is drawn.
 
     Attributes
@@ -290,7 +290,7 @@ def _draw_moves(method: Method, first: int, k: int, g: int, table: Any) -> None:
                 out[t, i, trial] = after[i]
 
 
-class Choice(Table):
+class Choice(TableData):
     """Up to `most` participants in each of `count` iterations from number `first` on.
 
     Parameters

@@ -20,7 +20,7 @@ from psofed.engine.samples import NO_SERVER_SAMPLES, TrialSamples, draw_test_set
 from psofed.engine.server import DefenceSide, aggregate, make_rule_side, mix_and_aggregate
 from psofed.engine.state import Setup, Uploads, column, copy_array
 from psofed.engine.step import StepScratch, Tally, WordSource
-from psofed.engine.tables import Table, call
+from psofed.engine.tables import TableData, call
 from psofed.parts.base import Metric
 from psofed.parts.contexts import TrialState
 from psofed.parts.watching import WatchPlan
@@ -33,14 +33,14 @@ WHOLE = BEFORE | LEARN | AFTER
 NETWORK_MSE, SERVER_MSD, TEST_MSE, HONEST_MSE = range(4)
 
 
-class Stages(Table):
+class Stages(TableData):
     """Addresses of what differs between scenarios, each compiled when first used; 0 for what the kernel does itself."""
 
     def __init__(self) -> None:
         self.download, self.learn, self.upload, self.deliver, self.aggregate = 0, 0, 0, 0, 0
 
 
-class Measuring(Table):
+class Measuring(TableData):
     """The user's own metrics: addresses (Q,) and options (Q, any)."""
 
     def __init__(self, metrics: list[Metric]) -> None:
@@ -48,7 +48,7 @@ class Measuring(Table):
         self.options = padded([options_of(metric) for metric in metrics])
 
 
-class TrialBlock(Table):
+class TrialBlock(TableData):
     """Everything that a block of trials needs for some iterations, and ``metrics`` (T, Q, L) of them.
 
     Kernels take it as a :class:`psofed.engine.tables.KernelTable`.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from psofed.common.types import FloatArray
 from psofed.engine.hooks import Hooks, Method, options_of
 from psofed.engine.lanes import WIDTH, empty_lanes, filled
-from psofed.engine.tables import Table
+from psofed.engine.tables import TableData
 from psofed.parts.contexts import Innovation, Observation, Residual
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ AHEAD = 8
 LMS, ALONG_INPUT, ANY = 0, 1, 2
 
 
-class InputModel(Table):
+class InputModel(TableData):
     """Factors of the covariances R_k of inputs x ~ N(0, R_k).
 
     With factors, x = C_k z with R_k = C_k C_kᵀ, C_k lower triangular. Without, x_i = ρ x_{i−1} + ς_k √(1−ρ²) z_i, so
@@ -58,7 +58,7 @@ def _lower_factors(covariances: FloatArray) -> FloatArray:
     return np.ascontiguousarray(np.swapaxes(upper, 1, 2))
 
 
-class Sampling(Table):
+class Sampling(TableData):
     """Where samples come from, unless they are white, and the samples on their way.
 
     Attributes
@@ -116,7 +116,7 @@ def _draw(method: Method, n: int, k: int, s: int, sampling: Sampling) -> None:
             sample[s, i, lane] = out[i]
 
 
-class Learning(Table):
+class Learning(TableData):
     """The learner in the form that the step takes, with every client's memory as it is at first.
 
     Attributes

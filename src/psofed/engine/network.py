@@ -14,7 +14,7 @@ from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.normals import counter_at, fill_draws, uniform_at
 from psofed.engine.state import Setup, Uploads, column, copy_array, entry_at, has_arrived
 from psofed.engine.streams import WordArray
-from psofed.engine.tables import Table, call
+from psofed.engine.tables import TableData, call
 from psofed.parts.contexts import Transmission
 from psofed.parts.network import Channel
 from psofed.parts.plain import check_size
@@ -81,7 +81,7 @@ def deliver(n: int, t: int, g: int, block: "TrialBlock") -> None:
         _pass_time(n, block.draws.durations[t], block.delay, block.state.server, uploads)
 
 
-class ChannelSide(Table):
+class ChannelSide(TableData):
     """The channels of one direction, "up" or "down", in series.
 
     Attributes
@@ -172,7 +172,7 @@ def _transmit(method: Method, n: int, k: int, c: int, side: ChannelSide) -> None
                 sent[trial, p, m] = target[places[m]] - out[m]
 
 
-class DelaySide(Table):
+class DelaySide(TableData):
     """Uploads on their way, none at first, and those that have arrived; empty without a delay.
 
     An upload made in iteration n by participant p has number (n mod (R + 1)) · P + p, with R the longest delay.

@@ -19,7 +19,7 @@ from psofed.engine.network import weigh_by_delay
 from psofed.engine.normals import normals_at, uniform_at
 from psofed.engine.server import mix_and_aggregate
 from psofed.engine.state import Setup, Uploads, copy_array
-from psofed.engine.tables import KernelTable, Table, call
+from psofed.engine.tables import KernelTable, TableData, call
 from psofed.parts.contexts import Message, Received
 from psofed.parts.plain import LARGEST, MOST_MEMORY
 from psofed.parts.traffic import Exchange, Momentum
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from psofed.engine.iteration import TrialBlock
 
 
-class Momenta(Table):
+class Momenta(TableData):
     """Momentum of each client, held by the clients or the server (:class:`psofed.parts.traffic.Momentum`).
 
     Attributes
@@ -54,7 +54,7 @@ class Momenta(Table):
         self.place = np.full(0 if momentum is None else clients, -1)
 
 
-class RivalSide(Table):
+class RivalSide(TableData):
     """An algorithm whose clients hold no model, in the form that kernels take; off for PSO-Fed.
 
     Attributes

@@ -15,7 +15,7 @@ from psofed.engine.hooks import Frame, Hooks, Method, options_of, teach
 from psofed.engine.normals import uniform_at
 from psofed.engine.samples import NO_SERVER_SAMPLES, draw_root_data, own_step
 from psofed.engine.state import Setup, Uploads, Work, entry_at, gather, has_arrived, release
-from psofed.engine.tables import KernelTable, Table, call
+from psofed.engine.tables import KernelTable, TableData, call
 from psofed.parts.aggregations.by_entry import Mean
 from psofed.parts.base import Aggregation
 from psofed.parts.contexts import AllUpdates, Evidence, Numbers, Updates
@@ -26,7 +26,7 @@ from psofed.parts.watching import LARGEST_SCORE, Watching, WatchPlan, find_devia
 _NOT_WATCHED = WatchPlan(0.0, np.zeros((0, 0)))
 
 
-class DefenceSide(Table):
+class DefenceSide(TableData):
     """The defence, with what it needs to know before a run.
 
     Attributes
@@ -117,7 +117,7 @@ def _find_residuals(trial: int, defence: DefenceSide) -> FloatArray:
     return residuals
 
 
-class RuleSide(Table):
+class RuleSide(TableData):
     """The aggregation rule, and the pre-aggregation before it.
 
     Parameters

@@ -16,7 +16,7 @@ from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Hooks
 from psofed.engine.lanes import WIDTH, empty_lanes, filled
 from psofed.engine.streams import Stream, make_stream
-from psofed.engine.tables import Table
+from psofed.engine.tables import TableData
 from psofed.engine.vocabulary import sort
 from psofed.parts.contexts import scratch_size
 from psofed.parts.plain import LARGEST
@@ -55,7 +55,7 @@ def make_layout(clients: int, over_clients: bool) -> Layout:
     return Layout(clients, 4, WIDTH - 1) if over_clients else Layout(clients, 0, 0)
 
 
-class Uploads(Table):
+class Uploads(TableData):
     """Up to `most` messages of an iteration with `numbers` numbers each.
 
     Attributes
@@ -82,7 +82,7 @@ class Uploads(Table):
         self.asked: IntArray = np.full(trials, most)
 
 
-class Work(Table):
+class Work(TableData):
     """Scratch of those who see up to `participants` uploads of `shared` numbers as vectors.
 
     Attributes
@@ -109,7 +109,7 @@ class Work(Table):
         self.order = np.empty(participants, np.int64)
 
 
-class State(Table):
+class State(TableData):
     """Models of a block of trials before its first iteration, all zero, as errors; and scratch.
 
     Attributes

@@ -22,7 +22,7 @@ from psofed.engine.learning import AHEAD, ALONG_INPUT, ANY, LMS, Learning, Sampl
 from psofed.engine.normals import mix_word, normal_pair
 from psofed.engine.state import Layout, copy_array
 from psofed.engine.streams import Stream, WordArray
-from psofed.engine.tables import Stage, Table, call
+from psofed.engine.tables import Stage, TableData, call
 
 if TYPE_CHECKING:
     from psofed.engine.draws import Draws
@@ -34,7 +34,7 @@ SUM_BLOCK = 1 << 16
 _f64 = np.float64
 
 
-class WordSource(Table):
+class WordSource(TableData):
     """Words of the columns' samples, (16,) each, J = `words` for each client and iteration.
 
     Word j of vector v in iteration n is origin + n·stride + v·hop + j·gamma.
@@ -50,7 +50,7 @@ class WordSource(Table):
         self.gamma: WordArray = filled(gamma, WIDTH, dtype=np.uint64)
 
 
-class Tally(Table):
+class Tally(TableData):
     """Sums and values kept of the prediction errors.
 
     Attributes
@@ -73,7 +73,7 @@ class Tally(Table):
         self.squares: FloatArray = filled(0.0, vectors if keeps_squares else 0, WIDTH)
 
 
-class StepScratch(Table):
+class StepScratch(TableData):
     """Scratch of one thread: hashed words, normals, errors.
 
     In :func:`learn_clients` it takes the vectors from `start`, a multiple of SUM_BLOCK clients, to `stop`.

@@ -41,7 +41,7 @@ _WORD = ir.IntType(64)
 _LLVM_STAGE = ir.FunctionType(ir.VoidType(), [_WORD, _WORD, _WORD, _WORD.as_pointer()])
 
 
-class Table:
+class TableData:
     """Base class of what kernels read: its attributes, in the order in which ``__init__`` sets them, are the fields."""
 
 
@@ -68,7 +68,7 @@ class KernelTable:
 
     Parameters
     ----------
-    values : Table or named tuple
+    values : TableData or named tuple
     previous : KernelTable or None
         One of the same kind; tables of those objects that are the same in both are used again.
     """

@@ -307,7 +307,7 @@ class Iteration:
         if law.attack_covariance:
             uploads.append((law.attack_covariance, *(part[1] - part[0] for part in parts), 0.0))
         learnings = [(*term, float(index == 0)) for index, term in enumerate(law.learning)]
-        terms = []
+        terms: list[tuple[float, FloatArray | sparse.csr_array]] = []
         for presence, learning, upload in itertools.product(
             [(1.0, law.presence.mean), *law.presence.swings], learnings, uploads
         ):

@@ -167,10 +167,10 @@ class Solver:
     def steady_state(self, stepsize: float) -> SteadyState:
         """Return the steady state by source, with its standard error where offsets are sampled; μ must be stable."""
         self.check_reach(stepsize)
-        offsets, is_sampled = self._offsets(_LARGEST_SAMPLE), self.model.is_sampled
-        levels = self._checked(self._by_source(stepsize, offsets[:_FIRST_SAMPLE] if is_sampled else offsets))
-        if offsets is None or not is_sampled:
-            return SteadyState.of(levels.mean(axis=0))
+        offsets = self._offsets(_LARGEST_SAMPLE)
+        if offsets is None or not self.model.is_sampled:
+            return SteadyState.of(self._checked(self._by_source(stepsize, offsets)).mean(axis=0))
+        levels = self._checked(self._by_source(stepsize, offsets[:_FIRST_SAMPLE]))
         floor = np.array([float(self.model.fleet.noise_variance.mean()), 0.0])
         while True:
             totals = levels.sum(axis=1)
