@@ -1,7 +1,7 @@
 """The same federations with the real strategies: psofed's strategy and mod on a Grid, Flower's own aggregation."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from direct import BYZANTINE, Join, Method, Run, make_step, run_directly
@@ -101,18 +101,10 @@ class CountingGrid(InProcessGrid):
     """Counts the bytes of all frames, both ways, and keeps none; HTTP, TLS and Flower's envelope are not in it."""
 
     def __init__(self, apps: dict[int, ClientApp]) -> None:
-        super().__init__(apps, tamper=self._weigh)
+        super().__init__(apps)
         self.carried = 0
 
-    def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Count the messages, and let the nodes answer."""
-        pushed = list(messages)
-        for message in pushed:
-            self._weigh(message)
-        ids = super().push_messages(pushed)
-        self.sent.clear()
-        return ids
-
-    def _weigh(self, message: Message) -> list[Message]:
-        self.carried += len(message.content["psofed"]["frame"])
-        return [message]
+    def _answer(self, message: Message) -> Message:
+        reply = super()._answer(message)
+        self.carried += sum(len(each.content["psofed"]["frame"]) for each in (message, reply))
+        return reply

@@ -1,7 +1,6 @@
 """Runs by request, their status, result, audit and metrics, and the operator's commands in every order."""
 
 import json
-import logging
 import random
 import re
 import shutil
@@ -87,20 +86,10 @@ def test_a_full_disk_under_the_status_does_not_stop_a_run(home, monkeypatch):
     assert read_json(home.result)["rounds"] == 8
 
 
-def test_a_full_disk_pauses_a_run_which_continues_by_itself(home, monkeypatch, caplog):
-    save, fails = CheckpointStore.save, iter([True, True, True])
-
-    def full(store, state):
-        if state.round_number == 3 and next(fails, False):
-            raise PsofedError("checkpoint.npz: cannot be written (No space left on device)")
-        save(store, state)
-
-    monkeypatch.setattr(CheckpointStore, "save", full)
-    with use_scheduler(JumpingClock()), caplog.at_level(logging.WARNING):
-        assert carry_out(home, synthetic()) == FINISHED
-    assert read_json(home.result)["rounds"] == 8
-    assert caplog.text.count("paused, trying again") == 1
-    assert "continuing" in caplog.text
+def continued(home, hub=None, **changes):
+    """Resume the run within this process, and return how it ended."""
+    request = operate.resume(home, **changes)
+    return FederationRun(RunStatus(home), request).carry_out(hub or LocalHub(nodes()))
 
 
 class JumpingClock(Scheduler):
@@ -130,8 +119,7 @@ def test_a_failed_run_says_why_and_can_be_continued(home):
     hub = LocalHub({})
     assert carry_out(home, synthetic(wait_for_nodes=0.1), hub) == FAILED
     assert "no node is available" in federation_status(home)["run"]["reason"]
-    request = operate.resume(home)
-    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(nodes())) == FINISHED
+    assert continued(home) == FINISHED
     assert [record["event"] for record in audit.read_records(home.runs)] == [
         "started", "failed", "started", "finished",
     ]  # fmt: skip
@@ -196,16 +184,14 @@ def test_a_rolled_back_run_continues_from_there_to_the_same_end(home, finished):
     with pytest.raises(PsofedError, match="--to-round 99: must be a round with a checkpoint"):
         operate.rollback(home, 99)
     workers = nodes()
-    request = operate.resume(home)
-    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(workers)) == FINISHED
+    assert continued(home, hub=LocalHub(workers)) == FINISHED
     assert read_json(home.result)["rounds"] == 8
     assert CheckpointStore(home.checkpoint).load().epoch == 1
 
 
 def test_a_resumed_run_may_be_longer(home):
     carry_out(home, synthetic())
-    request = operate.resume(home, rounds=11)
-    assert FederationRun(RunStatus(home), request).carry_out(LocalHub(nodes())) == FINISHED
+    assert continued(home, rounds=11) == FINISHED
     assert read_json(home.result)["rounds"] == 11
 
 

@@ -49,9 +49,24 @@ def add_one(message, context):
     return reply(message, [array + 1.0 for array in message.content["arrays"].to_numpy_ndarrays()])
 
 
+class FaultyGrid(InProcessGrid):
+    """Remembers what was sent, and delivers what `tamper`, given a reply, makes of it."""
+
+    def __init__(self, apps, tamper=None):
+        super().__init__(apps)
+        self.tamper, self.sent = tamper or (lambda reply: [reply]), []
+
+    def push_messages(self, messages):
+        self.sent += (pushed := list(messages))
+        ids = super().push_messages(pushed)
+        for message_id in ids:
+            self._replies[message_id] = [new for reply in self._replies[message_id] for new in self.tamper(reply)]
+        return ids
+
+
 def start(apps, rounds=3, initial=None, num_shared=2, tamper=None, **options):
     """Run a small federation, and return its strategy and result."""
-    grid = InProcessGrid(apps if isinstance(apps, dict) else dict.fromkeys((1, 2, 3), apps), tamper)
+    grid = FaultyGrid(apps if isinstance(apps, dict) else dict.fromkeys((1, 2, 3), apps), tamper)
     given = {"aggregation": "mean", "limits": ReplyLimits(ban_after=0), **options}
     strategy = PSOFed(num_shared, **given)
     with fast_time():
@@ -256,7 +271,7 @@ def test_a_client_without_the_mod_is_told_apart():
 
 
 def test_messages_that_are_not_the_strategys_or_another_nodes_are_refused():
-    grid = InProcessGrid({1: make_app(add_one)})
+    grid = FaultyGrid({1: make_app(add_one)})
     message = grid.create_message(RecordDict({"arrays": ArrayRecord()}), "train", 1, "")
     (answer,) = grid.send_and_receive([message])
     assert "not PSOFed's" in answer.error.reason

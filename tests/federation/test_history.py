@@ -49,8 +49,13 @@ def rounds_of(store, state):
     return [entry["round"] for entry in store.history.entries(state)]
 
 
+@pytest.fixture(autouse=True)
+def short_files(monkeypatch):
+    monkeypatch.setattr("psofed.federation.server.checkpoint.ROUNDS_PER_FILE", 10)
+
+
 def open_store(path):
-    return CheckpointStore(path / "c.npz", rounds_per_file=10)
+    return CheckpointStore(path / "c.npz")
 
 
 def test_files_have_one_line_per_round_and_the_whole_history_is_read_back(tmp_path):

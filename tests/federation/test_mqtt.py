@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from psofed.common.errors import PsofedError
 from psofed.federation.client.node import serve
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.server.loop import Server
-from psofed.federation.transport import mqtt
+from psofed.federation.transport import broker, mqtt
 from psofed.federation.transport.hub import RUN, Arrival
 from psofed.federation.transport.mqtt import Endpoint
 
@@ -30,7 +31,8 @@ LIMIT = 200_000
 @pytest.fixture(scope="module")
 def plant(tmp_path_factory):
     home = tmp_path_factory.mktemp("plant")
-    with running(home, ["a", "b", "renewed", "sørpumpe", "11", "12", "13"], {"hall": 50}, max_frame=LIMIT) as fleet:
+    names = ["a", "b", "renewed", "sørpumpe", "11", "12", "13"]
+    with patch.object(broker, "MAX_FRAME", LIMIT), running(home, names, {"hall": 50}) as fleet:
         yield fleet
 
 
@@ -122,9 +124,10 @@ def test_what_a_broker_changes_or_repeats_elsewhere_is_not_obeyed(fleet, caplog)
     assert "is not signed by the server" in caplog.text
 
 
-def test_unknown_retained_oversize_and_malformed_messages_are_dropped(fleet):
+def test_unknown_retained_oversize_and_malformed_messages_are_dropped(fleet, monkeypatch):
+    monkeypatch.setattr(mqtt, "MAX_FRAME", 1000)
     known = ["a", "b"]
-    hub = fleet.hub(lambda: known, max_frame=1000)
+    hub = fleet.hub(lambda: known)
     a = fleet.link("a")
     began(hub, a)
     b = fleet.tester("b")

@@ -516,21 +516,19 @@ def test_bad_options_are_named(options):
         Sharing(0.1, pattern="x")
 
 
-def test_checkpoints_are_kept_and_the_way_back_is_open(tmp_path):
+def test_checkpoints_are_kept_and_the_way_back_is_open(tmp_path, monkeypatch):
+    monkeypatch.setattr("psofed.federation.server.checkpoint.KEEP", 3)
     path, hub, models = tmp_path / "c.npz", make_hub(), {}
     server = run(
-        hub,
-        rounds=35,
-        checkpoint=CheckpointStore(path, keep=3),
-        on_round=lambda state: models.update({state.round_number: state.model.copy()}),
+        hub, rounds=35, checkpoint=path, on_round=lambda state: models.update({state.round_number: state.model.copy()})
     )
-    store = CheckpointStore(path, keep=3)
+    store = CheckpointStore(path)
     assert store.rounds() == [10, 20, 30, 33, 34, 35]
     with pytest.raises(PsofedError, match=r"--to-round 15: .*10, 20, 30, 33, 34, 35"):
         store.rollback(15)
     store.rollback(20)
     assert store.rounds() == [10, 20]
-    again = run(hub, rounds=24, checkpoint=CheckpointStore(path, keep=3), resume=True)
+    again = run(hub, rounds=24, checkpoint=path, resume=True)
     assert [record["round"] for record in again.state.history] == list(range(1, 25))
     kinds = {decode_instruction(frame).tasks[0].kind for _, frame in hub.sent[-12:-9]}
     assert kinds == {"full"}  # what the clients learned after round 20 is forgotten
@@ -686,6 +684,11 @@ def test_a_run_that_is_stopped_ends_soon_wherever_it_is(where, tmp_path, monkeyp
         assert clock.now < 1012.0
 
 
+def adders():
+    """Return a hub whose nodes add the number that is their name."""
+    return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})
+
+
 # --- rules with memory ----------------------------------------------------------------------------------
 
 
@@ -711,10 +714,7 @@ def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
 
     given = {"aggregation": Combination(Remembering()), "num_participants": 2, "seed": 3, "num_shared": 6}
 
-    def hub():
-        return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})
-
-    server = run(hub(), 7, **given)
+    server = run(adders(), 7, **given)
     model, memory, known = 0.0, dict.fromkeys(NAMES, 0.0), {}
     own = dict.fromkeys(NAMES, 0.0)
     for entry in server.state.history:
@@ -724,7 +724,7 @@ def test_a_rule_with_memory_remembers_absent_clients_and_restarts(tmp_path):
             memory[name] = 0.5 * memory[name] + 0.5 * (own[name] - model)
         model += np.mean([memory[name] for name in known])
     np.testing.assert_allclose(server.state.model, model)
-    nodes, path = hub(), tmp_path / "c.npz"
+    nodes, path = adders(), tmp_path / "c.npz"
     run(nodes, 4, checkpoint=path, **given)
     again = run(nodes, 7, checkpoint=path, resume=True, **given)
     np.testing.assert_array_equal(again.state.model, server.state.model)
@@ -735,10 +735,7 @@ def test_the_default_rule_resumes_with_the_same_bits(tmp_path):
     """Whatever it remembers is in the checkpoint; every node that was heard from has its D numbers."""
     given = {"aggregation": None, "num_participants": 2, "seed": 3, "num_shared": 2}
 
-    def hub():
-        return InProcessHub({name: make_node(name, Adder(float(name))) for name in NAMES})
-
-    whole, nodes, path = run(hub(), 9, **given), hub(), tmp_path / "c.npz"
+    whole, nodes, path = run(adders(), 9, **given), adders(), tmp_path / "c.npz"
     assert whole.step.rule == RememberedClipping()
     run(nodes, 4, checkpoint=path, **given)
     again = run(nodes, 9, checkpoint=path, resume=True, **given)

@@ -33,8 +33,14 @@ def begin(session: str = "first") -> ServerState:
     return state
 
 
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("psofed.federation.server.checkpoint.ROUNDS_PER_FILE", 3)
+    monkeypatch.setattr("psofed.federation.server.checkpoint.KEEP", 3)
+
+
 def open_store() -> CheckpointStore:
-    return CheckpointStore(PATH, keep=3, rounds_per_file=3)
+    return CheckpointStore(PATH)
 
 
 def run_rounds(store: CheckpointStore, state: ServerState, last: int, completed: list[int]) -> None:
@@ -185,10 +191,11 @@ def test_a_rollback_first_makes_its_checkpoint_survive_a_power_loss():
             assert check_whole().round_number == 7
 
 
-def test_a_second_rollback_to_before_the_first_has_an_epoch_of_its_own():
+def test_a_second_rollback_to_before_the_first_has_an_epoch_of_its_own(monkeypatch):
     with use_disk(SimulatedDisk()):
         prepare()
-        store = CheckpointStore(PATH, keep=10)
+        monkeypatch.setattr("psofed.federation.server.checkpoint.KEEP", 10)
+        store = CheckpointStore(PATH)
         assert store.rollback(5).epoch == 1
         run_rounds(store, store.load(), 7, [])
         # The checkpoint of round 4 is older than the first rollback: clients of epoch 1 must not take it for theirs.

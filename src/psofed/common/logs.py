@@ -5,6 +5,9 @@ import logging
 import time
 from typing import Any
 
+log: logging.Logger = logging.getLogger("psofed.federation")
+"""What servers and nodes of a federation say."""
+
 
 class _Lines(logging.Formatter):
     """One line per message: its time (UTC), then the text.

@@ -4,7 +4,6 @@ A gateway has many clients; any other node has one without a name, which is hand
 """
 
 import hashlib
-import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from psofed.common.errors import PsofedError
-from psofed.common.logs import OncePerChange
+from psofed.common.logs import OncePerChange, log
 from psofed.federation.client.state import ClientState, MemoryStore
 from psofed.federation.protocol import messages
 from psofed.federation.protocol.corruption import EVERYBODY, check_rehearsal, draw_attack, draw_normals
@@ -26,8 +25,6 @@ from psofed.parts.channels.built_in import Private
 from psofed.parts.contexts import Transmission
 from psofed.parts.plain import corrupt_uploads
 from psofed.render.numbers import listed
-
-_log = logging.getLogger("psofed.federation")
 
 MISSED, CURRENT = "missed", "current"
 PRIVACY = "psofed.privacy"
@@ -175,7 +172,7 @@ class Gateway:
         """
         names = self.names()
         if self._is_news("refused", refused := listed(instruction.refused)) and refused:
-            _log.warning(
+            log.warning(
                 "the server refuses clients that belong to other nodes, or are more than this node may have: %s",
                 refused,
             )
@@ -193,7 +190,7 @@ class Gateway:
                 if len(instruction.tasks) == 1:
                     raise
                 reply, state = Reply(messages.FAILED, task.client, remark=reason_of(error)), None
-                _log.warning("round %d: %s failed: %s", instruction.round_number, task.client, reply.remark)
+                log.warning("round %d: %s failed: %s", instruction.round_number, task.client, reply.remark)
             if state is not None:
                 changed[task.client], digest = state, state.layout.digest
             replies.append(reply)
@@ -230,7 +227,6 @@ class Gateway:
             missed = train(MISSED, model.copy(), kept, records)
             model, kept, records = check_finite(missed.model), missed.kept, missed.records
             examples, reported = missed.num_examples, dict(missed.metrics)
-        assert task.values is not None  # decode_instruction gives values with every kind
         indices, whole = _indices(instruction, task, n), task.kind == messages.FULL
         model = model.copy()
         model[indices] = task.values[indices] if whole else task.values  # (I − S_{k,n}) w_k + S_{k,n} w_n

@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
+
 from psofed.common.csv_text import csv_text
-from psofed.common.errors import InvalidValueError, PsofedError, missing_package
+from psofed.common.errors import InvalidValueError, PsofedError
 from psofed.common.logs import OncePerChange
 from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 
@@ -185,11 +188,6 @@ class MqttFeed:
 
     def start(self, identity: str) -> None:
         """Subscribe, and connect again whenever the broker is lost; `identity` names the session to the broker."""
-        try:
-            from paho.mqtt.client import Client
-            from paho.mqtt.enums import CallbackAPIVersion
-        except ImportError:
-            raise missing_package("--data mqtt://", "paho-mqtt", "federation") from None
         client = Client(CallbackAPIVersion.VERSION2, client_id=identity, clean_session=False, manual_ack=True)
         if user := os.environ.get("PSOFED_MQTT_USER"):
             client.username_pw_set(user, os.environ.get("PSOFED_MQTT_PASSWORD"))

@@ -1,12 +1,11 @@
 """A node without a transport: takes note of the run, answers instructions, and learns from what arrives meanwhile."""
 
-import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from psofed.common.errors import PsofedError
-from psofed.common.logs import OncePerChange
+from psofed.common.logs import OncePerChange, log
 from psofed.common.scheduler import scheduler
 from psofed.federation.client.gateway import Gateway, reason_of
 from psofed.federation.client.state import MemoryStore
@@ -15,8 +14,6 @@ from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.messages import Announcement, NodeReply, RunDescription
 from psofed.federation.protocol.names import clean_text
 from psofed.federation.transport.hub import INSTRUCTION, RUN, Link
-
-_log = logging.getLogger("psofed.federation")
 
 Prepare = Callable[[RunDescription], Gateway]
 """Given a run, returns how the node answers; a PsofedError says why it cannot."""
@@ -136,7 +133,7 @@ class Node:
     def _warn(self, subject: str, text: str, beginning: str = "") -> None:
         """Log a problem, once until it changes; an empty one is over."""
         if self._is_news(subject, text) and text:
-            _log.warning("%s%s", beginning, text)
+            log.warning("%s%s", beginning, text)
 
 
 TEND_EVERY = 0.2  # seconds

@@ -13,7 +13,6 @@ the others.
 
 import csv
 import hashlib
-import logging
 import math
 from array import array
 from bisect import bisect_left
@@ -26,7 +25,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.logs import OncePerChange
+from psofed.common.logs import OncePerChange, log
 from psofed.common.types import FloatArray
 from psofed.data.frames import is_parquet, refuse_toml
 from psofed.data.values import client_name, delimiter_of, number, shown
@@ -34,8 +33,6 @@ from psofed.federation.protocol.layout import ColumnNames, listed
 from psofed.federation.protocol.names import MAX_CLIENTS, is_client_name
 from psofed.fleet import Fleet, draw_fleet
 from psofed.scenario import Scenario
-
-_log = logging.getLogger("psofed.federation")
 
 LARGEST = 1e100
 """Values beyond this are no samples: the sums of squares that scale the data would overflow."""
@@ -105,7 +102,6 @@ class Source(Protocol):
 
     def read(self, start: Position, limit: int) -> Samples:
         """Return the samples from `start` on that have arrived, at most `limit`."""
-        ...
 
 
 class FileRow(NamedTuple):
@@ -237,7 +233,7 @@ class TableSource:
 
     def warn_of_replaced(self) -> None:
         """Log that the table is read from its beginning again."""
-        _log.warning(
+        log.warning(
             "%s was replaced by another file: reading it from its beginning; rows that the old one gained since the "
             "last look were not seen",
             self.path,
@@ -315,7 +311,7 @@ class SharedTable:
         elif len(self._begins) >= MAX_CLIENTS:
             problem = f"skipping rows of clients beyond the first {MAX_CLIENTS:,}, such as"
         if problem and self._is_news(problem, problem):
-            _log.warning("%s: %s", problem, client[:40])
+            log.warning("%s: %s", problem, client[:40])
         return not problem
 
     def source(self, client: str) -> TableSource:

@@ -5,7 +5,6 @@ one file, which is written once per instruction however many of them have learne
 """
 
 import contextlib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,11 +13,10 @@ from typing import Any
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
+from psofed.common.logs import log
 from psofed.federation.protocol.archive import from_archive, read_file, to_archive
 from psofed.federation.protocol.layout import Arrays, ModelLayout, Vector
 from psofed.federation.protocol.names import node_number
-
-_log = logging.getLogger("psofed.federation")
 
 KIND, STATE_FORMAT = "client-state", 6
 _SESSIONS_KEPT = 4
@@ -142,7 +140,7 @@ class MemoryStore:
             except PsofedError as error:
                 damaged = path.with_name(f"{path.name}.damaged")
                 disk().rename(path, damaged)
-                _log.warning("this node's state was damaged and is now %s; it starts again: %s", damaged, error)
+                log.warning("this node's state was damaged and is now %s; it starts again: %s", damaged, error)
         return NodeMemory(session, node)
 
     def commit(self, memory: NodeMemory, changed: Mapping[str, ClientState]) -> None:

@@ -39,25 +39,14 @@ def demo_settings(options: DemoOptions) -> RunSettings:
     4
     """
     scenario = Scenario(
-        num_clients=options.nodes,
-        dimension=4,
-        num_participants=options.nodes,
-        num_shared=2,
-        stepsize=0.2,
-        iterations=options.rounds,
-        data=Data(fleet_seed=options.seed),
-        attack=ConstantBias(num_byzantine=1, probability=1.0, bias=0.3),
-        defence=Cusum(threshold=15.0),
-    )
+        num_clients=options.nodes, num_participants=options.nodes, iterations=options.rounds,
+        dimension=4, num_shared=2, stepsize=0.2, data=Data(fleet_seed=options.seed),
+        attack=ConstantBias(num_byzantine=1, probability=1.0, bias=0.3), defence=Cusum(threshold=15.0),
+    )  # fmt: skip
     return RunSettings(
-        scenario=scenario,
-        seed=options.seed,
-        deadline=options.deadline,
-        samples_per_round=options.samples_per_round,
-        synthetic=True,
-        min_nodes=options.nodes,
-        wait_for_nodes=_START_SECONDS,
-    )
+        scenario=scenario, seed=options.seed, deadline=options.deadline, samples_per_round=options.samples_per_round,
+        synthetic=True, min_nodes=options.nodes, wait_for_nodes=_START_SECONDS,
+    )  # fmt: skip
 
 
 def run_demo(

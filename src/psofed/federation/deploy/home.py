@@ -8,7 +8,6 @@ moment, and a server that was killed continues as it was told last.
 import contextlib
 import datetime
 import json
-import logging
 import math
 import os
 import shlex
@@ -21,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import is_locked, only_one, read_json, reason_of, write_json
+from psofed.common.logs import log
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.names import clean_text
 
 if TYPE_CHECKING:
     from psofed.federation.protocol.run_settings import RunSettings
 
-_log = logging.getLogger("psofed.federation")
 
 RUNNING, STOPPED = "running", "stopped"
 FINISHED, FAILED, WAITING = "finished", "failed", "submitted"
@@ -225,7 +224,7 @@ def add_record(path: Path, event: str, **values: Any) -> None:
             disk().rename(path, path.with_name(f"{path.name}.1"))
         disk().append(path, line.encode())
     except OSError as error:
-        _log.warning("%s: cannot be written (%s): %s", path, reason_of(error), line.strip())
+        log.warning("%s: cannot be written (%s): %s", path, reason_of(error), line.strip())
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 import contextlib
 import dataclasses
-import logging
 import threading
 from pathlib import Path
 
 from psofed.common.files import only_one
+from psofed.common.logs import log
 from psofed.federation.client.mqtt import CLIENT_COLUMN, MqttFeed, MqttTopic
 from psofed.federation.client.node import serve
 from psofed.federation.client.ready_made import attack_of, open_data, ready_made_node
@@ -17,8 +17,6 @@ from psofed.federation.protocol.corruption import check_rehearsal
 from psofed.federation.protocol.layout import listed
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.mqtt import Endpoint, MqttLink
-
-_log = logging.getLogger("psofed.federation")
 
 
 def run_node(options: ClientOptions) -> None:
@@ -37,10 +35,10 @@ def run_node(options: ClientOptions) -> None:
         contextlib.ExitStack() as stack,
     ):
         if not options.data:
-            _log.info("Without --data this node learns made-up samples, in runs with --synthetic only.")
+            log.info("Without --data this node learns made-up samples, in runs with --synthetic only.")
         if options.byzantine:
-            _log.info("This node is Byzantine: it poisons what it uploads.")
-        _log.info("Node %s works for %s in %s. Stop it with Ctrl-C.", identity.name, endpoint, home.folder)
+            log.info("This node is Byzantine: it poisons what it uploads.")
+        log.info("Node %s works for %s in %s. Stop it with Ctrl-C.", identity.name, endpoint, home.folder)
         if feed is not None:
             feed.start(f"psofed-{identity.name}")
             stack.callback(feed.stop)
@@ -48,7 +46,7 @@ def run_node(options: ClientOptions) -> None:
             from psofed.federation.deploy.predictions import PATH, serve_predictions
 
             port = stack.enter_context(serve_predictions(home.folder, options.predict_port))
-            _log.info("Predictions at http://127.0.0.1:%d%s", port, PATH)
+            log.info("Predictions at http://127.0.0.1:%d%s", port, PATH)
         node = ready_made_node(identity.name, options, home.folder / "state")
         link = MqttLink(endpoint, identity)
         notify("READY=1")
@@ -62,7 +60,7 @@ def _with_feed(options: ClientOptions) -> tuple[ClientOptions, MqttFeed]:
     if options.client is not None:
         place = place.of_client(options.client)
     path, columns = options.folder / "mqtt.csv", [*options.features, str(options.target_column)]
-    feed = MqttFeed(place, path, columns, options.time_column or "", lambda text: _log.info("%s", text))
+    feed = MqttFeed(place, path, columns, options.time_column or "", lambda text: log.info("%s", text))
     column = CLIENT_COLUMN if place.has_clients else None
     return options.replace(data=str(path), client=None, client_column=column, time_column=None), feed
 
@@ -73,15 +71,15 @@ def _check_data(options: ClientOptions) -> None:
         return
     path, source = Path(options.data), open_data(options)
     if not path.exists():
-        _log.warning("--data %s: no such file yet; waiting for it", path)
+        log.warning("--data %s: no such file yet; waiting for it", path)
         return
     if not (header := source.open().header):
-        _log.info("%s is still empty.", path)
+        log.info("%s is still empty.", path)
         return
-    _log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))
+    log.info("Columns: %s. The run names those to learn from; they are scaled online.", listed(header))
     if options.is_gateway:
         names = SharedTable(source).names()
-        _log.info("A gateway for %d clients%s.", len(names), f": {listed(names)}" if names else ", as yet")
+        log.info("A gateway for %d clients%s.", len(names), f": {listed(names)}" if names else ", as yet")
     elif options.client is not None and not source.read(Position(), 1):
         names = SharedTable(dataclasses.replace(source, client="")).names()
-        _log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))
+        log.info("%s has no row of client %s yet; it has rows of %s.", path, options.client, listed(names))

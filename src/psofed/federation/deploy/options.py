@@ -1,6 +1,5 @@
 """The options of the federation's commands; nothing of NumPy is imported, so that ``--help`` stays instant."""
 
-import dataclasses
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from psofed.common.options import option
 from psofed.common.settings import Settings
 from psofed.federation.client.node_options import NodeOptions
 from psofed.federation.protocol.bounds import MAX_SEED
-from psofed.federation.protocol.run_options import RunOptions
+from psofed.federation.protocol.run_options import RunOptions, with_default
 
 DEFAULT_PORT = 8883
 _connection: Any = partial(option, group="Connection")
@@ -73,8 +72,8 @@ class DemoOptions(Settings):
     nodes: int = option(default=4, low=2, high=64, text="nodes to start")
     rounds: int = option(default=20, low=1, text="rounds to run")
     seed: int = option(default=0, low=0, high=MAX_SEED, text="random seed of data, masks, participants and attack")
-    samples_per_round: int = dataclasses.field(default=1, metadata=RunOptions.options()["samples_per_round"].metadata)
-    deadline: float = dataclasses.field(default=60.0, metadata=RunOptions.options()["deadline"].metadata)
+    samples_per_round: int = with_default(RunOptions, "samples_per_round", 1)
+    deadline: float = with_default(RunOptions, "deadline", 60.0)
     in_process: bool = option(
         default=False, text="run the nodes within this process, as is done where no mosquitto is installed"
     )

@@ -1,16 +1,16 @@
 """Runs of the ready-made nodes: how the server carries one out over any hub, and how operators steer it."""
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from psofed.common.disk import disk
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, read_json, write_json
-from psofed.common.logs import OncePerChange
+from psofed.common.logs import OncePerChange, log
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.home import ENDED, FAILED, FINISHED, RUNNING, STOPPED, Home, RunRequest, add_record
 from psofed.federation.deploy.result import build_result, latest_errors, standing
@@ -21,8 +21,6 @@ from psofed.federation.server.clients import KINDS
 from psofed.federation.server.ready_made import run_ready_made
 from psofed.federation.server.step import with_threshold
 from psofed.federation.transport.hub import Hub
-
-_log = logging.getLogger("psofed.federation")
 
 OnRound = Callable[[dict[str, Any]], object]
 """Called with the values of the status after a round."""
@@ -54,7 +52,7 @@ class RunStatus:
         try:
             self.values |= home.read_status()
         except PsofedError as error:
-            _log.warning("%s", error)
+            log.warning("%s", error)
 
     def set(self, **changes: Any) -> None:
         """Change some values, and write them now."""
@@ -73,7 +71,7 @@ class RunStatus:
         except PsofedError as error:
             problem = str(error)
         if self._is_news("status", problem) and problem:
-            _log.warning("%s", problem)
+            log.warning("%s", problem)
 
 
 @dataclass
@@ -124,13 +122,13 @@ class FederationRun:
                 raise  # another server may be carrying it out
             word, reason = FAILED, str(error)
         except Exception as error:  # ours: the server stays, and the operator reads why
-            _log.exception("the run has failed")
+            log.exception("the run has failed")
             word, reason = FAILED, f"{type(error).__name__}: {error}"
         about = {"round": self.status.values["round"], "session": self.status.values.get("session", "")}
         seconds = round(scheduler().monotonic() - began, 1)
         add_record(self.home.runs, word, run=self.request.number, **about, seconds=seconds, reason=reason)
         self.status.set(state=word, reason=reason)
-        _log.info("the run is %s after round %d%s", word, about["round"], f": {reason}" if reason else "")
+        log.info("the run is %s after round %d%s", word, about["round"], f": {reason}" if reason else "")
         return word
 
     def _rounds(self, hub: Hub, settings: RunSettings) -> str:
@@ -141,13 +139,9 @@ class FederationRun:
             # Clients whose node has lost its certificate meanwhile are not awaited.
             owners = saved.clients.get("owners", {})
             awaited -= sum(not self.clients_allowed(owners.get(name, name)) for name in saved.seen)
+        changed, note = settings.replace(resume=continues, min_nodes=max(1, awaited)), partial(self._note, settings)
         server = run_ready_made(
-            settings.replace(resume=continues, min_nodes=max(1, awaited)),
-            hub,
-            checkpoint=store,
-            clients_allowed=self.clients_allowed,
-            on_round=lambda state: self._note(state, settings),
-            attend=self.attend,
+            changed, hub, checkpoint=store, clients_allowed=self.clients_allowed, on_round=note, attend=self.attend
         )
         assert server.state is not None
         if server.state.round_number and (not server.was_stopped or not settings.num_rounds):
@@ -155,7 +149,7 @@ class FederationRun:
             write_result(self.home, settings, self.status.values["began"])
         return STOPPED if server.was_stopped else FINISHED
 
-    def _note(self, state: ServerState, settings: RunSettings) -> None:
+    def _note(self, settings: RunSettings, state: ServerState) -> None:
         entry, now = state.history[-1], scheduler().monotonic()
         about = standing(state, settings)
         self._audit(entry, self.status.values, about)

@@ -1,7 +1,6 @@
 """The server process: a broker, the hub on it, and the runs that operators ask for, one after the other."""
 
 import datetime
-import logging
 import shlex
 import socket
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import only_one, write_json
-from psofed.common.logs import OncePerChange
+from psofed.common.logs import OncePerChange, log
 from psofed.common.scheduler import scheduler
 from psofed.federation.deploy.home import ENDED, RUNNING, Home, RunRequest, add_record, notify
 from psofed.federation.deploy.options import DEFAULT_PORT, ServerOptions
@@ -21,8 +20,6 @@ from psofed.federation.transport.broker import ALL_ADDRESSES, Mosquitto, probe
 from psofed.federation.transport.certificates import BROKER, SERVER, Certificates, Identity
 from psofed.federation.transport.mqtt import Endpoint, MqttHub
 from psofed.render.numbers import counted
-
-_log = logging.getLogger("psofed.federation")
 
 _TEND_EVERY = 0.2  # seconds
 _LOOK_EVERY = 1.0  # seconds between two looks at certificates and presence
@@ -133,7 +130,7 @@ class FederationServer:
         warnings = self.certificates.warnings(datetime.datetime.now(datetime.UTC))
         for warning in warnings:
             if self._is_news(warning, warning):
-                _log.warning("%s", warning)
+                log.warning("%s", warning)
         return warnings
 
     @contextmanager
@@ -144,7 +141,7 @@ class FederationServer:
             self._is_news(subject, "")
         except (PsofedError, OSError) as error:
             if self._is_news(subject, str(error)):
-                _log.warning("%s", error)
+                log.warning("%s", error)
 
 
 def run_server(home: Home, options: ServerOptions) -> None:
@@ -153,9 +150,9 @@ def run_server(home: Home, options: ServerOptions) -> None:
         server = stack.enter_context(serve(home, options))
         if options.metrics_port is not None:
             port = stack.enter_context(serve_metrics(home, options.metrics_port, options.metrics_host))
-            _log.info("metrics for Prometheus at http://%s:%d/metrics", options.metrics_host, port)
+            log.info("metrics for Prometheus at http://%s:%d/metrics", options.metrics_host, port)
         nodes = counted(len(server.certificates.names()), "node")
-        _log.info("serving %s for %s; Ctrl-C stops", server.hub.endpoint, nodes)
+        log.info("serving %s for %s; Ctrl-C stops", server.hub.endpoint, nodes)
         notify("READY=1")
         stack.callback(notify, "STOPPING=1")
         server.work()
@@ -185,7 +182,7 @@ def serve(home: Home, options: ServerOptions) -> Iterator[FederationServer]:
             stack.callback(broker.stop)
             endpoint = broker.endpoint
             if options.host not in _LOOPBACK:
-                _log.warning(
+                log.warning(
                     "Port %d can be reached from other machines; only certificates of %s get in. Let only the "
                     "nodes' machines reach it.", endpoint.port, certificates.authority,
                 )  # fmt: skip

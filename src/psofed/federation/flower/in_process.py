@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flwr.app import DEFAULT_TTL, Context, Error, Message, Metadata, RecordDict
@@ -12,9 +12,6 @@ from flwr.serverapp import Grid
 _SERVER = 1  # Flower's number of the server
 _RAISED = 2  # Flower's code of an exception in a ClientApp
 
-Tamper = Callable[[Message], Iterable[Message]]
-"""Given a reply, yields what arrives instead: nothing, or messages."""
-
 
 class InProcessGrid(Grid):
     """Nodes that live in this process and answer at once.
@@ -23,15 +20,11 @@ class InProcessGrid(Grid):
     ----------
     apps : mapping of int to ClientApp
         By node id; may be changed at any time.
-    tamper : callable, optional
-        Rehearses faults.
 
     Attributes
     ----------
     contexts : dict
         What each node keeps.
-    sent : list of Message
-        All messages to nodes.
 
     Examples
     --------
@@ -40,11 +33,9 @@ class InProcessGrid(Grid):
     [1, 2]
     """
 
-    def __init__(self, apps: Mapping[int, ClientApp], tamper: Tamper | None = None) -> None:
+    def __init__(self, apps: Mapping[int, ClientApp]) -> None:
         self.apps: dict[int, ClientApp] = dict(apps)
-        self.tamper = tamper
         self.contexts: dict[int, Context] = {}
-        self.sent: list[Message] = []
         self._ids = itertools.count(1)
         self._replies: dict[str, list[Message]] = {}
 
@@ -75,10 +66,8 @@ class InProcessGrid(Grid):
         """Let the nodes answer, and return the ids to pull the answers by."""
         ids = []
         for message in messages:
-            self.sent.append(message)
-            reply = self._answer(message)
             ids.append(str(next(self._ids)))
-            self._replies[ids[-1]] = [reply] if self.tamper is None else list(self.tamper(reply))
+            self._replies[ids[-1]] = [self._answer(message)]
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:

@@ -1,7 +1,6 @@
 """The client's side in Flower: a mod that turns ordinary full-model training into partial sharing."""
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from psofed.common.errors import PsofedError
+from psofed.common.logs import log
 from psofed.federation.client.gateway import Corruption, Gateway, TrainingRequest, TrainingResult, reason_of
 from psofed.federation.client.state import MemoryStore, NodeMemory
 from psofed.federation.flower.models import RECORD, arrays_of, frame_of, numpy_of, wrap_frame
@@ -16,8 +16,6 @@ from psofed.federation.protocol.bounds import MAX_ENTRIES
 from psofed.federation.protocol.layout import ColumnNames
 from psofed.federation.protocol.messages import NodeReply, decode_instruction, encode_reply
 from psofed.parts.channels.built_in import Private
-
-_log = logging.getLogger("psofed.federation")
 
 ClientFunction = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, ClientFunction], Message]
@@ -100,7 +98,7 @@ def partial_sharing(
                 context.state[RECORD] = ConfigRecord({_MEMORY: recent[context.node_id][0]})
         except Exception as error:
             # It is said here with all details, and told to the server in one line.
-            _log.warning("round %d failed", instruction.round_number, exc_info=True)
+            log.warning("round %d failed", instruction.round_number, exc_info=True)
             context.state = RecordDict(before)
             reply = NodeReply.failure(instruction, reason_of(error))
         return Message(wrap_frame(encode_reply(reply)), reply_to=message)

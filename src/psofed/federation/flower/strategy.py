@@ -4,7 +4,6 @@ A frame is one value of bytes in a message. Flower delivers each message at most
 so a node's connection never changes. Flower has read a reply before the hub sees it, so its own limits on sizes apply.
 """
 
-import logging
 import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
@@ -14,6 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from psofed.common.errors import InvalidValueError, NotCoveredError
+from psofed.common.logs import log
 from psofed.common.scheduler import scheduler
 from psofed.federation.flower.in_process import InProcessGrid
 from psofed.federation.flower.models import arrays_of, frame_of, numpy_of, wrap_frame
@@ -23,8 +23,6 @@ from psofed.federation.protocol.messages import Announcement, NodeReply, RunDesc
 from psofed.federation.server.checks import mean_of
 from psofed.federation.server.loop import Server
 from psofed.federation.transport.hub import NodePresence
-
-_log = logging.getLogger("psofed.federation")
 
 _LOOK_EVERY = 0.5  # seconds, between two questions to Flower which nodes are online
 _PULL_EVERY = 0.05  # seconds, and a tenth of it more for each node that is waited for
@@ -95,7 +93,7 @@ class PSOFed(Server, Strategy):
 
     def summary(self) -> None:
         """Log the settings."""
-        _log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._fixed().items()))
+        log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._fixed().items()))
 
     def configure_train(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: the server's loop asks clients itself."""

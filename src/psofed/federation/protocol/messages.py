@@ -108,14 +108,14 @@ class ClientTask:
     expected : int
         The last round the server has accepted from this client, 0 if none. A client whose own state is
         older has lost it.
-    values : array (M,) or (D,) or None
+    values : array (M,) or (D,)
         See `kind`.
     """
 
     client: str
     kind: str
-    expected: int = 0
-    values: Vector | None = None
+    expected: int
+    values: Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +186,8 @@ def encode_instruction(instruction: Instruction) -> bytes:
         header["refused"] = list(instruction.refused)
     if instruction.config:
         header["config"] = dict(instruction.config)
-    valued = [(task.kind == FULL, task.values) for task in tasks if task.values is not None]
-    whole, parts = ([values for is_whole, values in valued if is_whole is kind] for kind in (True, False))
+    whole = [task.values for task in tasks if task.kind == FULL]
+    parts = [task.values for task in tasks if task.kind != FULL]
     if len(parts) > 1 and all(part is parts[0] for part in parts):
         header["common"] = True
         parts = parts[:1]

@@ -92,7 +92,7 @@ class RoundPlan(Settings):
     )
 
 
-def _with_default(kind: type[Settings], name: str, default: Any) -> Any:
+def with_default(kind: type[Settings], name: str, default: Any) -> Any:
     """Return the declaration of a setting of `kind` with another default."""
     return dataclasses.field(default=default, metadata=kind.options()[name].metadata)
 
@@ -101,12 +101,8 @@ class RunOptions(RoundPlan, ReplyLimits):
     """Settings of a run of the ready-made app, apart from its scenario."""
 
     seed: int = _run(default=0, low=0, high=MAX_SEED, text="random seed of masks and participants")
-    deadline: float = _run(
-        default=60.0,
-        low=0,
-        open_low=True,
-        metavar="SECONDS",
-        text="longest duration of a round, even if replies are missing",
+    deadline: float = _seconds(
+        group="Run", default=60.0, open_low=True, text="longest duration of a round, even if replies are missing"
     )
     samples_per_round: int = _run(
         default=0, low=0, text="samples that arrive at each client per round; 0: whatever arrives (1 in synthetic runs)"
@@ -122,8 +118,8 @@ class RunOptions(RoundPlan, ReplyLimits):
         text="columns that every node learns from, in the order of the model; with --target-column",
     )
     target_column: str | None = _column(default=None, metavar="NAME", text="column to predict; with --features")
-    wait_for_nodes: float = _with_default(RoundPlan, "wait_for_nodes", 120.0)
-    newcomers: str = _with_default(RoundPlan, "newcomers", "zeros")
+    wait_for_nodes: float = with_default(RoundPlan, "wait_for_nodes", 120.0)
+    newcomers: str = with_default(RoundPlan, "newcomers", "zeros")
 
     def __post_init__(self) -> None:
         super().__post_init__()

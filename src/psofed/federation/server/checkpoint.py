@@ -55,13 +55,10 @@ class RoundHistory:
     ----------
     checkpoint : path
         The newest checkpoint.
-    rounds_per_file : int
-        Rounds in one file.
     """
 
-    def __init__(self, checkpoint: Path, rounds_per_file: int = ROUNDS_PER_FILE) -> None:
+    def __init__(self, checkpoint: Path) -> None:
         self.checkpoint = checkpoint
-        self.rounds_per_file = rounds_per_file
         self._saved = ("", 0)  # session and number of the last round that was written or read
 
     def paths(self) -> list[Path]:
@@ -110,7 +107,7 @@ class RoundHistory:
     def _files(self, state: "ServerState") -> list[Path]:
         """Return the files of a session up to the one of the last completed round."""
         begin = f"{self.checkpoint.stem}.history-{''.join(filter(str.isalnum, state.session))[:16]}"
-        count = max(0, state.round_number - 1) // self.rounds_per_file + 1
+        count = max(0, state.round_number - 1) // ROUNDS_PER_FILE + 1
         return [self.checkpoint.with_name(f"{begin}-{number:06d}.jsonl") for number in range(count)]
 
 
@@ -201,21 +198,14 @@ class CheckpointStore:
     ----------
     path : path
         The newest checkpoint; the others lie beside it.
-    keep : int
-        k.
     replaces : bool
         Whether a new session may replace the one that is here.
-    rounds_per_file : int
-        Rounds in each file of the history.
     """
 
-    def __init__(
-        self, path: Path, keep: int = KEEP, *, replaces: bool = False, rounds_per_file: int = ROUNDS_PER_FILE
-    ) -> None:
+    def __init__(self, path: Path, *, replaces: bool = False) -> None:
         self.path = path
-        self.keep = keep
         self.replaces = replaces
-        self.history: RoundHistory = RoundHistory(path, rounds_per_file)
+        self.history: RoundHistory = RoundHistory(path)
 
     @property
     def folder(self) -> Path:
@@ -349,7 +339,7 @@ class CheckpointStore:
         """Remove what no checkpoint needs any more. What cannot be removed now goes after the next round."""
         numbered = self._numbered()
         completed = [number for number in numbered if number <= state.round_number]
-        for number in set(numbered) - _kept(completed, self.keep):
+        for number in set(numbered) - _kept(completed, KEEP):
             with contextlib.suppress(OSError):
                 disk().unlink(self._file(number))
         self.history.tidy(state)

@@ -11,17 +11,12 @@ from psofed.federation.protocol.layout import ModelLayout
 from psofed.federation.protocol.messages import FAILED, LEARNED, LEFT, LOST, PART, BadReplyError, Reply, decode_reply
 from psofed.federation.protocol.run_options import ReplyLimits
 from psofed.federation.server.checkpoint import ServerState
-from psofed.federation.server.exchange import NodeQuestion
+from psofed.federation.server.exchange import Questions
 from psofed.render.numbers import listed
 
 
 def sort_replies(
-    questions: Sequence[NodeQuestion],
-    frames: Mapping[int, bytes],
-    state: ServerState,
-    round_number: int,
-    length: int,
-    limits: ReplyLimits,
+    questions: Questions, frames: Mapping[int, bytes], state: ServerState, n: int, length: int, limits: ReplyLimits
 ) -> tuple[dict[str, Reply], dict[str, BadReplyError]]:
     """Return the valid replies of a round, and what was wrong with the others, both by client name.
 
@@ -36,7 +31,7 @@ def sort_replies(
                 raise BadReplyError("no-reply")
             frame, count = frames[question.sequence], len(question.clients)
             answer = decode_reply(frame, count, length, state.layout.dtype)
-            if (answer.session, answer.round_number) != (state.session, round_number):
+            if (answer.session, answer.round_number) != (state.session, n):
                 raise BadReplyError("stale-round", f"round {answer.round_number} of {answer.session}")
             if answer.error:
                 raise BadReplyError("error", answer.error)
@@ -84,11 +79,7 @@ _VALUE_BYTES = 20  # of a number as JSON
 
 
 def round_entry(
-    state: ServerState,
-    n: int,
-    asked: Sequence[NodeQuestion],
-    valid: Mapping[str, Reply],
-    dropped: Mapping[str, BadReplyError],
+    state: ServerState, n: int, asked: Questions, valid: Mapping[str, Reply], dropped: Mapping[str, BadReplyError]
 ) -> dict[str, Any]:
     """Return the entry of round `n` in the history, as JSON holds it; clients go by their names.
 
@@ -98,7 +89,7 @@ def round_entry(
     valid, dropped = dict(sorted(valid.items())), dict(sorted(dropped.items()))
     clients = sorted(client.name for question in asked for client in question.clients.values())
     tasks = [task for question in asked for task in question.tasks.values()]
-    down = sum(len(task.values) for task in tasks if task.values is not None)
+    down = sum(len(task.values) for task in tasks)
     up = sum(len(reply.values) for reply in valid.values() if reply.values is not None)
     left = [name for name, reply in valid.items() if reply.status == LEFT]
     remarks = {name: reply.remark for name, reply in valid.items() if reply.remark}

@@ -6,21 +6,18 @@ names it too is told that it is refused, and continues with its other clients. E
 client goes by its name, so the names that one node may ever use are bounded. The registry is part of the checkpoint.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.logs import OncePerChange
+from psofed.common.logs import OncePerChange, log
 from psofed.common.scheduler import scheduler
 from psofed.federation.protocol.names import client_number, node_number
 from psofed.federation.protocol.run_options import ReplyLimits, RoundPlan
 from psofed.federation.transport.hub import Hub
 from psofed.render.numbers import listed
-
-_log = logging.getLogger("psofed.federation")
 
 NAMES_PER_CLIENT = 10
 """A node may use this many times more names during a run than it may have clients at a time."""
@@ -236,12 +233,12 @@ class ClientRegistry:
             return False
         if refused:
             reasons = listed([f"{name} ({reason})" for name, reason in refused.items()])
-            _log.warning("%s names clients that are refused: %s", node, reasons)
+            log.warning("%s names clients that are refused: %s", node, reasons)
         self.owners |= dict.fromkeys(accepted, node)
         self.refused[node] = refusals
         self.rosters[node] = sorted(accepted)
         joined, left = set(accepted) - set(before), set(before) - set(accepted)
-        _log.info("%s has %d clients (%d new, %d gone)", node, len(accepted), len(joined), len(left))
+        log.info("%s has %d clients (%d new, %d gone)", node, len(accepted), len(joined), len(left))
         return True
 
     def clients_of(self, nodes: Iterable[str]) -> list[Client]:
@@ -324,11 +321,11 @@ class Attendance:
                 seconds, banned = self.plan.wait_for_nodes, len(strikes.banned)
                 raise PsofedError(f"no node is available after {seconds:g} s ({banned} banned)")
             if is_late and self._is_news("", "waiting"):
-                _log.warning("round %d: waiting for a node (%d banned)", round_number, len(strikes.banned))
+                log.warning("round %d: waiting for a node (%d banned)", round_number, len(strikes.banned))
             hub.receive(_LOOK_EVERY)  # nothing now answers a question, but the hub may have to end the run
         self._is_news("", "")
         if len(everybody) < wanted:
-            _log.warning("round %d: only %d of %d clients; continuing", round_number, len(everybody), wanted)
+            log.warning("round %d: only %d of %d clients; continuing", round_number, len(everybody), wanted)
         self._begun, self._before = True, len(everybody)
         return [client for client in clients if strikes.may_take_part(client.name, round_number)] or clients
 
@@ -340,11 +337,11 @@ class Attendance:
             if announcement.session not in ("", session):
                 continue
             if self._is_news(node, announcement.problem) and announcement.problem:
-                _log.warning("%s cannot take part: %s", node, announcement.problem)
+                log.warning("%s cannot take part: %s", node, announcement.problem)
             if announcement.session == session and not announcement.problem:
                 announced[node] = announcement.clients
         if registry.meet(announced):
             warning = dominance(registry.rosters, registry.nodes)
             if self._is_news(_GATEWAYS, warning) and warning:
-                _log.warning("%s", warning)
+                log.warning("%s", warning)
         return registry.clients_of(sorted(announced))

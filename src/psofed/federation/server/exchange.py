@@ -49,6 +49,10 @@ class NodeQuestion:
     tasks: Mapping[str, ClientTask]
 
 
+Questions = Sequence[NodeQuestion]
+"""Those of a round, one to each node."""
+
+
 def draw_participants(seed: int, round_number: int, clients: Collection[int], count: int) -> tuple[int, ...]:
     """Return S_n: the `count` clients with the smallest words of the stream (seed, client, round), in ascending order.
 
@@ -71,7 +75,7 @@ _GONE = 4.0  # seconds for which a node that has gone offline may come back
 
 
 def exchange(
-    hub: Hub, questions: Sequence[NodeQuestion], deadline: float, limits: ReplyLimits, attend: Callable[[], None]
+    hub: Hub, questions: Questions, deadline: float, limits: ReplyLimits, attend: Callable[[], None]
 ) -> dict[int, bytes]:
     """Send `questions` and return the replies that arrive within `deadline` seconds, by sequence number."""
     start = looked = scheduler().monotonic()

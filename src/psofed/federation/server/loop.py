@@ -7,7 +7,6 @@ The step is in :mod:`psofed.federation.server.step`, what participants are sent 
 
 import itertools
 import json
-import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.logs import OncePerChange
+from psofed.common.logs import OncePerChange, log
 from psofed.common.scheduler import scheduler
 from psofed.common.validation import check_boolean, check_integer, check_number
 from psofed.federation.protocol import messages
@@ -33,8 +32,6 @@ from psofed.federation.transport.hub import Hub
 from psofed.parts.base import Aggregation, Defence
 from psofed.render.numbers import listed
 from psofed.scenario.accepted import as_part
-
-_log = logging.getLogger("psofed.federation")
 
 _ATTEND_EVERY = 0.5  # seconds
 _TRY_DISK_EVERY = 5.0
@@ -188,7 +185,7 @@ class Server:
         self._attendance.is_endless = num_rounds == 0
         state = self._begin(initial)
         hub.publish(run=messages.RunDescription(state.session, self.settings).to_bytes())
-        _log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._fixed().items()))
+        log.info("PSO-Fed: %s", ", ".join(f"{name} {value}" for name, value in self._fixed().items()))
         self._config = config or {}
         first = state.round_number + 1
         try:
@@ -220,7 +217,7 @@ class Server:
         self.step.memory = state.memory
         if (suspects := self.step.suspects) is not None:
             self.step.suspects = Suspects(suspects.defence, state.suspects)
-        _log.info("resumed after round %d", state.round_number)
+        log.info("resumed after round %d", state.round_number)
         return state
 
     def _complete(self, state: ServerState, hub: Hub) -> None:
@@ -231,10 +228,10 @@ class Server:
                 break
             except PsofedError as error:
                 if self._is_news(_DISK, str(error)):
-                    _log.warning("round %d: paused, trying again: %s", state.round_number, error)
+                    log.warning("round %d: paused, trying again: %s", state.round_number, error)
                 self._sleep(_TRY_DISK_EVERY)
         if self._is_news(_DISK, ""):
-            _log.warning("round %d: continuing", state.round_number)
+            log.warning("round %d: continuing", state.round_number)
         if self.on_round is not None:
             self.on_round(state)
         if state.layout.dimension <= _PUBLISHED:
@@ -244,10 +241,7 @@ class Server:
         """Return the settings that must not change within a session, as JSON holds them."""
         sharing, step = self.sharing, self.step
         return {
-            "num_shared": sharing.num_shared,
-            "pattern": sharing.pattern,
-            "coordinated": sharing.coordinated,
-            "seed": sharing.seed,
+            **{name: getattr(sharing, name) for name in ("num_shared", "pattern", "coordinated", "seed")},
             "derivation": DERIVATION,
             "newcomers": self.rounds.newcomers,
             "aggregation": repr(step.rule),
@@ -273,7 +267,8 @@ class Server:
         layout = state.layout
         masks = self.sharing.derived(layout.dimension)
         common = None if not masks.coordinated else state.model[masks.indices(n, 0)]
-        nodes: dict[str, dict[str, tuple[Client, ClientTask]]] = {}
+        clients: dict[str, dict[str, Client]] = {}  # by node and name there
+        tasks: dict[str, dict[str, ClientTask]] = {}
         for client in participants:
             last = state.seen.get(client.name)  # −1: it has lost its state
             kind = messages.PART if last is not None and last >= 0 else messages.FULL
@@ -283,18 +278,17 @@ class Server:
             if kind != messages.FULL:
                 values = state.model[masks.indices(n, client.number)] if common is None else common
             task = ClientTask(client.local, kind, max(0, last or 0), values)
-            nodes.setdefault(client.node, {})[client.local] = client, task
+            clients.setdefault(client.node, {})[client.local] = client
+            tasks.setdefault(client.node, {})[client.local] = task
         questions = []
-        for node, asked in nodes.items():
-            tasks = {local: task for local, (_, task) in asked.items()}
-            is_known = all(task.kind == messages.PART for task in tasks.values())
+        for node, asked in tasks.items():
+            is_known = all(task.kind == messages.PART for task in asked.values())
             instruction = messages.Instruction(
-                state.session, n, node, masks, layout.digest, tuple(tasks.values()), state.epoch, next(self._sequences),
+                state.session, n, node, masks, layout.digest, tuple(asked.values()), state.epoch, next(self._sequences),
                 None if is_known else layout, tuple(self.registry.refused.get(node, ())), self._config,
             )  # fmt: skip
-            clients = {local: client for local, (client, _) in asked.items()}
             frame = messages.encode_instruction(instruction)
-            questions.append(NodeQuestion(node, instruction.sequence, frame, clients, tasks))
+            questions.append(NodeQuestion(node, instruction.sequence, frame, clients[node], asked))
         return questions
 
     def _join(self, state: ServerState, n: int, questions: list[NodeQuestion], frames: Mapping[int, bytes]) -> None:
@@ -320,20 +314,20 @@ class Server:
             before = {name for name, about in state.suspects.get("nodes", {}).items() if about["out"]}
             state.suspects = step.suspects.to_mapping()
             for name in outcome.suspects.keys() - before:
-                _log.warning("round %d: %s is suspect and left out", n, name)
+                log.warning("round %d: %s is suspect and left out", n, name)
         state.add_round(entry)
         nothing = "" if outcome.used else "no valid reply, the model stays as it was"
         if self._is_news(_NOBODY, nothing) and nothing:
-            _log.warning("round %d: %s", n, nothing)
+            log.warning("round %d: %s", n, nothing)
 
     def _note_bad(self, n: int, bad: Mapping[str, BadReplyError]) -> None:
         banned = self.strikes.banned
         for name, error in bad.items():
             self.strikes.note(name, error.kind, n)
         for line in dropped_lines(pair for pair in bad.items() if self._is_news(pair[0], str(pair[1]))):
-            _log.warning("round %d: %s", n, line)
+            log.warning("round %d: %s", n, line)
         if new := sorted(self.strikes.banned - banned):
-            _log.warning("round %d: banned after %d bad replies: %s", n, self.limits.ban_after, listed(new))
+            log.warning("round %d: banned after %d bad replies: %s", n, self.limits.ban_after, listed(new))
 
     def _note_valid(self, state: ServerState, n: int, valid: Mapping[str, Reply]) -> None:
         for name, reply in valid.items():

@@ -40,13 +40,8 @@ def run_ready_made(settings: RunSettings, hub: Hub, **options: Any) -> Server:
     def evaluate(_round: int, arrays: Arrays) -> dict[str, float]:
         return evaluate_model(scenario, arrays["0"], settings.seed)
 
-    server.run(
-        hub,
-        {"0": np.zeros(scenario.dimension, dtype=settings.dtype)},
-        settings.num_rounds,
-        settings.deadline,
-        evaluate=evaluate if settings.synthetic else None,
-    )
+    initial = {"0": np.zeros(scenario.dimension, dtype=settings.dtype)}
+    server.run(hub, initial, settings.num_rounds, settings.deadline, evaluate=evaluate if settings.synthetic else None)
     return server
 
 

@@ -4,7 +4,6 @@ Every upload has passed the checks on its own (:mod:`psofed.federation.server.ch
 together, by client name and with the entries that each of them is about: first by the defence, then by the rule.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError
+from psofed.common.logs import log
 from psofed.federation.protocol.layout import Vector
 from psofed.federation.protocol.masks import MIXING, Indices, derive_words
 from psofed.federation.protocol.run_settings import check_defence, check_rule
@@ -29,7 +29,6 @@ from psofed.scenario.accepted import as_part
 Upload = tuple[NDArray[np.int64], Vector]
 """The entries S_{k,n+1} that a client has shared, ascending, and its values there; both of shape (M,)."""
 
-_log = logging.getLogger("psofed.federation")
 
 # From this many entries, or numbers in its memory, on a rule is worth compiling, which takes a second or two once.
 _LARGE, _LARGE_MEMORY = 500, 20_000
@@ -327,7 +326,7 @@ class ServerStep:
         if needed <= MOST_REMEMBERED:
             return rule, {"memory": memory.values, "clients": rows, "num_clients": len(memory.names)}
         if was_within:
-            _log.warning(
+            log.warning(
                 'aggregation = "%s" would remember %s numbers (%s nodes, %s parameters); the limit is %s, so "%s" is '
                 "used from now on",
                 rule.kind, *(f"{n:,}" for n in (needed, len(memory.names), size, MOST_REMEMBERED)), WITHOUT_MEMORY.kind,

@@ -10,7 +10,6 @@ no limit, lets mosquitto before 2.0.22 end the connection of whoever sends somet
 Nothing is stored: after a restart nodes and server publish again what is retained, and the server asks again.
 """
 
-import logging
 import os
 import re
 import shutil
@@ -31,11 +30,11 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from psofed.common.errors import PsofedError
 from psofed.common.files import write_atomically
+from psofed.common.logs import log
 from psofed.federation.transport.certificates import BROKER, PROBE, SERVER, Certificates, Identity
 from psofed.federation.transport.hub import MAX_FRAME
 from psofed.federation.transport.mqtt import OVERHEAD, PORT, Connection, Endpoint
 
-_log = logging.getLogger("psofed.federation")
 _START_SECONDS = 10.0
 _PROBE_SECONDS = 10.0
 _STRANGER = "psofed-probe-stranger"  # a node that the probe is not
@@ -142,8 +141,6 @@ class Mosquitto:
         Where it listens.
     address : str
         The only address at which it listens; by default all.
-    max_frame : int
-        Bytes; who sends more is disconnected.
     on_line : callable, optional
         Called with each line that is logged of what it says.
     federation : str
@@ -154,7 +151,6 @@ class Mosquitto:
     certificates: Certificates
     port: int = PORT
     address: str = ""
-    max_frame: int = MAX_FRAME
     on_line: Callable[[str], object] = lambda _: None
     federation: str = Endpoint.federation
 
@@ -197,7 +193,7 @@ class Mosquitto:
     def attend(self) -> bool:
         """Start it again if it has died, at most once a second; whether it runs."""
         if not self.pid and self._child is not None and time.monotonic() - self._started > 1.0:
-            _log.warning("mosquitto has died (%s) and is started again", "; ".join(list(self._lines)[-1:]))
+            log.warning("mosquitto has died (%s) and is started again", "; ".join(list(self._lines)[-1:]))
             self._launch()
         return bool(self.pid)
 
@@ -246,7 +242,7 @@ class Mosquitto:
                 self._lines.append(text)
                 if time.monotonic() - logged > 1.0:
                     logged = time.monotonic()
-                    _log.warning("mosquitto: %s", text)
+                    log.warning("mosquitto: %s", text)
                     self.on_line(text)
 
     def _is_listening(self) -> bool:
@@ -262,7 +258,7 @@ class Mosquitto:
             certificate=self.certificates.bundle(BROKER).absolute(),
             revocations=self.certificates.revocations.absolute(),
             access=self._access.absolute(),
-            limit=self.max_frame + OVERHEAD,
+            limit=MAX_FRAME + OVERHEAD,
             user="user root\n" if os.geteuid() == 0 else "",
         )
 

@@ -24,7 +24,6 @@ again, and a changed `connection` makes the server ask again.
 """
 
 import contextlib
-import logging
 import math
 import queue
 import random
@@ -48,6 +47,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from psofed.common.errors import InvalidValueError, PsofedError
+from psofed.common.logs import log
 from psofed.federation.protocol.bounds import MAX_DESCRIPTION
 from psofed.federation.transport.certificates import Identity
 from psofed.federation.transport.hub import INSTRUCTION, MAX_FRAME, RUN, Arrival, NodePresence
@@ -56,7 +56,6 @@ PORT = 8883
 OVERHEAD = 4096
 """Bytes that a payload may have beyond its frame: signature and certificate, or the name of a connection."""
 
-_log = logging.getLogger("psofed.federation")
 _CONNECTION = re.compile(rb"[0-9a-f]{32}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Lengths of the certificate, which only a run description has, and of the signature.
@@ -136,7 +135,7 @@ class _LastingClient(paho.Client):
             try:
                 return super().loop_forever(timeout, retry_first_connection)
             except Exception as error:
-                _log.warning("the connection to the broker failed (%s) and is made again", error)
+                log.warning("the connection to the broker failed (%s) and is made again", error)
                 time.sleep(_jitter(_DELAY))
                 with contextlib.suppress(OSError):
                     self.reconnect()
@@ -221,7 +220,7 @@ class Connection:
 
     def _publish(self, topic: str, payload: bytes, *, retain: bool = False, expiry: int = 0) -> None:
         if 0 < self._largest < len(payload) + len(topic) + 64:
-            _log.warning("%s: a message of %d bytes is too large for the broker", topic, len(payload))
+            log.warning("%s: a message of %d bytes is too large for the broker", topic, len(payload))
             return
         expires = _property(PacketTypes.PUBLISH, "MessageExpiryInterval", expiry) if expiry else None
         self._last = self._client.publish(topic, payload, qos=1, retain=retain, properties=expires)
@@ -230,7 +229,7 @@ class Connection:
         try:
             self._tls.load_cert_chain(self.identity.path)
         except OSError as error:
-            _log.warning("cannot read %s: %s", self.identity.path, error)
+            log.warning("cannot read %s: %s", self.identity.path, error)
 
     def _on_connect(self, _client: Any, _data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
@@ -275,7 +274,7 @@ class Connection:
         try:
             self._arrived(message)
         except Exception:  # or the same message would end every connection
-            _log.exception("a message could not be taken")
+            log.exception("a message could not be taken")
 
     def _on_publish(self, _client: Any, _data: Any, _mid: int, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
@@ -284,7 +283,7 @@ class Connection:
     def _say(self, problem: str) -> None:
         if problem != self.problem:
             self.problem = problem
-            _log.warning("%s", problem)
+            log.warning("%s", problem)
 
 
 class MqttHub(Connection):
@@ -296,8 +295,6 @@ class MqttHub(Connection):
         The broker and the server's certificate.
     names : callable
         Returns the nodes that may take part.
-    max_frame : int
-        Bytes; larger frames are dropped.
 
     Attributes
     ----------
@@ -305,11 +302,8 @@ class MqttHub(Connection):
         Messages that were not handed out, by (name, reason).
     """
 
-    def __init__(
-        self, endpoint: Endpoint, identity: Identity, names: Callable[[], Collection[str]], max_frame: int = MAX_FRAME
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, identity: Identity, names: Callable[[], Collection[str]]) -> None:
         self._names = names
-        self._max_frame = max_frame
         self.dropped: Counter[tuple[str, str]] = Counter()
         self._changed = threading.Condition()
         self._present: dict[str, NodePresence] = {}
@@ -428,7 +422,7 @@ class MqttHub(Connection):
             if reason:
                 self.dropped[name, reason] += 1
                 if self.dropped[name, reason] == 1:
-                    _log.warning("dropped a message of %s: %s", name, reason)
+                    log.warning("dropped a message of %s: %s", name, reason)
             elif box == "out":
                 self._pending.setdefault(name, []).append(payload)
                 self._changed.notify_all()
@@ -457,10 +451,10 @@ class MqttHub(Connection):
             return "no certificate of it is known here"
         if is_retained:
             return "replies are not retained"
-        if len(payload) > self._max_frame:
-            return f"its frame is larger than {self._max_frame:,} bytes"
+        if len(payload) > MAX_FRAME:
+            return f"its frame is larger than {MAX_FRAME:,} bytes"
         frames = self._pending.get(name, ())
-        if len(frames) >= _PENDING or sum(map(len, frames)) > 2 * self._max_frame:
+        if len(frames) >= _PENDING or sum(map(len, frames)) > 2 * MAX_FRAME:
             return "it sends faster than it is asked"
         return ""
 
@@ -499,7 +493,7 @@ class MqttLink(Connection):
 
     def _subscribed(self) -> None:
         # Only now, behind what Paho repeats of an earlier connection: the newest presence must be the last.
-        _log.info("connected to %s", self.endpoint)
+        log.info("connected to %s", self.endpoint)
         self._connection = uuid.uuid4().hex.encode()
         if self._announced is not None:
             self.announce(self._announced)
