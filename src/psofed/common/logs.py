@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 log: logging.Logger = logging.getLogger("psofed.federation")
-"""What servers and nodes of a federation say."""
+"""Log of a federation's servers and nodes."""
 
 
 class _Lines(logging.Formatter):

@@ -39,7 +39,7 @@ class NodePresence:
 
     @cached_property
     def announcement(self) -> Announcement:
-        """What the node announced; if that cannot be read, it is a problem."""
+        """The node's announcement, or a problem if it cannot be read."""
         try:
             return Announcement.from_bytes(self.body)
         except ValueError as error:
