@@ -4,7 +4,8 @@
   (``PSOFED_REPO_URL``), and are plain text otherwise.
 - The playground's tables are computed, and tutorials are offered as notebooks.
 - Pictures lead to themselves in full size.
-- Paths in tables may break after a slash.
+- Paths in tables may break after a slash; options such as ``--home`` and "12 %" do not break at all.
+- Pages of the Python reference lead back to its index and to what a function returns.
 - Formulas between dollar signs become MathML while the site is built: nothing is fetched or computed when it is read.
 """
 
@@ -40,6 +41,8 @@ BOOST = {
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)[^)\s]*)\)")
 _PICTURE = re.compile(r'(?<=<p>)(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)(?=</p>)')
 _CELL, _PATH = re.compile(r"<td\b.*?</td>", flags=re.S), re.compile(r"(?<=[>\w/])(\w+)/(?=\w+[\w/]*\.py)")
+_BLOCK, _CODE = re.compile(r"(<pre\b.*?</pre>)", flags=re.S), re.compile(r"<code>[^<]*</code>")
+_OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]*)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', flags=re.S)
 
 
@@ -63,6 +66,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: Any, **_: Any) -> str:
     """Lead links that leave docs/ to the repository, or nowhere; offer lessons as notebooks; weigh the page."""
+    if page.file.src_uri.startswith("api/") and page.file.src_uri != "api/index.md":
+        folder = Path(config.docs_dir, "api")
+        returned = re.search(r"^Returns (\w+):", markdown, flags=re.M)
+        if returned and (folder / f"{returned[1]}.md").exists():
+            markdown = markdown.replace(returned[0], f"Returns [{returned[1]}]({returned[1]}.md):")
+        markdown = f"[Python reference](index.md)\n\n{markdown}"
     page.meta.setdefault(
         "search", {"boost": BOOST.get(page.file.src_uri, 0.3 if page.file.src_uri.startswith("api/") else 1.0)}
     )
@@ -96,6 +105,7 @@ def on_page_content(content: str, page: Page, **_: Any) -> str:
     """Link pictures to their full size and turn formulas into MathML; one that is not understood fails the build."""
     content = _PICTURE.sub(r'<a class="full-size" href="\2">\1</a>', content)
     content = _CELL.sub(lambda cell: _PATH.sub(r"\1/<wbr>", cell[0]), content)
+    content = "".join(text if text.startswith("<pre") else _kept_together(text) for text in _BLOCK.split(content))
 
     def render(match: re.Match[str]) -> str:
         source = html.unescape(match[3]).strip()
@@ -108,6 +118,16 @@ def on_page_content(content: str, page: Page, **_: Any) -> str:
         return f'<span class="long-formula">{made}</span>' if len(source) > 45 else made
 
     return _FORMULA.sub(render, content)
+
+
+def _kept_together(text: str) -> str:
+    r"""Keep lines from breaking within an option or between a number and its unit.
+
+    >>> _kept_together("<p>12 % with <code>run --home fed</code></p>")
+    '<p>12\xa0% with <code>run <span class="option">--home</span> fed</code></p>'
+    """
+    text = _CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\1</span>', code[0]), text)
+    return re.sub(r"(?<=\d) (?=(?:%|dB|MB|ms|s)(?!\w))", "\N{NO-BREAK SPACE}", text)
 
 
 def to_mathml(source: str, is_block: bool) -> str:

@@ -87,6 +87,13 @@ def test_formulas_are_drawn(open_page) -> None:
     assert "$" not in page.inner_text("article").replace("$ ", "")
 
 
+def test_a_copy_button_copies_commands_without_prompts_and_output(open_page) -> None:
+    page = open_page((SITE / "tutorial_student.html").as_uri())
+    page.evaluate("navigator.clipboard.writeText = text => { window.copied = text }")
+    page.locator(".language-console button").first.click()
+    assert page.evaluate("window.copied") == "psofed example > scenario.toml\npsofed simulate scenario.toml"
+
+
 # What a newcomer types, and the page that should come first or second.
 SEARCHED = {
     "install": "index.html",

@@ -46,7 +46,7 @@ import numpy as np
 
 from psofed.parts import Aggregation, Algorithm, Defence, Drift, Function, Pattern
 from psofed.parts.affine import Affine
-from psofed.parts.traffic import BITS_PER_NUMBER, Exchange, spend_budget
+from psofed.parts.traffic import Exchange
 
 
 class Whisper(Attack):
@@ -152,10 +152,6 @@ class Shy(Algorithm):
     """Sends a part of the update, rounded at random, and joins it as it is."""
 
     share: float = option(0.5, low=0.0, high=1.0, text="how much of it is sent")
-
-    def traffic(self, scenario):
-        bits = BITS_PER_NUMBER * scenario.dimension
-        return spend_budget(scenario, bits_up=bits, bits_down=bits)
 
     def exchange(self, scenario):
         return Exchange(numbers=scenario.dimension, client_uniforms=scenario.dimension)

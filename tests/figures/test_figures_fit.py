@@ -59,7 +59,7 @@ def charts(reproduction):
     }
     title = "aggregation rule = centred-clipping, uploads come from = redrawn"
     panel = replace(made["simulation"], title=title, x=Scale(log=True), y=Scale())
-    made["many panels"] = Panels("", ((panel,) * 7,) * 2, shared=True, x="iteration", y="error", size=(15.0, 5.8))
+    made["many panels"] = Panels("", (panel,) * 14, 7, shared=True, x="iteration", y="error", size=(15.0, 5.8))
     for name in figure_names():
         made[name] = figure_chart(reproduction.figures[name])
     return made

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from psofed.engine.attacks import Attackers, AttackSide
+from psofed.engine.attacks import AttackSide
 from psofed.engine.hooks import Hooks, why_python
 from psofed.engine.state import Layout, Uploads, Work
 from psofed.engine.streams import Stream
@@ -31,12 +31,13 @@ def attack_once(
     uploads = Uploads(1, 1, 1) if messages is None else messages
     known = np.zeros((1, len(target))) if server is None else (target - server)[None].copy()
     setup: Any = SimpleNamespace(
-        scenario=SimpleNamespace(attacks=[attack]), uploads=uploads, hooks=Hooks(),
+        scenario=SimpleNamespace(attacks=[attack], num_clients=len(byzantine), dimension=len(target)),
+        fleet=SimpleNamespace(byzantine_mask=lambda _attack: byzantine), stream=lambda *_source: stream,
+        trials=range(1), entries=len(target), exchange=None, uploads=uploads, hooks=Hooks(),
         state=SimpleNamespace(known=known, base=target, target=target, models=_NOTHING),
         layout=Layout(len(byzantine), 0, 0), work=Work(*uploads.sent.shape[1:], len(target)),
     )  # fmt: skip
-    attackers = Attackers([attack], [byzantine], [stream], [len(target)])
-    side = AttackSide(setup, attackers, sample, residual)
+    side = AttackSide(setup, sample, residual)
     assert why_python(attack) is None
     table = KernelTable(side)
     STAGE(int(side.on_samples[0] or side.on_uploads[0]))(iteration, 0, 0, table.address)

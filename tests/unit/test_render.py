@@ -135,7 +135,7 @@ def test_charts_mark_what_diverged_and_what_lies_above() -> None:
 def test_rows_and_panels_are_drawn() -> None:
     values = np.array([0.1, np.inf, np.nan])
     rows = RowChart("t", Scale("x"), ("a", "b", "c"), values, values - 1, values + 1)
-    panels = Panels("both", ((rows, chart()), (chart(), None)), size=(8.0, 5.0))
+    panels = Panels("both", (rows, chart(), chart()), 2, size=(8.0, 5.0))
     assert figure_to_png(draw_chart(panels)).startswith(b"\x89PNG")
 
 
@@ -153,12 +153,12 @@ def test_a_chart_fits_a_journals_column_and_axes_of_ones_own() -> None:
         assert draw_chart(chart(), width=width).get_size_inches()[0] == inches
     own = Figure()
     axes = own.subplots()
-    single = Panels("", ((chart(),),), shared=True, x="shared parameters M", y="dB")
+    single = Panels("", (chart(),), 1, shared=True, x="shared parameters M", y="dB")
     assert draw_chart(single, axes) is own
     assert axes.get_xlabel() == "shared parameters M"
     assert axes.get_legend() is not None
     with pytest.raises(InvalidValueError, match="the picture has 2 panels"):
-        draw_chart(Panels("", ((chart(), chart()),)), axes)
+        draw_chart(Panels("", (chart(), chart()), 2), axes)
     for width in ("wide", 0.1, True):
         with pytest.raises(InvalidValueError, match=r'width must be "column", "page", or 1 to 50 inches'):
             draw_chart(chart(), width=width)

@@ -148,7 +148,8 @@ def words_of(command: str, *given: Settings | Given[Any]) -> str:
         fields = (settings.kind if isinstance(settings, Given) else settings).options()
         typed = settings.values if isinstance(settings, Given) else vars(settings)
         for name, field in fields.items():
-            about, value, flag = option_of(field), typed.get(name, field.default), flag_of(field)
+            about, flag = option_of(field), flag_of(field)
+            value = typed.get(name, field.default)
             if about.flag is None or value == field.default or known.get(name, given) != field.default:
                 continue
             if about.positional:

@@ -146,21 +146,13 @@ def read_table(
     if isinstance(features, str):
         raise InvalidValueError("features", features, "a list of column names")
     candidates = _choose_columns(frame, client_column, target_column, features)
-    left_out: dict[str, str] = {}
-    values: dict[str, FloatArray] = {}
-    with_commas = []
     if data.empty:
         raise PsofedError(f"{frame.source}: there is a header but no rows")
     owner, names = _clients(frame, client_column)
-    for name in (target_column, *candidates):
-        holds = _content_of(frame, name)
-        if features is None and name != target_column and holds != "numbers":
-            left_out[name or "(unnamed)"] = holds
-            continue
-        values[name], has_commas = _numbers(frame, name, target_column, features is not None)
-        if has_commas:
-            with_commas.append(name)
-    chosen = tuple(name for name in candidates if name in values)
+    contents = {name: _content_of(frame, name) for name in candidates if features is None}
+    left_out = {name or "(unnamed)": holds for name, holds in contents.items() if holds != "numbers"}
+    chosen = tuple(name for name in candidates if contents.get(name, "numbers") == "numbers")
+    columns = {name: _numbers(frame, name, target_column, features is not None) for name in (target_column, *chosen)}
     if not chosen:
         listed = ", ".join(
             f"{name} ({holds}, such as {shown(frame.field(0, name))})" if holds == "text" else f"{name} ({holds})"
@@ -170,11 +162,11 @@ def read_table(
             f"{frame.source}: no column of numbers is left for features besides {client_column} and {target_column}; "
             f"left out: {listed}"
         )
-    target = values[target_column]
+    target = columns[target_column][0]
     has_target = ~np.isnan(target)
-    inputs = np.column_stack([values[name] for name in chosen])
+    inputs = np.column_stack([columns[name][0] for name in chosen])
     rows = _split(owner, has_target)
-    others = {str(name): column for name, column in data.items() if name not in values and name != client_column}
+    others = {str(name): column for name, column in data.items() if name not in columns and name != client_column}
     stamps = {name: times for name, column in others.items() if (times := _times(column)) is not None}
     when = next(iter(stamps.values()), None)
     return ClientTable(
@@ -187,7 +179,7 @@ def read_table(
         tuple(target[own] for own in rows),
         tuple(np.bincount(owner[~has_target], minlength=len(names)).tolist()),
         left_out,
-        tuple(with_commas),
+        tuple(name for name, (_, has_commas) in columns.items() if has_commas),
         {name: who for name in left_out if name in stamps and (who := _out_of_order(stamps[name], owner, names))},
         str(Path(source).resolve()) if isinstance(source, str | Path) else "",
         () if when is None else tuple(when[own] for own in rows),

@@ -17,7 +17,7 @@ from psofed.common.errors import PsofedError
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.hooks import Method, run_method
-from psofed.engine.lanes import WIDTH, empty_lanes, filled, load, store
+from psofed.engine.lanes import WIDTH, empty_lanes, filled, load, pick, spread, store
 from psofed.engine.normals import (
     bounded,
     fill_standard_normal,
@@ -42,6 +42,9 @@ _CHUNK_BYTES = 4_000_000
 
 # Words of an attack's stream from here on redraw the Byzantine set.
 _REDRAWN = np.uint64(1 << 63)
+
+# Up to this many participants are drawn for sixteen trials at once.
+_FEW = 12
 
 NO_PRESENCE: BoolArray = np.zeros((0, 0, 0), np.bool_)
 
@@ -315,6 +318,8 @@ class Choice(TableData):
         How many participants are asked to upload.
     numbers, swapped : int arrays (K,) and (P,)
         Scratch.
+    lanes, scratch : arrays (2, 16) and (3, P, 16)
+        The streams as lanes, and scratch to draw few participants of many trials.
     """
 
     def __init__(
@@ -332,6 +337,9 @@ class Choice(TableData):
         self.present, self.only_present = present, only_present and present.size > 0
         self.numbers = np.arange(layout.clients, dtype=np.int32)
         self.swapped = np.empty(most, np.int64)
+        self.lanes: WordArray = filled(0, 2, WIDTH, dtype=np.uint64)
+        self.lanes[:, : stream.shape[1]] = stream[:, :WIDTH]
+        self.scratch: WordArray = empty_lanes(3, most if most <= _FEW else 0, WIDTH, dtype=np.uint64)
         self.participants: IndexArray = np.empty(shape, np.int32)
         self.reached = np.empty(shape if present.size else (0, 0, 0), np.bool_)
         self.asked = np.full(shape[:2], most)
@@ -348,7 +356,10 @@ def draw_participants(stream: Stream, first: int, count: int, clients: int, most
 def _fill(first: int, choice: Choice) -> None:
     stream, present, numbers, only_present = choice.stream, choice.present, choice.numbers, choice.only_present
     layout, out, (iterations, trials, participants) = choice.layout, choice.participants, choice.participants.shape
+    in_lanes = participants <= _FEW and 1 < trials <= WIDTH and not only_present
     for t in range(iterations):
+        if in_lanes:
+            _choose_in_lanes(first + t, choice.lanes, choice.scratch, numbers.size, out[t])
         for trial in range(trials):
             gamma = stream[1, trial]
             word = stream[0, trial] + np.uint64((first + t) * participants) * gamma
@@ -360,7 +371,8 @@ def _fill(first: int, choice: Choice) -> None:
                     numbers[size] = k
                     size += int(present[t, v, lane])
                 choice.asked[t, trial] = min(participants, size)
-            _choose(word, gamma, size, numbers, choice.swapped, out[t, trial])
+            if not in_lanes:
+                _choose(word, gamma, size, numbers, choice.swapped, out[t, trial])
             # Others stand in places that stay empty.
             for k in range(numbers.size if only_present and size < participants else 0):
                 v, lane = column(layout, k, trial)
@@ -386,6 +398,32 @@ def _choose(
         out[c] = numbers[c]
     for c in range(count - 1, -1, -1):
         numbers[c], numbers[swapped[c]] = numbers[swapped[c]], numbers[c]
+
+
+@kernel_part
+def _choose_in_lanes(n: int, lanes: WordArray, scratch: WordArray, size: int, out: IndexArray) -> None:
+    """Do the same for sixteen trials at once, whose streams are ``lanes`` (2, 16), without an array to swap in.
+
+    What stands in a place is followed through the swaps before: ``scratch`` (3, P, 16) has the place that each of them
+    swapped with, what it put there, and what was chosen.
+    """
+    trials, count = out.shape
+    gamma, last = load(lanes, WIDTH), count * WIDTH
+    word = load(lanes, 0) + np.uint64(n * count) * gamma
+    for c in range(count):
+        place = np.uint64(c) + (((mix_word(word) >> np.uint64(32)) * np.uint64(size - c)) >> np.uint64(32))
+        chosen, displaced = place, spread(np.uint64(c))
+        word = word + gamma
+        for earlier in range(c):
+            swapped, moved = load(scratch, earlier * WIDTH), load(scratch, last + earlier * WIDTH)
+            chosen = pick(swapped ^ place, chosen, moved)
+            displaced = pick(swapped ^ spread(np.uint64(c)), displaced, moved)
+        store(scratch, c * WIDTH, place)
+        store(scratch, last + c * WIDTH, displaced)
+        store(scratch, 2 * last + c * WIDTH, chosen)
+    for trial in range(trials):
+        for c in range(count):
+            out[trial, c] = scratch[2, c, trial]
 
 
 class AvailableClients:

@@ -8,7 +8,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from psofed.common.types import BoolArray, FloatArray
-from psofed.engine.attacks import AttackSide, corrupt, make_attackers, remember_models, set_byzantine
+from psofed.engine.attacks import AttackSide, corrupt, remember_models, set_byzantine
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.draws import Draws
 from psofed.engine.hooks import Method, options_of, padded
@@ -40,18 +40,11 @@ class Stages(TableData):
         self.download, self.learn, self.upload, self.deliver, self.aggregate = 0, 0, 0, 0, 0
 
 
-class Measuring(TableData):
-    """The user's own metrics: addresses (Q,) and options (Q, any)."""
-
-    def __init__(self, metrics: list[Metric]) -> None:
-        self.addresses = np.zeros(len(metrics), np.int64)
-        self.options = padded([options_of(metric) for metric in metrics])
-
-
 class TrialBlock(TableData):
     """Everything that a block of trials needs for some iterations, and ``metrics`` (T, Q, L) of them.
 
-    Kernels take it as a :class:`psofed.engine.tables.KernelTable`.
+    The user's own metrics have addresses, ``own_metrics``, and options (any, any), ``metric_options``. Kernels take it
+    as a :class:`psofed.engine.tables.KernelTable`.
     """
 
     def __init__(
@@ -71,7 +64,7 @@ class TrialBlock(TableData):
             inputs.scale, inputs.noise_deviation = _whole_vectors(inputs.scale), _whole_vectors(inputs.noise_deviation)
             self.learning.stepsizes = _whole_vectors(self.learning.stepsizes)
         self.uploads, self.state = setup.uploads, setup.state
-        self.attack = AttackSide(setup, make_attackers(setup), self.sampling.sample, self.sampling.residual)
+        self.attack = AttackSide(setup, self.sampling.sample, self.sampling.residual)
         received = scenario.num_shared if scenario.algorithm.holds_models else dimension
         downloads = Uploads(trials, setup.participants, received, setup.one_mask)
         self.up = ChannelSide(setup, "up", setup.uploads, setup.state.base)
@@ -85,10 +78,11 @@ class TrialBlock(TableData):
             self.rule = make_rule_side(setup, self.rival.read, joined[:, 0], np.zeros(joined.shape[2]))
         self.tests = NO_SERVER_SAMPLES if self.sampling.tests_on_next else draw_test_set(setup)
         self.scratch = StepScratch(dimension, 0, layout.vectors)
-        self.tally, self.measuring = tally, Measuring(metrics)
+        self.tally, self.own_metrics = tally, np.zeros(len(metrics), np.int64)
+        self.metric_options = padded([options_of(metric) for metric in metrics])
         self.draws, self.metrics = Draws(), np.zeros((0, 0, 0))
         for q, metric in enumerate(metrics):
-            self.measuring.addresses[q] = setup.hooks.add(metric, "measure", _measure, self)
+            self.own_metrics[q] = setup.hooks.add(metric, "measure", _measure, self)
 
 
 def _whole_vectors(numbers: FloatArray) -> FloatArray:
@@ -107,7 +101,7 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
         if phases & BEFORE:
             _note_server(t - start, t, block)
             if draws.byzantine.size:
-                set_byzantine(draws.byzantine, t, block.attack.attackers)
+                set_byzantine(draws.byzantine, t, block.attack)
             if draws.learns.size:
                 copy_array(draws.learns[t], block.state.learns)
             if stages.download == 0:
@@ -120,8 +114,8 @@ def advance(phases: int, first: int, start: int, stop: int, block: TrialBlock) -
             _note_errors(t, block)
             if block.tally.errors.size and block.attack.on_uploads.size:
                 _note_honest(t, block)
-            for q in range(block.measuring.addresses.size):
-                call(block.measuring.addresses[q], n, t, q, block)
+            for q in range(block.own_metrics.size):
+                call(block.own_metrics[q], n, t, q, block)
             if exchanges[t] > 0 or block.delay.is_on:  # uploads of earlier iterations may arrive
                 if stages.upload != 0:
                     call(stages.upload, n, t, 0, block)
@@ -215,7 +209,7 @@ def _note_errors(t: int, block: TrialBlock) -> None:
 @kernel_part
 def _note_honest(t: int, block: TrialBlock) -> None:
     """Write the MSE of the clients that are not Byzantine in this iteration."""
-    is_byzantine, trials = block.attack.attackers.is_byzantine, block.metrics.shape[2]
+    is_byzantine, trials = block.attack.is_byzantine, block.metrics.shape[2]
     for trial in range(trials):
         total, count, present = 0.0, 0, 0
         for k in range(block.layout.clients):
@@ -245,9 +239,9 @@ def _is_byzantine(is_byzantine: BoolArray, trials: int, trial: int, client: int)
 
 def _measure(method: Method, n: int, t: int, q: int, block: TrialBlock) -> None:
     """Frame of a user's own metric: one call for each trial, after all clients have learned."""
-    state, layout, metrics, options = block.state, block.layout, block.metrics, block.measuring.options
+    state, layout, metrics, options = block.state, block.layout, block.metrics, block.metric_options
     errors, moves = block.tally.errors, block.draws.moves
-    byzantine, trials = block.attack.attackers.is_byzantine, metrics.shape[2]
+    byzantine, trials = block.attack.is_byzantine, metrics.shape[2]
     place, dimension = metrics.shape[1] - options.shape[0] + q, state.target.size
     num_models = 1 if block.rival.is_on else layout.clients
     for trial in range(trials):

@@ -109,8 +109,7 @@ class ChannelSide(TableData):
     def __init__(self, setup: Setup, direction: str, messages: Uploads, target: FloatArray) -> None:
         links, clients, trials = setup.scenario.channel, setup.scenario.num_clients, len(setup.trials)
         channels: tuple[Channel, ...] = () if links is None else getattr(links, direction)
-        entries = setup.scenario.dimension if setup.scenario.algorithm.holds_models else setup.numbers
-        kept = [channel.memory_size(entries) for channel in channels]
+        kept = [channel.memory_size(setup.entries) for channel in channels]
         check_size(f"channel.{direction}", clients * sum(kept))
         streams = [np.array(setup.stream(f"channel_{direction}", place)) for place in range(len(channels))]
         shape: tuple[int, ...] = messages.sent.shape if channels else (trials, 0, 0)

@@ -162,6 +162,8 @@ class Setup:
         Largest number of participants in an iteration.
     numbers, most_numbers : int
         Numbers in an upload, as it is sent, and at most, also after it is decoded.
+    entries : int
+        Entries of what uploads are part of: D, or all numbers in an upload.
     sends_models : bool
         Whether uploads are models, and not updates of any kind.
     one_mask : bool
@@ -189,6 +191,7 @@ class Setup:
         self.participants: int = algorithm.most_participants(scenario)
         self.numbers: int = shared if self.exchange is None else self.exchange.numbers
         self.most_numbers: int = shared if self.exchange is None else max(self.numbers, dimension)
+        self.entries: int = dimension if self.exchange is None else self.numbers
         self.sends_models: bool = self.exchange is None or self.exchange.sends_model
         self.one_mask = self.exchange is not None or scenario.selection.coordinated or shared == dimension
         self.state = State(self)

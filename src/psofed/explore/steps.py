@@ -105,7 +105,7 @@ class FleetTheory:
             value = self.point_or_nothing(stepsize).mean(metric)
             return math.inf if value is None else value
 
-        stepsize = minimise(error, self.limit, 3e-2 if self.is_slow else 1e-3)
+        stepsize = minimise(error, self.limit, 1e-2 if self.is_slow else 1e-3)
         return self.point_or_nothing(stepsize) if stepsize > 1e-5 * self.limit else Point(0.0)
 
     def stepsizes(self) -> list[float]:

@@ -132,7 +132,7 @@ def figure_chart(data: FigureData) -> Panels:
             ends = {} if error is None else {"low": one.y_db - BAND * error, "high": one.y_db + BAND * error}
             series.append(_drawn(kind_of(one), look, "", one.x, one.y_db, **ends))
         charts.append(Chart(PANEL_TITLES[uplink], x, Scale(), tuple(series)))
-    return Panels("", (tuple(charts),), True, data.x_label, ordinate(data), size=(PAGE_WIDTH, 3.0))
+    return Panels("", tuple(charts), 2, True, data.x_label, ordinate(data), size=(PAGE_WIDTH, 3.0))
 
 
 def _drawn(kind: str, look: Look, label: str, x: FloatArray, y: FloatArray, **ends: FloatArray) -> Series:

@@ -204,8 +204,7 @@ class FigurePlan(FigureSubject):
         count = trials.shape[1]
         with np.errstate(invalid="ignore"):
             spread = trials.std(axis=1, ddof=1) if count > 1 else np.full(len(trials), math.nan)
-        error = spread / math.sqrt(count)
-        means = trials.mean(axis=1)
+        means, error = trials.mean(axis=1), spread / math.sqrt(count)
         return self._series(number, uplink, "simulation", means, standard_error=error, trials=trials)
 
     def _predictions(self, number: int, uplink: str) -> Iterator[FigureSeries]:
@@ -280,7 +279,12 @@ _SIGN: dict[str, Any] = {"algorithm": "signsgd", "stepsize": 0.08}
 _PLAIN_SIGN = {**_SIGN, "algorithm_options.signs": "deterministic"}
 _PROBABILITIES = axis("attack.probability", 0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 _SHARED = axis("num_shared", 1, 2, 3, 4, 5)
-_WITHOUT_ATTACK = {"attack.num_byzantine": 0}
+
+
+def _term_curve(label: str, term: str, num_byzantine: int) -> PlannedCurve:
+    changes = {"attack.num_byzantine": num_byzantine}
+    return PlannedCurve(label, changes, changes, term)
+
 
 _FIGURES = (
     # The paper runs 3000 iterations; all algorithms are in their steady state after a quarter of them.
@@ -290,12 +294,7 @@ _FIGURES = (
         caption="Steady-state test MSE at the server for 0 to 20 Byzantine clients of 100; attack variance 0.25, "
         "probability 1; every algorithm within the same communication budget, M = 1 number per participant "
         "and iteration. On the right, PSO-Fed and Online-Fed (M = 5) with the upload set redrawn.",
-        base=Scenario(
-            num_clients=100,
-            dimension=5,
-            iterations=1500,
-            attack=Gaussian(num_byzantine=0, probability=1.0, variance=0.25),
-        ),
+        base=paper_scenario(num_byzantine=0, probability=1.0, variance=0.25, num_clients=100, data=Data()),
         x_axis=axis("attack.num_byzantine", 0, 5, 10, 15, 20),
         x_label="Byzantine clients |S_B|",
         curve_field="algorithm",
@@ -399,13 +398,9 @@ _FIGURES = (
         x_label="shared parameters M",
         curve_field="attack.num_byzantine",
         curves=(
-            PlannedCurve("E_φ (data)", _WITHOUT_ATTACK, _WITHOUT_ATTACK, "data"),
-            *(
-                PlannedCurve(
-                    f"E_ω (attack), |S_B| = {n}", {"attack.num_byzantine": n}, {"attack.num_byzantine": n}, "attack"
-                )
-                for n in (5, 15)
-            ),
+            _term_curve("E_φ (data)", "data", 0),
+            _term_curve("E_ω (attack), |S_B| = 5", "attack", 5),
+            _term_curve("E_ω (attack), |S_B| = 15", "attack", 15),
         ),
         metric="term",
         trials=_TERM_TRIALS,

@@ -145,17 +145,6 @@ class FigureData(FigureSubject):
         """The label of every simulated curve, by its number, in order."""
         return dict(sorted({series.curve: series.label for series in self.select(kind="simulation")}.items()))
 
-    def misfit_db(self, kind: str, uplink: str) -> float | None:
-        """Return how far a theory lies above the simulation where it is farthest from it; None without that theory."""
-        distances = [
-            distance
-            for theory in self.panel(uplink)
-            if theory.kind == kind
-            for series in self.select(kind="simulation", uplink=uplink, label=theory.label)
-            for distance in (theory.y_db - series.y_db).tolist()
-        ]
-        return max(distances, key=abs, default=None)
-
     @property
     def worst_standard_error_db(self) -> float:
         """The largest standard error of a simulated point, in dB."""

@@ -121,12 +121,17 @@ def describe_print(data: FigureData, uplink: str) -> str:
 
 def describe_misfit(data: FigureData, uplink: str) -> str:
     """Say how near each theory comes to the simulation, everywhere in a panel."""
-    misfits = {kind: data.misfit_db(kind, uplink) for kind in ("exact-theory", "paper-theory")}
-    return ", ".join(
-        f"{KINDS[kind].title} within {fixed(max(abs(worst), 0.01))} dB"
-        for kind, worst in misfits.items()
-        if worst is not None
-    )
+    words = []
+    for kind in ("exact-theory", "paper-theory"):
+        distances = [
+            float(np.max(np.abs(theory.y_db - series.y_db)))
+            for theory in data.panel(uplink)
+            for series in data.select(kind="simulation", uplink=uplink, label=theory.label)
+            if theory.kind == kind
+        ]
+        if distances:
+            words.append(f"{KINDS[kind].title} within {fixed(max(*distances, 0.01))} dB")
+    return ", ".join(words)
 
 
 def run_table(reproduction: Reproduction) -> Table:

@@ -66,20 +66,17 @@ class Attack(Part):
     )
 
     def __post_init__(self) -> None:
+        field = "attack.num_byzantine"
         names = _check_clients(self.clients)
         object.__setattr__(self, "clients", names)
         given: int | None = self.num_byzantine
         if given is None:
             if not names:
-                raise MissingValueError(
-                    "attack.num_byzantine", "how many clients attack; or name them in attack.clients"
-                )
+                raise MissingValueError(field, "how many clients attack; or name them in attack.clients")
             object.__setattr__(self, "num_byzantine", len(names))
         super().__post_init__()
         if names and self.num_byzantine != len(names):
-            raise InvalidValueError(
-                "attack.num_byzantine", self.num_byzantine, f"{len(names)}, the number of attack.clients"
-            )
+            raise InvalidValueError(field, self.num_byzantine, f"{len(names)}, the number of attack.clients")
         if names and self.byzantine_set == "redrawn":
             raise InvalidValueError("attack.clients", list(names), 'empty with attack.byzantine_set = "redrawn"')
 

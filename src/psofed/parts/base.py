@@ -206,8 +206,9 @@ class Algorithm(Part):
 
     def traffic(self, scenario: "Scenario") -> "Traffic":
         """Return the cost and the frequency of exchanges; without this method N numbers go up and D down."""
-        bits_up = BITS_PER_NUMBER * self.exchange(scenario).numbers
-        return spend_budget(scenario, bits_up=bits_up, bits_down=BITS_PER_NUMBER * scenario.dimension)
+        exchange = self.exchange(scenario)
+        bits_up, bits_down = BITS_PER_NUMBER * exchange.numbers, BITS_PER_NUMBER * scenario.dimension
+        return spend_budget(scenario, bits_up=bits_up, bits_down=bits_down, group=exchange.group or None)
 
     def exchange(self, scenario: "Scenario") -> "Exchange":
         """Return the values and random numbers that an exchange needs."""

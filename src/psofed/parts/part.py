@@ -71,8 +71,8 @@ class Part(Settings):
 
         if not any(name in find_part(cls.family, other).options() for other in part_names(cls.family)):
             return super().unknown_field(name, value)
-        family, reads = cls.family.replace("_", "-"), ", ".join(cls.own_options()) or "no options"
-        allowed = f'left out: the {family} "{cls.kind}" has no such option (it has {reads})'
+        reads = ", ".join(cls.own_options()) or "no options"
+        allowed = f'left out: the {cls.family.replace("_", "-")} "{cls.kind}" has no such option (it has {reads})'
         return InvalidValueError(cls.full_name(name), value, allowed)
 
     @classmethod

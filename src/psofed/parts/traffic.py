@@ -128,6 +128,8 @@ class Exchange:
         Whether shared random numbers are redrawn in each iteration, or drawn once.
     memory : int
         Numbers the server keeps from one exchange to the next.
+    group : int
+        Number of exchanges that are made together; 0: those of all participants.
     client_momentum : Momentum, optional
         What each client makes of its updates: it encodes its momentum in the place of u_k.
     server_momentum : Momentum, optional
@@ -150,6 +152,7 @@ server has a momentum of each client
     client_uniforms: int = 0
     fresh: bool = True
     memory: int = 0
+    group: int = 0
     client_momentum: Momentum | None = None
     server_momentum: Momentum | None = None
 

@@ -98,9 +98,9 @@ class Watching:
 
     def __init__(self, defence: Defence | None, plan: WatchPlan, clients: int, trials: int) -> None:
         clients = clients if trials else 0
-        whole, returns = (trials, clients), 0 if defence is None else defence.return_after
+        whole = (trials, clients)
         self.threshold: float = plan.threshold
-        self.return_after: int = returns or -1
+        self.return_after: int = -1 if defence is None else defence.return_after or -1
         self.by_server: bool = defence is not None and defence.reference == "server"
         self.by_past: bool = plan.by_past
         self.variance: FloatArray = np.zeros((0, clients)) if plan.is_estimated else plan.variance.copy()

@@ -131,14 +131,16 @@ class RowChart:
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """Charts side by side, with one legend below them.
+    """Charts beside and below each other, with one legend below them.
 
     Attributes
     ----------
     title : str
         Above them all.
-    charts : tuple of tuples
-        Rows of charts; None leaves a place empty.
+    charts : tuple
+        From left to right, row by row.
+    across : int
+        How many stand in a row.
     shared : bool
         Whether all share their axes.
     x, y : str
@@ -149,12 +151,18 @@ class Panels:
     """
 
     title: str
-    charts: tuple[tuple[Chart | RowChart | None, ...], ...]
+    charts: tuple[Chart | RowChart, ...]
+    across: int
     shared: bool = False
     x: str = ""
     y: str = ""
     legend: str = ""
     size: tuple[float, float] = (7.2, 4.2)
+
+    @property
+    def rows(self) -> list[tuple[Chart | RowChart, ...]]:
+        """The charts of each row; the last one may have fewer."""
+        return [self.charts[at : at + self.across] for at in range(0, len(self.charts), self.across)]
 
 
 AnyChart = Chart | RowChart | Panels

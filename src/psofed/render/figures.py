@@ -98,7 +98,7 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
     """
     if axes is not None:
         return _draw_into(axes, chart, width)
-    panels = chart if isinstance(chart, Panels) else Panels("", ((chart,),), size=chart.size)
+    panels = chart if isinstance(chart, Panels) else Panels("", (chart,), 1, size=chart.size)
     if width is not None:
         panels = _for_print(panels, check_width(width))
     with styled({} if width is None else PRINT):
@@ -109,22 +109,20 @@ def draw_chart(chart: AnyChart, axes: Axes | None = None, width: str | float | N
 
 def _for_print(panels: Panels, width: float) -> Panels:
     """Return panels of this width: no title, which belongs in the caption, and no panel too narrow to be read."""
-    every: list[Any] = [chart for row in panels.charts for chart in row if chart is not None]
-    if len(every) == 1:
-        every[0] = replace(every[0], title="")
-    if any(isinstance(chart, RowChart) for chart in every):
+    charts = panels.charts
+    if len(charts) == 1:
+        charts = (replace(charts[0], title=""),)
+    if any(isinstance(chart, RowChart) for chart in charts):
         narrowest = _ROW_PANEL
     else:
-        narrowest = _PANEL if len(every) < _MANY else _SMALL_PANEL
-    across = max(1, min(max(map(len, panels.charts)), int(width / narrowest)))
-    every += [None] * (-len(every) % across)
-    charts = tuple(tuple(every[at : at + across]) for at in range(0, len(every), across))
-    usual = min(panels.size[1] / len(panels.charts), 0.7 * width / across)
-    height = sum(max(usual, _least_height(row)) for row in charts)
-    return replace(panels, title="", charts=charts, size=(width, height))
+        narrowest = _PANEL if len(charts) < _MANY else _SMALL_PANEL
+    across = max(1, min(panels.across, int(width / narrowest)))
+    height = min(panels.size[1] / len(panels.rows), 0.7 * width / across)
+    panels = replace(panels, title="", charts=charts, across=across)
+    return replace(panels, size=(width, sum(max(height, _least_height(row)) for row in panels.rows)))
 
 
-def _least_height(row: tuple[Chart | RowChart | None, ...]) -> float:
+def _least_height(row: tuple[Chart | RowChart, ...]) -> float:
     """Return the inches that charts side by side need: each named row takes some."""
     return max([_HEIGHT, *(0.8 + _ROW * len(chart.names) for chart in row if isinstance(chart, RowChart))])
 
@@ -136,10 +134,9 @@ def _draw_into(axes: Axes, chart: AnyChart, width: str | float | None) -> Figure
         raise InvalidValueError("width", width, "absent where ax is given: the axes have their size")
     alone: Any = chart
     if isinstance(chart, Panels):
-        every = [panel for row in chart.charts for panel in row if panel is not None]
-        if len(every) > 1:
-            raise InvalidValueError("ax", "one Axes", f"absent: the picture has {len(every)} panels")
-        alone = every[0]
+        if len(chart.charts) > 1:
+            raise InvalidValueError("ax", "one Axes", f"absent: the picture has {len(chart.charts)} panels")
+        alone = chart.charts[0]
         alone = replace(alone, x=replace(alone.x, label=chart.x), y=replace(alone.y, label=chart.y))
     with styled():
         draw_any(axes, alone)
@@ -182,21 +179,18 @@ def save_figure(figure: MatplotlibFigure, path: str | Path) -> None:
 
 
 def _draw_panels(figure: Figure, panels: Panels) -> None:
-    down, across = len(panels.charts), max(map(len, panels.charts))
-    heights = [_least_height(row) for row in panels.charts]
-    grid = figure.subplots(
-        down, across, sharex=panels.shared, sharey=panels.shared, squeeze=False, height_ratios=heights
-    )
     width, height = panels.size
-    space = 0.8 * width / across, 0.8 * height / down
-    for (row, column), axes in np.ndenumerate(grid):
-        chart = panels.charts[row][column] if column < len(panels.charts[row]) else None
-        if chart is None:
-            axes.set_visible(False)
-            continue
+    heights = [_least_height(row) for row in panels.rows]
+    grid = figure.subplots(
+        len(heights), panels.across, sharex=panels.shared, sharey=panels.shared, squeeze=False, height_ratios=heights
+    ).ravel()
+    space = 0.8 * width / panels.across, 0.8 * height / len(heights)
+    count = len(panels.charts)
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    for place, (chart, axes) in enumerate(zip(panels.charts, grid[:count], strict=True)):
         draw_any(axes, chart, space)
-        below = panels.charts[row + 1] if row + 1 < down else ()
-        if panels.shared and (column >= len(below) or below[column] is None):
+        if panels.shared and place + panels.across >= count:  # nothing below
             axes.set_xlabel(broken(panels.x, space[0]))
             axes.tick_params(labelbottom=True)
     if panels.shared:
@@ -209,7 +203,7 @@ def _draw_panels(figure: Figure, panels: Panels) -> None:
 
 def _add_legend(figure: Figure, panels: Panels) -> None:
     """Add the legend below the charts, in as many columns as fit; the figure grows by its height."""
-    handles = legend_of(figure.axes, [chart for row in panels.charts for chart in row if chart is not None])
+    handles = legend_of(figure.axes, panels.charts)
     width, height = panels.size
     for columns in range(min(len(handles), 5), 0, -1):
         legend = figure.legend(
@@ -268,7 +262,8 @@ def _draw_series(axes: Axes, chart: Chart, space: tuple[float, float]) -> None:
 
 
 def _draw_one(axes: Axes, series: Series, top: float) -> None:
-    colour, x = _colour(series.colour), series.x
+    colour = _colour(series.colour)
+    x = series.x
     flags = _flags(series, top)
     hollow = flags[_MEDIAN]
     y = np.where(np.isfinite(series.y) & ~(series.y > top), series.y, np.nan)
@@ -302,7 +297,8 @@ def _top(chart: Chart) -> float:
 def _flags(series: Series, top: float) -> dict[str, NDArray[np.bool_]]:
     """Return which points are marked, by the mark: where trials diverged, above the picture, medians inside of it."""
     none = np.zeros(series.x.size, bool)
-    lost, beyond = none if series.is_lost is None else series.is_lost, series.y > top
+    lost = none if series.is_lost is None else series.is_lost
+    beyond = series.y > top
     medians = none if series.is_median is None else series.is_median
     return {_LOST: lost, _BEYOND: beyond & ~lost, _MEDIAN: medians & np.isfinite(series.y) & ~beyond}
 
@@ -331,12 +327,13 @@ def _scale(axes: Axes, x: Scale, y: Scale, space: tuple[float, float]) -> None:
 
 def _draw_rows(axes: Axes, chart: RowChart, names: list[str], space: tuple[float, float]) -> None:
     """Draw every value with its interval: an arrow and the number where it lies off the axis."""
-    values, places, colour = chart.values, np.arange(len(names)), COLOURS[0]
+    places = np.arange(len(names))
+    colour = COLOURS[0]
     axes.axvline(0.0, color="black", lw=0.9)
-    shown = np.isfinite(chart.low) & np.isfinite(values)
+    shown = np.isfinite(chart.low) & np.isfinite(chart.values)
     axes.hlines(places[shown], chart.low[shown], chart.high[shown], color=colour, lw=2.2, alpha=0.55, zorder=1)
     left, right = chart.x.limits or (-math.inf, math.inf)
-    for at, value in enumerate(values.tolist()):
+    for at, value in enumerate(chart.values.tolist()):
         if math.isinf(value):
             axes.annotate("diverged", (0.02, at), xycoords=("axes fraction", "data"), va="center", color=colour)
         elif value < left:
@@ -354,7 +351,8 @@ def _draw_rows(axes: Axes, chart: RowChart, names: list[str], space: tuple[float
 
 def _point_beyond(axes: Axes, chart: RowChart, at: int, marker: str, edge: float) -> None:
     """Mark a value beyond the `edge` of the axis, and write it inside of its interval."""
-    value, is_low = float(chart.values[at]), marker == "<"
+    value = float(chart.values[at])
+    is_low = marker == "<"
     axes.plot([edge], [at], marker=marker, ms=5.5, color=COLOURS[0], zorder=3, clip_on=False)
     end = float((chart.high if is_low else chart.low)[at])
     place = np.clip(end if math.isfinite(end) else value, *(chart.x.limits or (edge, edge)))

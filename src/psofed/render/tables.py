@@ -114,7 +114,8 @@ class Column:
         if not isinstance(cell, Measured):
             text = "" if cell is None else cell if isinstance(cell, str) else self.write(cell)
             return [text, ""] if self.interval else [text]
-        value, remark = self.write(cell.value), f" ({cell.remark})" if cell.remark else ""
+        value = self.write(cell.value)
+        remark = f" ({cell.remark})" if cell.remark else ""
         if self.interval:
             return [value + remark, self._ends(cell)]
         return [f"{value}{self._spread(cell)}{remark}"]

@@ -248,7 +248,7 @@ class SimulationResult(Reported):
         """Return a labelled data set, with everything needed to reproduce the result in its attributes."""
         import xarray
 
-        fleet, clients = self.fleet, np.arange(self.scenario.num_clients)
+        fleet = self.fleet
         variables = to_variables(self, ARRAYS) | to_variables(fleet, FLEET_ARRAYS)
         is_byzantine = fleet.byzantine_mask(self.scenario.attack)
         variables["is_byzantine"] = variable("client", is_byzantine, "whether the client is Byzantine")
@@ -257,7 +257,7 @@ class SimulationResult(Reported):
         coordinates = {
             "trial": variable("trial", np.arange(self.trials), "number of the trial"),
             "iteration": variable("iteration", self.iterations, "first iteration of the point", "iterations"),
-            "client": variable("client", clients, "number of the client"),
+            "client": variable("client", np.arange(fleet.num_clients), "number of the client"),
         }
         if fleet.names:
             names = np.array(fleet.names, dtype=object)
@@ -285,7 +285,8 @@ class SimulationResult(Reported):
         about = {name: kind(data.attrs[name]) for name, kind in _PLAIN.items()}
         check_size(data, "client", scenario.num_clients)
         check_size(data, "iteration", math.ceil(scenario.iterations / about["bin_width"]))
-        metrics, details = read_metrics(data), json.loads(data.attrs.get("details", "{}"))
+        metrics = read_metrics(data)
+        details = json.loads(data.attrs.get("details", "{}"))
         if "data" in details:
             check_size(data, "entry", scenario.dimension)
             arrays = read_arrays(data, (*FLEET_ARRAYS, *MEASURED_ARRAYS), metrics)

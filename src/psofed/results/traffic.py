@@ -70,7 +70,8 @@ class Communication:
 def measure_communication(scenario: Scenario) -> Communication:
     """Count the traffic of a scenario's algorithm."""
     algorithm, links = scenario.algorithm, scenario.channel
-    traffic, taking_part = algorithm.traffic(scenario), Fraction(1)
+    traffic = algorithm.traffic(scenario)
+    taking_part = Fraction(1)
     if scenario.availability is not None:
         most = algorithm.most_participants(scenario)
         expected = scenario.availability.expected_participants(scenario.num_clients, most, scenario.data.fleet_seed)

@@ -94,8 +94,9 @@ def _check_data_sizes(scenario: "Scenario") -> None:
     data, num_clients = scenario.data, scenario.num_clients
     for settings in (scenario, data, *scenario.parts()):
         for name, field in settings.options().items():
-            if value_type(field)[0] == "Uniform":
-                check_count(settings.full_name(name), getattr(settings, name), num_clients)
+            value = getattr(settings, name)
+            if isinstance(value, tuple) and value_type(field)[0] == "Uniform":
+                check_count(settings.full_name(name), value, num_clients)
     if data.covariances is not None:
         shape = (len(data.covariances), len(data.covariances[0]))
         if shape != (num_clients, scenario.input_dimension):

@@ -36,7 +36,7 @@ _CONFIDENCE = math.erf(3.5 / math.sqrt(2))
 _ORDER_CONFIDENCE = 0.99
 # Longer tables end in a steady state.
 _LONGEST_CURVE = 20_000
-_NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
+_NUMBERS = ("no", "one", "two", "three")  # as words: there are at most three metrics
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Comparison(Reported):
         titles, on_table = [METRIC_TITLES[row.metric] for row in self.metrics], self.in_order is not None
         differ = [METRIC_TITLES[row.metric] for row in self.metrics if not row.agrees]
         undecided = [METRIC_TITLES[row.metric] for row in self.metrics if row.is_open]
-        every = "both metrics" if len(titles) == 2 else f"all {_number(titles)} metrics"
+        every = "both metrics" if len(titles) == 2 else f"all {_NUMBERS[len(titles)]} metrics"
         if on_table:
             where = "rows drawn at random from your table"
             first = f"The theory differs from {where} in the {listed(differ)}."
@@ -172,7 +172,7 @@ class Comparison(Reported):
         heavy = f"a few extreme trials dominate the simulated mean of {listed(undecided)}, so these trials cannot tell"
         if undecided == titles:
             return f"Undecided: {heavy}."
-        settled = _number(titles[len(undecided) :])
+        settled = _NUMBERS[len(titles) - len(undecided)]
         return f"Theory and simulation agree on {settled} of {len(titles)} metrics; {heavy}."
 
     @property
@@ -368,7 +368,3 @@ def _predictions(simulation: SimulationResult, prediction: Prediction) -> dict[s
 
 def _by_metric(rows: Sequence[MetricComparison | OrderEffect]) -> dict[str, dict[str, Any]]:
     return {row.metric: {k: v for k, v in asdict(row).items() if k != "metric"} for row in rows}
-
-
-def _number(titles: list[str]) -> str:
-    return _NUMBERS.get(len(titles), str(len(titles)))

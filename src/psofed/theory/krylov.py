@@ -38,17 +38,15 @@ def solve_fixed_points(linear: LinearMap, source: FloatArray, tolerance: float) 
     count, size = source.shape
     peak = np.abs(source).max(axis=1, initial=0.0, keepdims=True)
     scale = np.where(peak == 0.0, 1.0, peak)
-    if size <= _SMALL:
-        matrices = np.eye(size) - as_matrices(linear, count, size)
-        return np.asarray(np.linalg.solve(matrices, (source / scale)[..., None])[..., 0] * scale)
-    x, residual = gmres(linear, source / scale, tolerance)
-    if not residual <= max(_ACCEPTED, tolerance):
+    if size > _SMALL:
+        x, residual = gmres(linear, source / scale, tolerance)
+        if residual <= max(_ACCEPTED, tolerance):
+            return np.asarray(x * scale)
         if size > _DENSE_AFTER_ALL:
             raise PsofedError(f"The steady state did not converge (relative residual {residual:.1e}).")
         # Close to the largest stable stepsize restarts may stall, and a matrix of this size is still affordable.
-        matrices = np.eye(size) - as_matrices(linear, count, size)
-        x = np.asarray(np.linalg.solve(matrices, (source / scale)[..., None])[..., 0], dtype=np.float64)
-    return np.asarray(x * scale)
+    matrices = np.eye(size) - as_matrices(linear, count, size)
+    return np.asarray(np.linalg.solve(matrices, (source / scale)[..., None])[..., 0] * scale)
 
 
 def gmres(linear: LinearMap, source: FloatArray, tolerance: float) -> tuple[FloatArray, float]:

@@ -66,6 +66,7 @@ class SampleLaw:
     fourth_factor: FloatArray
 
 
+@dataclass(frozen=True, eq=False)
 class Law:
     """The laws of learning and uploading at one stepsize.
 
@@ -88,21 +89,19 @@ class Law:
         Offsets of the clients' windows, by which they are grouped.
     """
 
-    def __init__(
-        self,
-        model: "TheoryModel",
-        stepsize: float,
-        precision: float = PRECISION,
-        directed: bool = True,
-        apart: int = 0,
-        lumped: bool = True,
-        participants: int | None = None,
-        offsets: NDArray[np.int64] | None = None,
-    ) -> None:
-        self.model = model
-        self.groups: Groups = group_clients(model, stepsize, precision, apart, lumped, offsets)
-        self.directed: bool = directed and model.has_direction
-        self._participants = participants or model.scenario.num_participants
+    model: "TheoryModel"
+    stepsize: float
+    precision: float = PRECISION
+    directed: bool = True
+    apart: int = 0
+    lumped: bool = True
+    participants: int | None = None
+    offsets: NDArray[np.int64] | None = None
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The groups of clients."""
+        return group_clients(self.model, self.stepsize, self.precision, self.apart, self.lumped, self.offsets)
 
     @property
     def block(self) -> int:
@@ -115,7 +114,7 @@ class Law:
     def constants(self) -> FloatArray:
         """Constant vectors, (C, D): w*, offsets of attacks, the clients' own targets; none if nothing is directed."""
         target = self.model.fleet.target
-        if not self.directed:
+        if not (self.directed and self.model.has_direction):
             return np.zeros((0, target.size))
         rows = [target, *(np.broadcast_to(one.upload.offset, target.shape) for one, _ in self._affine)]
         offsets = self.groups.target_offsets
@@ -130,7 +129,7 @@ class Law:
 
     def pull(self, index: int) -> FloatArray:
         """Constant `index` as a pull, (d, C)."""
-        if not self.directed:
+        if not self.constants.size:
             return np.zeros((self.block, 0))
         return self.constants[index][:, None] if self.block > 1 else np.eye(len(self.constants))[[index]]
 
@@ -138,7 +137,7 @@ class Law:
     def targets(self) -> FloatArray:
         """d_k of every group as a pull, (n, d, C)."""
         offsets, size = self.groups.target_offsets, self.groups.size
-        if offsets is None or not self.directed:
+        if offsets is None or not self.constants.size:
             return np.zeros((size, self.block, len(self.products)))
         first = len(self.constants) - size
         return np.stack([self.pull(first + k) for k in range(size)])
@@ -350,7 +349,7 @@ class Law:
         arriving = float(sum(self._delay_chances))
         law = PresenceLaw(
             scenario.num_clients,
-            self._participants,
+            self.participants or scenario.num_participants,
             classes,
             counts,
             availability is None or availability.server_knows,

@@ -43,6 +43,10 @@ class Level:
         for name in ("excess", "server", "honest"):
             object.__setattr__(self, name, float(getattr(self, name)))
 
+    def metrics(self, model: "TheoryModel") -> "Metrics[float]":
+        """Return the metrics at this level."""
+        return metrics_of(model, self.excess, self.server, self.honest)
+
     def __add__(self, other: "Level") -> "Level":
         return Level(self.excess + other.excess, self.server + other.server, self.honest + other.honest)
 

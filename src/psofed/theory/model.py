@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from psofed.common.errors import InvalidValueError, PsofedError
-from psofed.common.suggest import did_you_mean
 from psofed.common.types import FloatArray
+from psofed.common.validation import check_choice
 from psofed.fleet import Fleet, draw_fleet
 from psofed.fleet.measured import measure_features, measured_fleet
 from psofed.parts.affine import Affine, LinearLearner, PoisonedSamples
@@ -121,9 +121,7 @@ class TheoryModel:
     by_honesty: bool = False
 
     def __post_init__(self) -> None:
-        if self.theory not in THEORIES:
-            hint = did_you_mean(self.theory, THEORIES)
-            raise InvalidValueError("theory", self.theory, '"exact", "paper" or "independence"', hint)
+        check_choice("theory", self.theory, THEORIES)
         if self.small_stepsize and self.theory != "paper":
             raise InvalidValueError(
                 "small_stepsize", True, f'False with theory = "{self.theory}"; it is an option of "paper"'

@@ -127,7 +127,7 @@ class Prediction(Reported):
         if self.model.tells_honest or not self.is_stable:
             return PredictedLevel(self._metrics.honest_mse)
         level = self.solver.by_honesty.level(self.scenario.mean_stepsize)
-        return PredictedLevel(metrics_of(self.model, level.excess, level.server, level.honest).honest_mse)
+        return PredictedLevel(level.metrics(self.model).honest_mse)
 
     @property
     def metrics(self) -> Metrics[float]:
@@ -136,8 +136,7 @@ class Prediction(Reported):
 
     @property
     def _metrics(self) -> Metrics[float]:
-        total = self.steady_state.total
-        return metrics_of(self.model, total.excess, total.server, total.honest)
+        return self.steady_state.total.metrics(self.model)
 
     @property
     def terms(self) -> Terms:

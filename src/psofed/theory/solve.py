@@ -189,8 +189,7 @@ class Solver:
     def spectral_radius(self, stepsize: float, tolerance: float = 1e-8) -> float:
         """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
         with np.errstate(over="ignore", invalid="ignore"):
-            offsets = self._least_stable(stepsize)
-            recursions = self.recursions(stepsize, offsets, directed=False, apart=_APART)
+            recursions = self.recursions(stepsize, self._least_stable(stepsize), directed=False, apart=_APART)
             return max(recursion.spectral_radius(tolerance) for recursion in recursions)
 
     def is_stable(self, stepsize: float) -> bool:

@@ -18,7 +18,7 @@ from psofed.common.validation import check_choice
 from psofed.scenario import Scenario
 from psofed.scenario.file import as_scenario
 from psofed.theory.coverage import check_metric_covered
-from psofed.theory.metrics import METRICS, metrics_of
+from psofed.theory.metrics import METRICS
 from psofed.theory.model import TheoryModel
 from psofed.theory.solve import Solver
 from psofed.theory.stability import mean_square_stepsize_bound, stability_limit
@@ -109,8 +109,7 @@ class Aim:
         else:
             # Over correlated inputs digits cost, and the minimum is flat.
             level = (solver if solver.model.fleet.is_white else solver.rough).level(stepsize)
-        metrics = metrics_of(solver.model, level.excess, level.server, level.honest)
-        error: float = getattr(metrics, METRICS[self.metric])
+        error: float = getattr(level.metrics(solver.model), METRICS[self.metric])
         if math.isnan(error) and not math.isnan(level.server):
             if self.metric == "honest":
                 raise NotCoveredError("All clients are Byzantine, so there is no honest clients' MSE.")

@@ -33,7 +33,6 @@ from psofed.parts.base import Attack
 from psofed.render import Column, Kind, Report, Reported, Table
 from psofed.render.numbers import decibels
 from psofed.scenario.describe import describe_scenario
-from psofed.theory.metrics import metrics_of
 from psofed.theory.model import AttackLaw, TheoryModel
 from psofed.theory.solve import Solver
 
@@ -275,6 +274,5 @@ class _Search:
         byzantine, factor = self.attack.byzantine_moments(model.scenario.num_clients, model.fleet.names)
         stated = () if statement is None else (AttackLaw(statement, chance * byzantine, factor),)
         solver = Solver(replace(model, measured=model.fleet, stated=stated), self.precision)
-        level = solver.level(self.stepsize)
-        metrics = metrics_of(model, level.excess, level.server, level.honest)
+        metrics = solver.level(self.stepsize).metrics(model)
         return metrics.network_mse, metrics.server_msd

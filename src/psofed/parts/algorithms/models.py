@@ -62,12 +62,7 @@ class OnlineFed(Algorithm):
         default="fewer-exchanges", choices=("fewer-exchanges", "fewer-participants"), text="how the budget is met"
     )
 
-    def traffic(self, scenario: "Scenario") -> Traffic:
-        """Count D numbers each way."""
-        bits = BITS_PER_NUMBER * scenario.dimension
-        alone = self.budget == "fewer-participants"
-        return spend_budget(scenario, bits_up=bits, bits_down=bits, group=1 if alone else None)
-
     def exchange(self, scenario: "Scenario") -> Exchange:
         """Send the D numbers of u_k; the engine adds w_n."""
-        return Exchange(numbers=scenario.dimension, sends_model=True)
+        is_alone = self.budget == "fewer-participants"
+        return Exchange(numbers=scenario.dimension, sends_model=True, group=1 if is_alone else 0)

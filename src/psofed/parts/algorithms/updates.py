@@ -241,19 +241,15 @@ class RoSDHB(Algorithm):
 
     momentum: float = option(default=0.9, low=0.0, high=1.0, open_high=True, text="momentum of each client (β)")
 
-    def traffic(self, scenario: "Scenario") -> Traffic:
-        """Count M numbers up, D down, for all K clients at a time."""
-        return spend_budget(
-            scenario,
-            bits_up=BITS_PER_NUMBER * scenario.num_shared,
-            bits_down=BITS_PER_NUMBER * scenario.dimension,
-            group=scenario.num_clients,
-        )
-
     def exchange(self, scenario: "Scenario") -> Exchange:
-        """Send M numbers; the shared uniforms choose the mask."""
+        """Send M numbers, all K clients at a time; the shared uniforms choose the mask."""
         momentum = Momentum(keep=self.momentum, take=1.0 - self.momentum, absent=self.momentum)
-        return Exchange(numbers=scenario.num_shared, uniforms=scenario.dimension, server_momentum=momentum)
+        return Exchange(
+            numbers=scenario.num_shared,
+            uniforms=scenario.dimension,
+            group=scenario.num_clients,
+            server_momentum=momentum,
+        )
 
     def encode(self, message: Message, out: FloatArray) -> None:
         """Send the entries of the mask: those of the M smallest uniforms."""

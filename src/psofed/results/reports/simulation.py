@@ -71,7 +71,8 @@ def _data_headline(result: "SimulationResult", mse: float) -> str:
     alone, (better, judged) = data["baselines"]["alone"], _winners(data)
     if alone is None or not alone > 0:
         return f"The federation's MSE is {significant(mse)} (lower is better)."
-    average, stepsize, safe = data["baselines"]["average"], result.scenario.mean_stepsize, data.get("safe_stepsize")
+    average = data["baselines"]["average"]
+    stepsize, safe = result.scenario.mean_stepsize, data.get("safe_stepsize")
     if min(mse, alone) > average and safe is not None and stepsize > safe:
         return (
             f"Both diverge at stepsize {significant(stepsize)}: the federation's MSE is {significant(mse)} and that of "

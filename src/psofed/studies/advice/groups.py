@@ -49,6 +49,8 @@ class Laws:
 def estimate_laws(inputs: Sequence[FloatArray], targets: Sequence[FloatArray], edges: NDArray[np.int64]) -> Laws:
     """Estimate every client's law from its rows before the last of `edges`, which cut time into blocks.
 
+    Every client has a row in the first of them.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -62,7 +64,7 @@ def estimate_laws(inputs: Sequence[FloatArray], targets: Sequence[FloatArray], e
     rows = np.array([len(y) for _, y in past], np.float64)
     squares = np.array([x.T @ x for x, _ in past])
     products = np.array([y @ x for x, y in past])
-    covariance = (squares / np.maximum(rows, 1.0)[:, None, None]).mean(axis=0) + 1e-9 * np.eye(dimension)
+    covariance = (squares / rows[:, None, None]).mean(axis=0) + 1e-9 * np.eye(dimension)
     common = np.linalg.solve(squares.sum(axis=0) + 1e-6 * covariance, products.sum(axis=0))
     drawn = squares + dimension * covariance
     weights = common + np.linalg.solve(drawn, (products - squares @ common)[..., None])[..., 0]
@@ -70,8 +72,7 @@ def estimate_laws(inputs: Sequence[FloatArray], targets: Sequence[FloatArray], e
     residuals = [y - x @ w for (x, y), w in zip(past, weights, strict=True)]
     noise = np.array([e @ e for e in residuals]) / np.maximum(rows - degrees, 1.0)
     scores = [x * e[:, None] for (x, _), e in zip(past, residuals, strict=True)]
-    with np.errstate(divide="ignore"):
-        variances = np.where(rows > 0, noise / rows * _inflation(scores, edges), np.inf)
+    variances = noise / rows * _inflation(scores, edges)
     return Laws((weights - common) @ np.linalg.cholesky(covariance), np.maximum(variances, 1e-12))
 
 
@@ -146,9 +147,9 @@ def _split(laws: Laws, group: Clients) -> tuple[Clients, ...]:
     if count < 2:
         return (group,)
     half = fcluster(linkage(points, "ward"), 2, "maxclust") == 1
-    first, second = weights[half].sum(), weights[~half].sum()
-    if not first or not second:
+    if half.all():  # the points are the same
         return (group,)
+    first, second = weights[half].sum(), weights[~half].sum()
     gap = weights[half] @ points[half] / first - weights[~half] @ points[~half] / second
     smaller = int(min(half.sum(), count - half.sum()))
     choices = math.lgamma(count + 1) - math.lgamma(smaller + 1) - math.lgamma(count - smaller + 1)
@@ -165,9 +166,8 @@ def _inflation(scores: Sequence[FloatArray], edges: NDArray[np.int64]) -> float:
     blocks = len(edges) - 1
     for score in scores:
         starts = edges[:-1][edges[:-1] < len(score)]
-        if starts.size:
-            in_blocks += float((np.add.reduceat(score, starts, axis=0) ** 2).sum())
-            by_row += float((score**2).sum())
+        in_blocks += float((np.add.reduceat(score, starts, axis=0) ** 2).sum())
+        by_row += float((score**2).sum())
     if blocks < 2 or not by_row:
         return 1.0
     return max(1.0, in_blocks / by_row * blocks / (blocks - 1))

@@ -234,7 +234,7 @@ def advice_chart(advice: "Advice") -> Panels:
     right = _gains("gain of each client", [(s.name, s.gain) for s in stations])
     height = max(3.6, 1.6 + 0.19 * len(right.names))
     title = "\n".join(textwrap.wrap(advice.answer.replace(" %", "\N{NO-BREAK SPACE}%"), 125))
-    return Panels(title, ((left, right),), size=(10.0, height))
+    return Panels(title, (left, right), 2, size=(10.0, height))
 
 
 def _all_methods(advice: "Advice") -> list[tuple[str, "LearningMethod"]]:

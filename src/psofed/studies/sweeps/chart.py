@@ -66,7 +66,7 @@ def sweep_chart(
     positions, names, is_log = _abscissa(axes[layout.x])
     ticks = None if names is None else tuple(zip(positions.tolist(), names, strict=True))
     scales = Scale(log=is_log, ticks=ticks), Scale(limits=_limits([curve for panel in panels for curve in panel]))
-    charts: list[Chart | None] = []
+    charts = []
     for place, panel in enumerate(panels):
         facets = ((layout.col, place % columns), (layout.row, place // columns))
         title = ", ".join(_named(axes[number], at) for number, at in facets if number is not None)
@@ -75,11 +75,11 @@ def sweep_chart(
     if layout.row is None and columns > _MOST_COLUMNS:
         across = min(_MOST_COLUMNS, max(math.ceil(math.sqrt(columns)), 3))
     down = -(-len(charts) // across)
-    charts += [None] * (down * across - len(charts))
     size = (6.0, 3.9) if len(panels) == 1 else (max(2.1, 9.5 / across), max(1.9, min(2.6, 9.0 / down)))
     return Panels(
         title="",
-        charts=tuple(tuple(charts[row * across : (row + 1) * across]) for row in range(down)),
+        charts=tuple(charts),
+        across=across,
         shared=True,
         x=field_title(axes[layout.x].name),
         y=f"steady-state {result.titles[metric]}{f' ({unit})' if unit else ''}",

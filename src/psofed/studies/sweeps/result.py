@@ -22,7 +22,7 @@ from psofed.render import Report, Reported
 from psofed.render.charts import Panels
 from psofed.results import Difference, Estimate, SimulationResult
 from psofed.results.dataset import metric_variable, read_metrics, variable
-from psofed.results.metrics import METRIC_TITLES, label_of
+from psofed.results.metrics import label_of
 from psofed.results.netcdf import open_dataset, read_back, save_dataset
 from psofed.results.reports.difference import paired_metrics
 from psofed.scenario import Scenario
@@ -125,7 +125,7 @@ class SweepResult(Reported):
     def titles(self) -> dict[str, str]:
         """Metrics that were measured, with their titles; the one that decides first."""
         names = dict.fromkeys((self.grid.ranked_by, *(name for cell in self.cells for name in cell.steady_state)))
-        return {name: label_of(name).title for name in names or METRIC_TITLES}
+        return {name: label_of(name).title for name in names}
 
     def estimates(self, metric: str) -> list[Estimate]:
         """Return a metric's mean and median over the trials of every point."""
