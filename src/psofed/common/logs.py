@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 log: logging.Logger = logging.getLogger("psofed.federation")
-"""What servers and nodes of a federation say."""
+"""The log of the servers and nodes of a federation."""
 
 
 class _Lines(logging.Formatter):

@@ -39,7 +39,7 @@ class NodePresence:
 
     @cached_property
     def announcement(self) -> Announcement:
-        """What the node announced; if that cannot be read, it is a problem."""
+        """Announcement of the node; one that cannot be read is a problem."""
         try:
             return Announcement.from_bytes(self.body)
         except ValueError as error:
