@@ -18,10 +18,10 @@ from simulated_time import World
 
 from psofed.common import files
 from psofed.common.disk import disk
-from psofed.federation.client import node
 from psofed.federation.client.gateway import Gateway
 from psofed.federation.client.node import Node
 from psofed.federation.client.state import MemoryStore
+from psofed.federation.protocol import messages
 from psofed.federation.protocol.frames import REPLY, FrameError, frame_sequence
 from psofed.federation.protocol.messages import decode_instruction, encode_instruction
 from psofed.federation.server import checkpoint, clients, exchange, loop, step
@@ -117,7 +117,7 @@ def _dies_of_nonsense() -> list[Change]:
         except ValueError as error:
             raise RuntimeError("nonsense") from error
 
-    return [(node, "decode_instruction", decode)]
+    return [(messages, "decode_instruction", decode)]
 
 
 def _attends_to_replies_only() -> list[Change]:
