@@ -128,6 +128,7 @@ def test_a_revoked_node_is_mute_and_deaf_at_once_and_cannot_connect_again(fleet,
         key.with_name("elsewhere").rename(key)
         assert fleet.certificates.revoke(["c"]), "with the key, the broker is told, too"
         fleet.broker.reload()
+        time.sleep(0.5)
     again = fleet.link(name, identity=identity)
     wait_until(lambda: "is its certificate revoked" in again.problem)
 
