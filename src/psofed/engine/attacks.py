@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy.typing import NDArray
 
 from psofed.common.errors import NotCoveredError
 from psofed.common.types import BoolArray, FloatArray, IndexArray, IntArray
 from psofed.engine.compiling import kernel_part
 from psofed.engine.hooks import Method, options_of, padded
+from psofed.engine.lanes import WIDTH
 from psofed.engine.normals import Index, normal_at, uniform_at
 from psofed.engine.state import SEES_OTHERS, Setup, column, copy_array, entry_at, gather, release
 from psofed.engine.streams import WordArray
@@ -38,10 +40,12 @@ def set_byzantine(sets: IndexArray, t: int, attack: "AttackSide") -> None:
     for trial in range(sets.shape[1]):
         for j in range(sizes[trial]):
             is_byzantine[trial, members[trial, j]] = False
+            attack.honest[column(attack.layout, members[trial, j], trial)] = 1
         sizes[trial] = sets.shape[2]
         for j in range(sets.shape[2]):
             members[trial, j] = sets[t, trial, j]
             is_byzantine[trial, members[trial, j]] = True
+            attack.honest[column(attack.layout, members[trial, j], trial)] = 0
         sort(_group_of(attack, trial))
 
 
@@ -101,6 +105,10 @@ class AttackSide(TableData):
         Whether the set, then of one group only, is redrawn in each iteration.
     is_byzantine : bool array (G · L, K)
         The sets.
+    honest : uint8 array (V, 16)
+        1 for each column that is in none of them, 0 for others and for columns that are no client.
+    num_honest : int
+        Honest clients in a trial.
     members, sizes : int arrays (G · L, K) and (G · L,)
         Numbers of the Byzantine clients of a group, ascending, and how many there are.
     everyone : int array (any,)
@@ -145,6 +153,13 @@ class AttackSide(TableData):
         self.probability = np.array([attack.probability for attack in attacks], np.float64)
         self.is_redrawn = any(attack.byzantine_set == "redrawn" for attack in attacks)
         self.is_byzantine: BoolArray = np.concatenate([np.zeros((0, clients), np.bool_), *masks])
+        honest: BoolArray = np.asarray(~self.is_byzantine.reshape(len(attacks), trials, clients).any(axis=0))
+        self.honest: NDArray[np.uint8] = np.zeros((setup.layout.vectors, WIDTH), np.uint8)
+        if setup.layout.mask:
+            self.honest.ravel()[:clients] = honest[0]
+        else:
+            self.honest[:, :trials] = honest.T
+        self.num_honest = int(honest[0].sum())
         # Stable: Byzantine clients first, ascending.
         self.members = np.argsort(~self.is_byzantine, axis=1, kind="stable")
         self.sizes = self.is_byzantine.sum(axis=1)

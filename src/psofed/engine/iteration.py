@@ -7,12 +7,12 @@ another, and each step here loops over the trials of a block. The server's model
 import numpy as np
 from numba.extending import register_jitable
 
-from psofed.common.types import BoolArray, FloatArray
+from psofed.common.types import FloatArray
 from psofed.engine.attacks import AttackSide, corrupt, remember_models, set_byzantine
 from psofed.engine.compiling import compiled, kernel_part
 from psofed.engine.draws import Draws
 from psofed.engine.hooks import Method, options_of, padded
-from psofed.engine.lanes import WIDTH, filled, fma
+from psofed.engine.lanes import WIDTH, filled, fma, load, pick, spread, store
 from psofed.engine.learning import InputModel, Learning, Sampling
 from psofed.engine.network import ChannelSide, DelaySide, weigh_by_delay
 from psofed.engine.rivals import RivalSide
@@ -208,18 +208,29 @@ def _note_errors(t: int, block: TrialBlock) -> None:
 
 @kernel_part
 def _note_honest(t: int, block: TrialBlock) -> None:
-    """Write the MSE of the clients that are not Byzantine in this iteration."""
-    is_byzantine, trials = block.attack.is_byzantine, block.metrics.shape[2]
-    for trial in range(trials):
-        total, count, present = 0.0, 0, 0
-        for k in range(block.layout.clients):
-            if not _is_byzantine(is_byzantine, trials, trial, k):
-                v, lane = column(block.layout, k, trial)
-                own = block.tally.errors[v, lane]  # 0 without a sample
-                total = fma(own, own, total)
-                count += 1
-                present += int(_has_sample(block.draws.inputs, t, k))
-        block.metrics[t, HONEST_MSE, trial] = total / count * (count / max(present, 1)) if count else np.nan
+    """Write the MSE of the clients that are not Byzantine in this iteration; clients without a sample have error 0."""
+    errors, honest, layout, inputs = block.tally.errors, block.attack.honest, block.layout, block.draws.inputs
+    total, totals = spread(0.0), block.tally.honest
+    if layout.mask:  # in the order of the clients, as with trials as lanes
+        totals[0] = 0.0
+        for k in range(layout.clients):
+            v, lane = column(layout, k, 0)
+            own = errors[v, lane] if honest[v, lane] else 0.0
+            totals[0] = fma(own, own, totals[0])
+    else:
+        for k in range(layout.clients):
+            error = pick(load(honest, k * WIDTH), load(errors, k * WIDTH), spread(0.0))
+            total = fma(error, error, total)
+        store(totals, 0, total)
+    count = block.attack.num_honest
+    for trial in range(block.metrics.shape[2]):
+        share = 1.0
+        if inputs.size:
+            present = 0
+            for k in range(layout.clients):
+                present += int(honest[column(layout, k, trial)] != 0 and _has_sample(inputs, t, k))
+            share = count / max(present, 1)
+        block.metrics[t, HONEST_MSE, trial] = totals[trial] / count * share if count else np.nan
 
 
 @register_jitable
@@ -228,23 +239,13 @@ def _has_sample(inputs: FloatArray, t: int, client: int) -> bool:
     return inputs.size == 0 or bool(inputs[t, client, :, 0].any())
 
 
-@register_jitable
-def _is_byzantine(is_byzantine: BoolArray, trials: int, trial: int, client: int) -> bool:
-    """Tell whether a client belongs to a group of Byzantine clients in a trial."""
-    is_any = False
-    for row in range(trial, is_byzantine.shape[0], trials):
-        is_any = is_any or is_byzantine[row, client]
-    return is_any
-
-
 def _measure(method: Method, n: int, t: int, q: int, block: TrialBlock) -> None:
     """Frame of a user's own metric: one call for each trial, after all clients have learned."""
     state, layout, metrics, options = block.state, block.layout, block.metrics, block.metric_options
     errors, moves = block.tally.errors, block.draws.moves
-    byzantine, trials = block.attack.is_byzantine, metrics.shape[2]
     place, dimension = metrics.shape[1] - options.shape[0] + q, state.target.size
     num_models = 1 if block.rival.is_on else layout.clients
-    for trial in range(trials):
+    for trial in range(metrics.shape[2]):
         target, server = state.target.copy(), state.target - state.server[trial]
         models, own_errors = np.empty((num_models, dimension)), np.empty(layout.clients)
         is_byzantine = np.empty(layout.clients, np.bool_)
@@ -253,7 +254,7 @@ def _measure(method: Method, n: int, t: int, q: int, block: TrialBlock) -> None:
         for k in range(layout.clients):
             v, lane = column(layout, k, trial)
             own_errors[k] = errors[v, lane] if _has_sample(block.draws.inputs, t, k) else np.nan
-            is_byzantine[k] = _is_byzantine(byzantine, trials, trial, k)
+            is_byzantine[k] = block.attack.honest[v, lane] == 0
             for i in range(dimension if k < num_models else 0):
                 models[k, i] = state.target[i] - state.models[v, i, lane]
         known = TrialState(n, target, server, models, own_errors, is_byzantine)

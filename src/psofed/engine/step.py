@@ -59,6 +59,8 @@ class Tally(TableData):
         Sums of the squared errors of an iteration over blocks of clients, by lane; in lane 0 if lanes are clients.
     tests : array (16,)
         Sums of the server's squared errors on the clients' samples.
+    honest : array (16,)
+        Sums of the honest clients' squared errors.
     errors : array (vectors, 16), or empty
         The errors of an iteration, where a metric needs them.
     squares : array (vectors, 16), or empty
@@ -69,6 +71,7 @@ class Tally(TableData):
         vectors = layout.vectors
         self.sums: FloatArray = filled(0.0, -(-vectors // (SUM_BLOCK >> layout.shift)), WIDTH)
         self.tests: FloatArray = empty_lanes(WIDTH)
+        self.honest: FloatArray = empty_lanes(WIDTH)
         self.errors: FloatArray = filled(0.0, vectors if keeps_errors else 0, WIDTH)
         self.squares: FloatArray = filled(0.0, vectors if keeps_squares else 0, WIDTH)
 
