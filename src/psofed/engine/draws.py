@@ -188,7 +188,7 @@ class Drawer:
             exchanged += scenario.num_clients * WIDTH // 8
         redrawn = (attack for attack in scenario.attacks if attack.byzantine_set == "redrawn")
         exchanged += sum(attack.num_byzantine for attack in redrawn) * trials // 2
-        most = int(np.clip(_CHUNK_UPDATES // (scenario.num_clients * trials), 1, 1024))
+        most = int(np.clip(_CHUNK_UPDATES // (scenario.num_clients * trials), 1, 4096))
         size = int(np.clip(_CHUNK_BYTES // (8 * exchanged), 1, most))
         return int(np.clip(_CHUNK_BYTES // max(bytes_of_samples, 1), 1, size))
 
@@ -209,6 +209,7 @@ def draw_masks(scenario: Scenario, stream: WordArray, first: int, count: int, cl
     run_method(
         pattern, "select", _draw_masks, first, stream=stream, clients=clients, dimension=dimension,
         num_clients=scenario.num_clients, coordinated=coordinated, entries=out,
+        uniforms=np.empty(shared), chosen=np.zeros(shared, np.int64),
     )  # fmt: skip
     if not type(pattern).__module__.startswith("psofed."):
         ordered = np.sort(out, axis=3)
@@ -222,7 +223,7 @@ def draw_masks(scenario: Scenario, stream: WordArray, first: int, count: int, cl
 def _draw_masks(method: Method, first: int, k: int, g: int, table: Any) -> None:
     stream, coordinated, out = table.stream, table.coordinated, table.entries
     num_clients, (iterations, trials, rows, shared) = table.num_clients, out.shape
-    uniforms, chosen = np.empty(shared), np.zeros(shared, np.int64)
+    uniforms, chosen = table.uniforms, table.chosen  # of Python: made here, each call would count references to them
     for t in range(iterations):
         n = first + t
         for trial in range(trials):
