@@ -19,6 +19,7 @@ from reference.draws import draw_trial
 
 IMAGES = Path(__file__).parent / "images"
 ITERATIONS, SECONDS = 60, 12.0
+FINISHED = 0.85  # of these seconds; the picture begins with what it shows from then on
 FLEET = psofed.Scenario(
     num_clients=50, dimension=5, iterations=ITERATIONS, attack=psofed.attacks.Gaussian(num_byzantine=15)
 )
@@ -36,10 +37,10 @@ text {{ font: 16px system-ui, "DejaVu Sans", sans-serif; fill: #33404c; }}
 .curve {{ fill: none; stroke-width: 2.6; stroke-dasharray: 1; }}
 @media (prefers-reduced-motion: no-preference) {{
   .links {{ animation: show {SECONDS}s step-end infinite; }}
-  .curve {{ animation: draw {SECONDS}s linear infinite; }}
+  .curve {{ animation: draw {SECONDS}s {-FINISHED * SECONDS:.1f}s linear infinite; }}
 }}
 @keyframes show {{ 0% {{ visibility: visible; }} {85 / ITERATIONS:.2f}% {{ visibility: hidden; }} }}
-@keyframes draw {{ 0% {{ stroke-dashoffset: 1; }} 85%, 100% {{ stroke-dashoffset: 0; }} }}
+@keyframes draw {{ 0% {{ stroke-dashoffset: 1; }} {FINISHED:.0%}, 100% {{ stroke-dashoffset: 0; }} }}
 """
 
 
@@ -77,7 +78,7 @@ def _place(k: int) -> tuple[float, float]:
 
 
 def _links(n: int, participants: np.ndarray, attacks: np.ndarray) -> list[str]:
-    delay = n * 0.85 * SECONDS / ITERATIONS
+    delay = (n / ITERATIONS - 1.0) * FINISHED * SECONDS
     made = [f'<g class="links" style="animation-delay:{delay:.2f}s">']
     for k in participants:
         x, y = _place(int(k))
