@@ -111,7 +111,8 @@ def test_a_pattern_is_shown_what_it_is_said_to_know(monkeypatch: pytest.MonkeyPa
     out = np.zeros((2, LANES, 1 if coordinated else 3, 2), np.int32)
     clients = np.arange(2 * 3 * LANES, dtype=np.int32).reshape(2, LANES, 3) % 7
     known = {"dimension": 6, "num_clients": 7, "coordinated": coordinated, "options": None}
-    table = SimpleNamespace(stream=stream, clients=clients, entries=out, **known)
+    scratch = {"uniforms": np.empty(2), "chosen": np.zeros(2, np.int64)}
+    table = SimpleNamespace(stream=stream, clients=clients, entries=out, **scratch, **known)
     draws._draw_masks(select, 9, 0, 0, table)
     expected = []
     for t, lane, p in np.ndindex(out.shape[:3]):
