@@ -101,7 +101,7 @@ def received(hub, count, seconds=20.0):
 
 
 def next_instruction(link, seconds=20.0):
-    """Return the next instruction of a link; None if there is none."""
+    """Return the next instruction of a link, or None."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         arrival = link.receive(deadline - time.monotonic())

@@ -52,7 +52,7 @@ class ClientTable:
     out_of_order : mapping from str to str
         Columns of times in whose order the rows are not, with a client for which they are not.
     times : tuple of arrays (rows_k,)
-        Seconds since 1970 in the first column of times; empty if there is none.
+        Seconds since 1970 in the first column of times, if any; otherwise empty.
     """
 
     path: str

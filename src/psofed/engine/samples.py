@@ -191,7 +191,7 @@ TrialSamples = FunctionSamples | TableSamples | DrawnRows
 
 
 def _pick_rows(inputs: Sequence[FloatArray], residuals: Sequence[FloatArray], rows: NDArray[Any]) -> Chunk:
-    """Return each client's rows of these numbers, (T, K, lanes), with zeros where there is none: −1."""
+    """Return each client's rows of these numbers, (T, K, lanes), and zeros for number −1."""
     (count, clients, lanes), has = rows.shape, rows >= 0
     x, y = np.zeros((count, clients, inputs[0].shape[1], lanes)), np.zeros(rows.shape)
     for k in range(clients):

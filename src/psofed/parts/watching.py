@@ -239,7 +239,7 @@ def _begin_past(trial: int, clients: NDArray[Any], squares: FloatArray, watch: W
 
 
 def _follow_level(typical: float, trial: int, watch: Watching) -> None:
-    """Update the fleet's level from the median of an iteration; NaN if there is none."""
+    """Update the fleet's level from the median of an iteration, NaN if nothing was sent."""
     level = watch.level[trial]
     if level == 0.0 and typical == typical:
         watch.level[trial] = typical

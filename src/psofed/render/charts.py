@@ -113,7 +113,7 @@ class RowChart:
     x : Scale
     names : tuple of str
     values, low, high : array (rows,)
-        Values and the ends of their intervals; infinite where it diverged, NaN where there is none.
+        Values and the ends of their intervals; infinite where it diverged, NaN where it is unknown.
     starred : frozenset of int
         Rows marked by a star.
     size : (float, float)

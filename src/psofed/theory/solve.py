@@ -14,7 +14,7 @@ known to be the least stable.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -145,6 +145,7 @@ class Solver:
 
     model: TheoryModel
     precision: float = PRECISION
+    _radii: dict[tuple[float, float], float] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def clean(self) -> "Solver":
@@ -188,9 +189,12 @@ class Solver:
 
     def spectral_radius(self, stepsize: float, tolerance: float = 1e-8) -> float:
         """ρ(𝓕): the factor by which the influence of the start shrinks per iteration, in the end."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            recursions = self.recursions(stepsize, self._least_stable(stepsize), directed=False, apart=_APART)
-            return max(recursion.spectral_radius(tolerance) for recursion in recursions)
+        if (stepsize, tolerance) not in self._radii:
+            with np.errstate(over="ignore", invalid="ignore"):
+                recursions = self.recursions(stepsize, self._least_stable(stepsize), directed=False, apart=_APART)
+                radius = max(recursion.spectral_radius(tolerance) for recursion in recursions)
+            self._radii[stepsize, tolerance] = radius
+        return self._radii[stepsize, tolerance]
 
     def is_stable(self, stepsize: float) -> bool:
         """Whether all second moments stay bounded; an eigenvalue of few digits decides if it is not close to 1."""

@@ -195,7 +195,7 @@ def minimise(error: Callable[[float], float], limit: float, tolerance: float = 2
 
 
 def _vertex(points: list[tuple[float, float]]) -> float:
-    """Return where the parabola through three points has its minimum; NaN where there is none."""
+    """Return where the parabola through three points has its minimum, or NaN."""
     if len(points) < 3 or not math.isfinite(sum(value for _, value in points)):
         return math.nan
     (a, at_a), (b, at_b), (c, at_c) = points

@@ -290,7 +290,7 @@ def rollback(home: Home, to_round: int) -> int:
 
 
 def follow(home: Home, request: RunRequest, on_progress: OnRound, say: Say) -> dict[str, Any]:
-    """Wait until a run has ended and return its result; a PsofedError says why there is none.
+    """Wait until a run has ended and return its result; a PsofedError says why it failed.
 
     A server that is not running, or ends meanwhile, is waited for: whoever starts it again continues the run.
     """

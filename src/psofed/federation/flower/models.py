@@ -83,7 +83,7 @@ def wrap_frame(frame: bytes) -> RecordDict:
 
 
 def frame_of(content: RecordDict) -> bytes | None:
-    """Return the frame in the content of a message; None if there is none."""
+    """Return the frame that a message contains, or None."""
     record = content.get(RECORD)
     frame = record.get(FRAME) if isinstance(record, ConfigRecord) else None
     return frame if isinstance(frame, bytes) else None

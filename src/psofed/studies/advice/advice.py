@@ -176,7 +176,7 @@ class Advice(Reported):
         extreme rows"`` (clear, but not with targets limited to five deviations) or ``"naive"``: a forecast without a
         model is better.
     winner : str
-        Method without a federation that is better than all others; empty if there is none.
+        Method without a federation that is clearly better than all others, or empty.
     methods : tuple of LearningMethod
         All that was compared without an attack.
     groups : tuple of ClientGroup

@@ -65,7 +65,7 @@ class CellStore:
         return self.folder / f"{cell.key}.cell"
 
     def load(self, cell: Cell) -> CellResult | None:
-        """Return the kept result of a cell; None if there is none or it is damaged."""
+        """Return the stored result of a cell, or None if it is missing or damaged."""
         path = self.path(cell)
         try:
             content = path.read_bytes()
