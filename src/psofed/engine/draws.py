@@ -290,8 +290,8 @@ def _draw_moves(method: Method, first: int, k: int, g: int, table: Any) -> None:
                 unit[i] = table.direction[i, trial]
             after = method(table.options, None, Step(first + t, before, normals[:dimension], unit))
             for i in range(dimension):
-                position[i, trial] = after[i]
-                out[t, i, trial] = after[i]
+                position[i, trial] = after[i] if i < len(after) else np.nan
+                out[t, i, trial] = position[i, trial]
 
 
 class Choice(TableData):

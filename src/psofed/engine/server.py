@@ -319,7 +319,7 @@ def _write_change(method: Method, options: FloatArray, memory: FloatArray, seen:
 def _write_returned(method: Method, options: FloatArray, memory: FloatArray, seen: Updates, out: FloatArray) -> None:
     change = method(options, memory, seen)
     for row in range(out.size):
-        out[row] = change[row]
+        out[row] = change[row] if row < len(change) else math.nan  # too short: nothing is changed there
 
 
 def _join_vectors(method: Method, n: int, k: int, g: int, rule: RuleSide) -> None:
